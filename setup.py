@@ -30,7 +30,9 @@ COMPILED_FOLDERS = ("protocol", "sublist", "jetstream", "server")
 INLINE_ONLY = frozenset(
     {
         "midge.jetstream.store.file.native",
+        "midge.jetstream.store.layout",
         "midge.jetstream.store.numbers",
+        "midge.jetstream.store.pages",
         "midge.jetstream.stream.ack_text",
         "midge.protocol.digits",
         "midge.protocol.lines",

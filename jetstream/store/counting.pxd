@@ -2,12 +2,10 @@
 
 cimport cython
 
-from midge.jetstream.store cimport numbers
+from midge.jetstream.store cimport layout, numbers
 from midge.jetstream.store.message_index cimport Block, MessageIndex
 
-cdef Py_ssize_t _ROW, _SIZE, _SUBJECT
-cdef int _BITS, _WANTED
-cdef Py_ssize_t _SPAN, _MASK
+cdef int _WANTED
 
 
 @cython.locals(count="unsigned long long", i=Py_ssize_t, block=Block, first="unsigned long long",

@@ -5,15 +5,9 @@ A walk takes some 3 ns a message, where the look-up of each message by its seque
 
 from __future__ import annotations
 
-from midge.jetstream.store import numbers
+from midge.jetstream.store import layout, numbers
 from midge.jetstream.store.message_index import WANTED, MessageIndex
 
-_ROW = 20  # of message_index
-_SIZE = 4
-_SUBJECT = 8
-_BITS = 10  # of a sequence: its place in its block
-_SPAN = 1 << _BITS
-_MASK = _SPAN - 1
 _WANTED = WANTED  # a C number where this is compiled
 
 
@@ -25,40 +19,40 @@ def count_wanted(index: MessageIndex, noted: bytearray, start: int, end: int) ->
     count = 0
     for i in range(index.block_at_or_after(start), index.block_count()):
         block = index.block_number(i)
-        first = (block.number << _BITS) + 1
+        first = (block.number << layout.BITS) + 1
         if first > end:
             break
-        low = (start - 1) & _MASK if start > first else 0
-        high = (end - 1) & _MASK if (end - 1) >> _BITS == block.number else _MASK
+        low = (start - 1) & layout.MASK if start > first else 0
+        high = (end - 1) & layout.MASK if (end - 1) >> layout.BITS == block.number else layout.MASK
         rows = block.rows
-        position = block.row_at_or_after(low) * _ROW
-        limit = block.row_at_or_after(high + 1) * _ROW
+        position = block.row_at_or_after(low) * layout.ROW
+        limit = block.row_at_or_after(high + 1) * layout.ROW
         while position < limit:
-            if numbers.u32_at(rows, position + _SIZE) != 0:
-                subject = numbers.u32_at(rows, position + _SUBJECT)
+            if numbers.u32_at(rows, position + layout.ROW_SIZE) != 0:
+                subject = numbers.u32_at(rows, position + layout.ROW_SUBJECT)
                 if noted[subject] == _WANTED:
                     count += 1
-            position += _ROW
+            position += layout.ROW
     return count
 
 
 def next_missing(index: MessageIndex, seq: int, last: int) -> int:
     """Return the first sequence from `seq` to `last` without a message; 0 for none."""
     while seq <= last:
-        number = (seq - 1) >> _BITS
+        number = (seq - 1) >> layout.BITS
         i = index.block_at_or_after(seq)
         if i == index.block_count():
             return seq
         block = index.block_number(i)
         if block.number != number:
             return seq
-        place = (seq - 1) & _MASK
-        if block.live == _SPAN:
-            place = _SPAN
-        while place < _SPAN and block.position(place) >= 0:
+        place = (seq - 1) & layout.MASK
+        if block.live == layout.SPAN:
+            place = layout.SPAN
+        while place < layout.SPAN and block.position(place) >= 0:
             place += 1
-        seq = (number << _BITS) + place + 1
-        if place < _SPAN:
+        seq = (number << layout.BITS) + place + 1
+        if place < layout.SPAN:
             return seq if seq <= last else 0
     return 0
 
@@ -74,5 +68,5 @@ def seq_number(index: MessageIndex, count: int) -> int:
         while count > 1:
             place = block.next_place(place + 1)
             count -= 1
-        return (block.number << _BITS) + place + 1
+        return (block.number << layout.BITS) + place + 1
     return 0

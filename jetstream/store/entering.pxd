@@ -2,13 +2,9 @@
 
 cimport cython
 
-from midge.jetstream.store cimport numbers
+from midge.jetstream.store cimport layout, numbers
 from midge.jetstream.store.message_index cimport Block, MessageIndex
 from midge.jetstream.store.published cimport PublishedLines
-
-cdef Py_ssize_t _LINE, _LENGTH, _PAYLOAD_SIZE, _NUMBER, _PLACE, _DISTANCE
-cdef Py_ssize_t _ROW, _OFFSET, _SIZE, _SUBJECT, _BEFORE, _AFTER, _SPAN, _MASK
-cdef int _BITS
 
 
 @cython.locals(total="unsigned long long", place=Py_ssize_t, stretch=Py_ssize_t, block=Block)
@@ -27,8 +23,9 @@ cdef unsigned long long _write_rows(
     Py_ssize_t fixed_bytes
 ) except? 0
 
-@cython.locals(found=bytearray, i=Py_ssize_t, line=Py_ssize_t, distance="unsigned long long",
-               number="unsigned long long", position=Py_ssize_t)
+@cython.locals(found=bytearray, before=Block, holder=Block, i=Py_ssize_t, line=Py_ssize_t,
+               distance="unsigned long long", number="unsigned long long", place=Py_ssize_t,
+               position=Py_ssize_t)
 cdef void _link(
     MessageIndex index, Block block, PublishedLines lines, Py_ssize_t first, Py_ssize_t count,
     unsigned long long seq

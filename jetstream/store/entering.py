@@ -2,34 +2,9 @@
 
 from __future__ import annotations
 
-from midge.jetstream.store import numbers
+from midge.jetstream.store import layout, numbers
 from midge.jetstream.store.message_index import Block, MessageIndex
-from midge.jetstream.store.published import (
-    DISTANCE_AT,
-    LINE_BYTES,
-    NUMBER_AT,
-    PAYLOAD_LENGTH_AT,
-    PLACE_AT,
-    SUBJECT_LENGTH_AT,
-    PublishedLines,
-)
-
-_LINE = LINE_BYTES  # C numbers where this is compiled
-_LENGTH = SUBJECT_LENGTH_AT
-_PAYLOAD_SIZE = PAYLOAD_LENGTH_AT
-_NUMBER = NUMBER_AT
-_PLACE = PLACE_AT
-_DISTANCE = DISTANCE_AT
-
-_ROW = 20  # of message_index
-_OFFSET = 0
-_SIZE = 4
-_SUBJECT = 8
-_BEFORE = 12
-_AFTER = 16
-_BITS = 10
-_SPAN = 1 << _BITS
-_MASK = _SPAN - 1
+from midge.jetstream.store.published import PublishedLines
 
 
 def enter_lines(
@@ -48,8 +23,8 @@ def enter_lines(
     """
     total = 0
     while count > 0:
-        place = (seq - 1) & _MASK
-        stretch = min(count, _SPAN - place)
+        place = (seq - 1) & layout.MASK
+        stretch = min(count, layout.SPAN - place)
         block = index.tail_for(seq, time_ns)
         total += _write_rows(block, place, lines, first, stretch, fixed_bytes)
         _link(index, block, lines, first, stretch, seq)
@@ -66,9 +41,9 @@ def _begin_rows(block: Block, place: int, count: int) -> int:
     if block.keys is not None:
         for i in range(place, place + count):
             numbers.set_u16(block.keys, numbers.grow(block.keys, 2) >> 1, i)
-    elif len(rows) < place * _ROW:
-        numbers.resize(rows, place * _ROW)
-    return numbers.grow(rows, count * _ROW)
+    elif len(rows) < place * layout.ROW:
+        numbers.resize(rows, place * layout.ROW)
+    return numbers.grow(rows, count * layout.ROW)
 
 
 def _write_rows(
@@ -80,15 +55,21 @@ def _write_rows(
     found = lines.rows
     total = 0
     for i in range(first, first + count):
-        line = i * _LINE
-        size = fixed_bytes + numbers.u32_at(found, line + _LENGTH)
-        size += numbers.u32_at(found, line + _PAYLOAD_SIZE)
-        numbers.set_u32_at(rows, position + _OFFSET, numbers.u32_at(found, line + _PLACE))
-        numbers.set_u32_at(rows, position + _SIZE, size)
-        numbers.set_u32_at(rows, position + _SUBJECT, numbers.u32_at(found, line + _NUMBER))
-        numbers.set_u32_at(rows, position + _BEFORE, numbers.u32_at(found, line + _DISTANCE))
-        numbers.set_u32_at(rows, position + _AFTER, 0)
-        position += _ROW
+        line = i * layout.LINE
+        size = fixed_bytes + numbers.u32_at(found, line + layout.LINE_SUBJECT_LENGTH)
+        size += numbers.u32_at(found, line + layout.LINE_PAYLOAD_LENGTH)
+        numbers.set_u32_at(
+            rows, position + layout.ROW_OFFSET, numbers.u32_at(found, line + layout.LINE_PLACE)
+        )
+        numbers.set_u32_at(rows, position + layout.ROW_SIZE, size)
+        numbers.set_u32_at(
+            rows, position + layout.ROW_SUBJECT, numbers.u32_at(found, line + layout.LINE_NUMBER)
+        )
+        numbers.set_u32_at(
+            rows, position + layout.ROW_BEFORE, numbers.u32_at(found, line + layout.LINE_DISTANCE)
+        )
+        numbers.set_u32_at(rows, position + layout.ROW_AFTER, 0)
+        position += layout.ROW
         total += size
     return total
 
@@ -98,12 +79,17 @@ def _link(
 ) -> None:
     """Note in the row of the message before each one, of its subject, how far away it is."""
     found = lines.rows
+    before = block  # the block of the last message that was in another one than they are
     for i in range(first, first + count):
-        line = i * _LINE
-        distance = numbers.u32_at(found, line + _DISTANCE)
-        number = (seq - distance - 1) >> _BITS
-        if block.number != number:
-            block = index.block_number(index.block_at_or_after(seq - distance))
-        position = block.position((seq - distance - 1) & _MASK)
-        numbers.set_u32_at(block.rows, position + _AFTER, distance)
+        line = i * layout.LINE
+        distance = numbers.u32_at(found, line + layout.LINE_DISTANCE)
+        number = (seq - distance - 1) >> layout.BITS
+        holder = block
+        if number != block.number:
+            if number != before.number:
+                before = index.block_number(index.block_at_or_after(seq - distance))
+            holder = before
+        place = (seq - distance - 1) & layout.MASK
+        position = place * layout.ROW if holder.keys is None else holder.position(place)
+        numbers.set_u32_at(holder.rows, position + layout.ROW_AFTER, distance)
         seq += 1

@@ -2,11 +2,9 @@
 
 cimport cython
 
-from midge.jetstream.store cimport numbers
+from midge.jetstream.store cimport layout, numbers
 from midge.jetstream.store.published cimport PublishedLines
 from midge.jetstream.store.subject_index cimport SubjectIndex
-
-cdef Py_ssize_t _ROW, _START, _LENGTH, _NUMBER, _BEFORE
 
 
 @cython.final

@@ -7,22 +7,9 @@ that was last.
 
 from __future__ import annotations
 
-from midge.jetstream.store import numbers
-from midge.jetstream.store.published import (
-    DISTANCE_AT,
-    LINE_BYTES,
-    NUMBER_AT,
-    SUBJECT_AT,
-    SUBJECT_LENGTH_AT,
-    PublishedLines,
-)
+from midge.jetstream.store import layout, numbers
+from midge.jetstream.store.published import PublishedLines
 from midge.jetstream.store.subject_index import SubjectIndex
-
-_ROW = LINE_BYTES  # C numbers where this is compiled
-_START = SUBJECT_AT
-_LENGTH = SUBJECT_LENGTH_AT
-_NUMBER = NUMBER_AT
-_BEFORE = DISTANCE_AT
 
 
 class KnownSubjects:
@@ -58,10 +45,10 @@ class KnownSubjects:
         limit = len(marks)
         base = lines.base
         row = 0
-        end = lines.count * _ROW
+        end = lines.count * layout.LINE
         while row < end:
-            start = base + numbers.u32_at(rows, row + _START)
-            length = numbers.u32_at(rows, row + _LENGTH)
+            start = base + numbers.u32_at(rows, row + layout.LINE_SUBJECT)
+            length = numbers.u32_at(rows, row + layout.LINE_SUBJECT_LENGTH)
             number = subjects.find(lines.data, start, start + length)
             if (
                 number < 0
@@ -70,9 +57,9 @@ class KnownSubjects:
                 or subjects.count(number) == 0
             ):
                 break
-            numbers.set_u32_at(rows, row + _NUMBER, number)
-            row += _ROW
-        lines.keep(row // _ROW)
+            numbers.set_u32_at(rows, row + layout.LINE_NUMBER, number)
+            row += layout.LINE
+        lines.keep(row // layout.LINE)
         return lines.count
 
     def append(self, lines: PublishedLines, first: int, count: int, seq: int) -> None:
@@ -83,8 +70,8 @@ class KnownSubjects:
         subjects = self.subjects
         rows = lines.rows
         for i in range(first, first + count):
-            row = i * _ROW
-            number = numbers.u32_at(rows, row + _NUMBER)
+            row = i * layout.LINE
+            number = numbers.u32_at(rows, row + layout.LINE_NUMBER)
             before = subjects.append_known(number, seq)
-            numbers.set_u32_at(rows, row + _BEFORE, seq - before)
+            numbers.set_u32_at(rows, row + layout.LINE_DISTANCE, seq - before)
             seq += 1

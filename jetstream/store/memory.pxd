@@ -2,7 +2,7 @@
 
 cimport cython
 
-from midge.jetstream.store cimport numbers
+from midge.jetstream.store cimport layout, numbers, pages
 from midge.jetstream.store.indexed cimport Incoming, Run
 from midge.jetstream.store.interface cimport MessageView
 from midge.jetstream.store.lookups cimport SearchableStore
@@ -10,14 +10,17 @@ from midge.jetstream.store.published cimport PublishedLines
 from midge.protocol cimport memory
 from midge.protocol.frame cimport Frame
 
-cdef Py_ssize_t _LINE, _PAYLOAD, _SIZE, _PLACE
-cdef Py_ssize_t _HEAD, _CHUNK_MIN, _CHUNK_MAX, _FIXED
+cdef Py_ssize_t _HEAD, _CHUNK_MIN, _CHUNK_MAX, _READY, _FIXED
 
 
 @cython.final
 cdef class Chunk:
     cdef readonly bytearray data
     cdef public Py_ssize_t used
+    cdef Py_ssize_t _ready
+
+    @cython.locals(ready=Py_ssize_t)
+    cdef void make_ready(self, Py_ssize_t length) except *
 
 
 cdef class MemoryStore(SearchableStore):

@@ -8,30 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from midge.jetstream.store import numbers
+from midge.jetstream.store import layout, numbers, pages
 from midge.jetstream.store.indexed import Incoming, Run
 from midge.jetstream.store.interface import MessageView
 from midge.jetstream.store.lookups import SearchableStore
-from midge.jetstream.store.published import (
-    LINE_BYTES,
-    PAYLOAD_AT,
-    PAYLOAD_LENGTH_AT,
-    PLACE_AT,
-    PublishedLines,
-)
+from midge.jetstream.store.published import PublishedLines
 from midge.jetstream.store.turns import Turns
 from midge.protocol import memory
 from midge.protocol.frame import Frame
 
 _HEAD = 16  # bytes before a message: time 8, length of the headers 4, of the payload 4
-_LINE = LINE_BYTES  # C numbers where this is compiled
-_PAYLOAD = PAYLOAD_AT
-_SIZE = PAYLOAD_LENGTH_AT
-_PLACE = PLACE_AT
 
 _CHUNK_MIN = 4 * 1024
 _CHUNK_MAX = 1024 * 1024
 """A full chunk; larger ones would make copying one a pause of more than a millisecond."""
+
+_READY = 256 * 1024
+"""Memory that is asked for at once where many messages come: a page takes a third of the time that
+way. No more of it is at hand than is soon filled."""
 
 _FIXED = 16  # what nats-server counts for a message in memory beside its parts
 
@@ -39,11 +33,19 @@ _FIXED = 16  # what nats-server counts for a message in memory beside its parts
 class Chunk:
     """A piece of memory with messages one after the other, `used` bytes of it."""
 
-    __slots__ = ("data", "used")
+    __slots__ = ("_ready", "data", "used")
 
     def __init__(self, capacity: int) -> None:
         self.data = memory.allocate(capacity)
         self.used = 0
+        self._ready = 0
+
+    def make_ready(self, length: int) -> None:
+        """Have memory at hand for `length` bytes more, if this is one of the larger chunks."""
+        if self.used + length > self._ready and len(self.data) >= _CHUNK_MAX:
+            ready = min(self.used + max(length, _READY), len(self.data))
+            pages.populate(self.data, max(self._ready, self.used), ready)
+            self._ready = ready
 
 
 class MemoryStore(SearchableStore):
@@ -158,28 +160,29 @@ class MemoryStore(SearchableStore):
 
     def _place_lines(self, lines: PublishedLines, first: int) -> int:
         rows = lines.rows
-        row = first * _LINE
-        length = _HEAD + numbers.u32_at(rows, row + _SIZE)
+        row = first * layout.LINE
+        length = _HEAD + numbers.u32_at(rows, row + layout.LINE_PAYLOAD_LENGTH)
         chunk = self._chunk
         if chunk is None or chunk.used + length > len(chunk.data):
             chunk = self._chunk_for(self.last_seq + 1, length)
             self._chunk = chunk
+        chunk.make_ready(lines.payload_bytes + lines.count * _HEAD)
         data = chunk.data
-        end = lines.count * _LINE
+        end = lines.count * layout.LINE
         while row < end:
-            size = numbers.u32_at(rows, row + _SIZE)
+            size = numbers.u32_at(rows, row + layout.LINE_PAYLOAD_LENGTH)
             offset = chunk.used
             if offset + _HEAD + size > len(data):
                 break
             numbers.set_u64_at(data, offset, lines.time_ns)
             numbers.set_u32_at(data, offset + 8, 0)
             numbers.set_u32_at(data, offset + 12, size)
-            start = lines.base + numbers.u32_at(rows, row + _PAYLOAD)
+            start = lines.base + numbers.u32_at(rows, row + layout.LINE_PAYLOAD)
             numbers.put(data, offset + _HEAD, lines.data, start, start + size)
-            numbers.set_u32_at(rows, row + _PLACE, offset)
+            numbers.set_u32_at(rows, row + layout.LINE_PLACE, offset)
             chunk.used = offset + _HEAD + size
-            row += _LINE
-        return row // _LINE - first
+            row += layout.LINE
+        return row // layout.LINE - first
 
     def _chunk_for(self, seq: int, length: int) -> Chunk:
         """Return a chunk with room for `length` more bytes, in which the last one has none."""

@@ -2,13 +2,10 @@
 
 cimport cython
 
-from midge.jetstream.store cimport numbers
+from midge.jetstream.store cimport layout, numbers
 
-cdef Py_ssize_t _ROW, _OFFSET, _SIZE, _SUBJECT, _BEFORE, _AFTER
 cdef unsigned long long _FAR
 cdef int _UNWANTED
-cdef int _BITS
-cdef Py_ssize_t _SPAN, _MASK
 
 
 @cython.final

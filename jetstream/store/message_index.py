@@ -8,18 +8,7 @@ its keys and not on its revisions.
 
 from __future__ import annotations
 
-from midge.jetstream.store import numbers
-
-_ROW = 20
-_OFFSET = 0  # in its segment or chunk, bytes
-_SIZE = 4  # what the message counts towards the stream's bytes; 0: there is no message
-_SUBJECT = 8
-_BEFORE = 12  # sequences back to the message before it of its subject; 0: it is the first
-_AFTER = 16  # sequences on to the next one; 0: it is the last
-
-_BITS = 10
-_SPAN = 1 << _BITS
-_MASK = _SPAN - 1
+from midge.jetstream.store import layout, numbers
 
 UNWANTED = 1
 """Byte of a subject that `next_wanted` passes over."""
@@ -52,14 +41,17 @@ class Block:
     def position(self, place: int) -> int:
         """Return the byte position of the row of a place; -1 without a message."""
         if self.keys is None:
-            position = place * _ROW
-            if position >= len(self.rows) or numbers.u32_at(self.rows, position + _SIZE) == 0:
+            position = place * layout.ROW
+            if (
+                position >= len(self.rows)
+                or numbers.u32_at(self.rows, position + layout.ROW_SIZE) == 0
+            ):
                 return -1
             return position
         i = self.bisect(place)
         if i * 2 >= len(self.keys) or numbers.u16(self.keys, i) != place:
             return -1
-        return i * _ROW
+        return i * layout.ROW
 
     def bisect(self, place: int) -> int:
         """Return the index of the first key of a thinned-out block not before `place`."""
@@ -85,40 +77,40 @@ class Block:
         if self.keys is not None:
             at = numbers.grow(self.keys, 2)
             numbers.set_u16(self.keys, at >> 1, place)
-        elif len(rows) < place * _ROW:
-            numbers.resize(rows, place * _ROW)
-        position = numbers.grow(rows, _ROW)
-        numbers.set_u32_at(rows, position + _OFFSET, offset)
-        numbers.set_u32_at(rows, position + _SIZE, size)
-        numbers.set_u32_at(rows, position + _SUBJECT, subject)
-        numbers.set_u32_at(rows, position + _BEFORE, before)
-        numbers.set_u32_at(rows, position + _AFTER, 0)
+        elif len(rows) < place * layout.ROW:
+            numbers.resize(rows, place * layout.ROW)
+        position = numbers.grow(rows, layout.ROW)
+        numbers.set_u32_at(rows, position + layout.ROW_OFFSET, offset)
+        numbers.set_u32_at(rows, position + layout.ROW_SIZE, size)
+        numbers.set_u32_at(rows, position + layout.ROW_SUBJECT, subject)
+        numbers.set_u32_at(rows, position + layout.ROW_BEFORE, before)
+        numbers.set_u32_at(rows, position + layout.ROW_AFTER, 0)
 
     def discard(self, place: int) -> None:
         """Remove the row of a place, which is there."""
         self.live -= 1
         if self.keys is None:
-            numbers.set_u32_at(self.rows, place * _ROW + _SIZE, 0)
-            if self.live * 4 * _ROW < len(self.rows):
+            numbers.set_u32_at(self.rows, place * layout.ROW + layout.ROW_SIZE, 0)
+            if self.live * 4 * layout.ROW < len(self.rows):
                 self._thin_out()
             return
         i = self.bisect(place)
         numbers.move(self.keys, i * 2, i * 2 + 2, len(self.keys))
         numbers.resize(self.keys, len(self.keys) - 2)
-        numbers.move(self.rows, i * _ROW, (i + 1) * _ROW, len(self.rows))
-        numbers.resize(self.rows, len(self.rows) - _ROW)
+        numbers.move(self.rows, i * layout.ROW, (i + 1) * layout.ROW, len(self.rows))
+        numbers.resize(self.rows, len(self.rows) - layout.ROW)
 
     def _thin_out(self) -> None:
         """Keep the rows that are left, and their places."""
         rows = bytearray()
         keys = bytearray()
-        numbers.resize(rows, self.live * _ROW)
+        numbers.resize(rows, self.live * layout.ROW)
         numbers.resize(keys, self.live * 2)
         kept = 0
-        for i in range(len(self.rows) // _ROW):
-            position = i * _ROW
-            if numbers.u32_at(self.rows, position + _SIZE) != 0:
-                numbers.put(rows, kept * _ROW, self.rows, position, position + _ROW)
+        for i in range(len(self.rows) // layout.ROW):
+            position = i * layout.ROW
+            if numbers.u32_at(self.rows, position + layout.ROW_SIZE) != 0:
+                numbers.put(rows, kept * layout.ROW, self.rows, position, position + layout.ROW)
                 numbers.set_u16(keys, kept, self.row_place(i))
                 kept += 1
         self.rows = rows
@@ -130,7 +122,7 @@ class Block:
         """Return the number of the first row whose place is not before `place`."""
         if self.keys is not None:
             return self.bisect(place)
-        return min(place, len(self.rows) // _ROW)
+        return min(place, len(self.rows) // layout.ROW)
 
     def row_place(self, i: int) -> int:
         """Return the place that row `i` stands for."""
@@ -139,36 +131,36 @@ class Block:
     def clear_up(self, count: int) -> None:
         """Take note that `count` rows have been emptied."""
         self.live -= count
-        if self.live and (self.keys is not None or self.live * 4 * _ROW < len(self.rows)):
+        if self.live and (self.keys is not None or self.live * 4 * layout.ROW < len(self.rows)):
             self._thin_out()
 
     def offset(self, position: int) -> int:
         """Return where the message is whose row begins at `position`."""
-        return numbers.u32_at(self.rows, position + _OFFSET)
+        return numbers.u32_at(self.rows, position + layout.ROW_OFFSET)
 
     def size(self, position: int) -> int:
         """Return what the message whose row begins at `position` counts towards the bytes."""
-        return numbers.u32_at(self.rows, position + _SIZE)
+        return numbers.u32_at(self.rows, position + layout.ROW_SIZE)
 
     def subject(self, position: int) -> int:
         """Return the number of the subject of the message whose row begins at `position`."""
-        return numbers.u32_at(self.rows, position + _SUBJECT)
+        return numbers.u32_at(self.rows, position + layout.ROW_SUBJECT)
 
     def set_offset(self, position: int, offset: int) -> None:
         """Note that the message whose row begins at `position` has moved."""
-        numbers.set_u32_at(self.rows, position + _OFFSET, offset)
+        numbers.set_u32_at(self.rows, position + layout.ROW_OFFSET, offset)
 
     def next_place(self, place: int) -> int:
         """Return the first place from `place` on that has a message; -1 for none."""
         if self.keys is not None:
             i = self.bisect(place)
             return numbers.u16(self.keys, i) if i * 2 < len(self.keys) else -1
-        position = place * _ROW + _SIZE
+        position = place * layout.ROW + layout.ROW_SIZE
         while position < len(self.rows):
             if numbers.u32_at(self.rows, position) != 0:
                 return place
             place += 1
-            position += _ROW
+            position += layout.ROW
         return -1
 
     def previous_place(self, place: int) -> int:
@@ -176,40 +168,43 @@ class Block:
         if self.keys is not None:
             i = self.bisect(place + 1) - 1
             return numbers.u16(self.keys, i) if i >= 0 else -1
-        position = place * _ROW
+        position = place * layout.ROW
         while place >= 0:
-            if position < len(self.rows) and numbers.u32_at(self.rows, position + _SIZE) != 0:
+            if (
+                position < len(self.rows)
+                and numbers.u32_at(self.rows, position + layout.ROW_SIZE) != 0
+            ):
                 return place
             place -= 1
-            position -= _ROW
+            position -= layout.ROW
         return -1
 
     def next_of(self, subject: int, place: int) -> int:
         """Return the first place from `place` on that has a message of a subject; -1 for none."""
         i = place if self.keys is None else self.bisect(place)
-        position = i * _ROW
+        position = i * layout.ROW
         while position < len(self.rows):
             if (
-                numbers.u32_at(self.rows, position + _SUBJECT) == subject
-                and numbers.u32_at(self.rows, position + _SIZE) != 0
+                numbers.u32_at(self.rows, position + layout.ROW_SUBJECT) == subject
+                and numbers.u32_at(self.rows, position + layout.ROW_SIZE) != 0
             ):
                 return i if self.keys is None else numbers.u16(self.keys, i)
             i += 1
-            position += _ROW
+            position += layout.ROW
         return -1
 
     def next_wanted(self, wanted: bytearray, place: int) -> int:
         """Return the first place from `place` on that is not known to be unwanted; -1 for none."""
         i = place if self.keys is None else self.bisect(place)
         rows = self.rows
-        position = i * _ROW
+        position = i * layout.ROW
         while position < len(rows):
-            if numbers.u32_at(rows, position + _SIZE) != 0:
-                subject = numbers.u32_at(rows, position + _SUBJECT)
+            if numbers.u32_at(rows, position + layout.ROW_SIZE) != 0:
+                subject = numbers.u32_at(rows, position + layout.ROW_SUBJECT)
                 if subject >= len(wanted) or wanted[subject] != _UNWANTED:
                     return i if self.keys is None else numbers.u16(self.keys, i)
             i += 1
-            position += _ROW
+            position += layout.ROW
         return -1
 
     def count_from(self, place: int) -> int:
@@ -219,11 +214,11 @@ class Block:
         if self.keys is not None:
             return (len(self.keys) >> 1) - self.bisect(place)
         count = 0
-        position = place * _ROW + _SIZE
+        position = place * layout.ROW + layout.ROW_SIZE
         while position < len(self.rows):
             if numbers.u32_at(self.rows, position) != 0:
                 count += 1
-            position += _ROW
+            position += layout.ROW
         return count
 
 
@@ -248,7 +243,7 @@ class MessageIndex:
         """Find the row of a sequence: its byte position in ``block.rows``, -1 for none."""
         if seq == 0:
             return -1
-        number = (seq - 1) >> _BITS
+        number = (seq - 1) >> layout.BITS
         if self.block.number != number or self.block.live == 0:
             i = self._bisect(number)
             if i >= len(self._blocks):
@@ -257,7 +252,7 @@ class MessageIndex:
             if block.number != number:
                 return -1
             self.block = block
-        return self.block.position((seq - 1) & _MASK)
+        return self.block.position((seq - 1) & layout.MASK)
 
     def enter(
         self, seq: int, time_ns: int, offset: int, size: int, subject: int, before: int
@@ -267,24 +262,24 @@ class MessageIndex:
         `before` is the last sequence of its subject so far, 0 for none.
         """
         block = self.block
-        if block.number != (seq - 1) >> _BITS or block.live == 0:
+        if block.number != (seq - 1) >> layout.BITS or block.live == 0:
             block = self.tail_for(seq, time_ns)
         distance = seq - before if before > 0 else 0
         is_far = distance >= _FAR
-        block.append((seq - 1) & _MASK, offset, size, subject, 0 if is_far else distance)
+        block.append((seq - 1) & layout.MASK, offset, size, subject, 0 if is_far else distance)
         if is_far:
             self.set_before(seq, distance)
             self.set_after(before, distance)
         elif distance > 0:
-            number = (before - 1) >> _BITS
+            number = (before - 1) >> layout.BITS
             if block.number != number:
                 block = self._blocks[self._bisect(number)]
-            position = block.position((before - 1) & _MASK)
-            numbers.set_u32_at(block.rows, position + _AFTER, distance)
+            position = block.position((before - 1) & layout.MASK)
+            numbers.set_u32_at(block.rows, position + layout.ROW_AFTER, distance)
 
     def tail_for(self, seq: int, time_ns: int) -> Block:
         """Return the block of a sequence after all others, a new one if there is none."""
-        number = (seq - 1) >> _BITS
+        number = (seq - 1) >> layout.BITS
         if not self._blocks or self._blocks[-1].number != number:
             self._blocks.append(Block(number, time_ns))
         self.block = self._blocks[-1]
@@ -294,12 +289,12 @@ class MessageIndex:
         """Remove the row of a sequence that has one."""
         self.locate(seq)
         block = self.block
-        block.discard((seq - 1) & _MASK)
+        block.discard((seq - 1) & layout.MASK)
         if block.live == 0:
             del self._blocks[self._bisect(block.number)]
         if self._far:
-            self._far.pop((seq, _BEFORE), None)
-            self._far.pop((seq, _AFTER), None)
+            self._far.pop((seq, layout.ROW_BEFORE), None)
+            self._far.pop((seq, layout.ROW_AFTER), None)
 
     def block_count(self) -> int:
         """Return how many blocks there are."""
@@ -311,21 +306,21 @@ class MessageIndex:
 
     def block_at_or_after(self, seq: int) -> int:
         """Return the index of the first block that does not end before `seq`."""
-        return self._bisect((seq - 1) >> _BITS)
+        return self._bisect((seq - 1) >> layout.BITS)
 
     def stretch_end(self, seq: int, count: int) -> int:
         """Return a sequence before which lie at least `count` messages from `seq` on.
 
         It is the first one of a block, or behind all of them.
         """
-        number = (seq - 1) >> _BITS
+        number = (seq - 1) >> layout.BITS
         for i in range(self._bisect(number), len(self._blocks)):
             block = self._blocks[i]
             number = block.number
             count -= block.live
             if count <= 0:
                 break
-        return ((number + 1) << _BITS) + 1
+        return ((number + 1) << layout.BITS) + 1
 
     def drop_empty(self) -> None:
         """Forget the blocks in which a sweep has left nothing, and the distances it has left."""
@@ -336,19 +331,19 @@ class MessageIndex:
 
     def before(self, seq: int) -> int:
         """Return how far back the message before `seq` of its subject is; 0 for none."""
-        return self._distance(seq, _BEFORE)
+        return self._distance(seq, layout.ROW_BEFORE)
 
     def after(self, seq: int) -> int:
         """Return how far on the message after `seq` of its subject is; 0 for none."""
-        return self._distance(seq, _AFTER)
+        return self._distance(seq, layout.ROW_AFTER)
 
     def set_before(self, seq: int, distance: int) -> None:
         """Set how far back the message before `seq` of its subject is."""
-        self._set_distance(seq, _BEFORE, distance)
+        self._set_distance(seq, layout.ROW_BEFORE, distance)
 
     def set_after(self, seq: int, distance: int) -> None:
         """Set how far on the message after `seq` of its subject is."""
-        self._set_distance(seq, _AFTER, distance)
+        self._set_distance(seq, layout.ROW_AFTER, distance)
 
     def _distance(self, seq: int, field: int) -> int:
         position = self.locate(seq)
@@ -366,16 +361,16 @@ class MessageIndex:
         """Return the first sequence from `seq` on that has a message; 0 for none."""
         if seq == 0:
             seq = 1
-        place = (seq - 1) & _MASK
-        i = self._bisect((seq - 1) >> _BITS)
+        place = (seq - 1) & layout.MASK
+        i = self._bisect((seq - 1) >> layout.BITS)
         while i < len(self._blocks):
             block = self._blocks[i]
-            if block.number != (seq - 1) >> _BITS:
+            if block.number != (seq - 1) >> layout.BITS:
                 place = 0
             place = block.next_place(place)
             if place >= 0:
                 self.block = block
-                return (block.number << _BITS) + place + 1
+                return (block.number << layout.BITS) + place + 1
             place = 0
             i += 1
         return 0
@@ -384,18 +379,18 @@ class MessageIndex:
         """Return the last sequence up to `seq` that has a message; 0 for none."""
         if seq == 0:
             return 0
-        number = (seq - 1) >> _BITS
-        place = (seq - 1) & _MASK
+        number = (seq - 1) >> layout.BITS
+        place = (seq - 1) & layout.MASK
         i = self._bisect(number)
         if i == len(self._blocks) or self._blocks[i].number != number:
             i -= 1
-            place = _MASK
+            place = layout.MASK
         while i >= 0:
             block = self._blocks[i]
             place = block.previous_place(place)
             if place >= 0:
-                return (block.number << _BITS) + place + 1
-            place = _MASK
+                return (block.number << layout.BITS) + place + 1
+            place = layout.MASK
             i -= 1
         return 0
 
@@ -404,31 +399,31 @@ class MessageIndex:
 
         `wanted` has a byte for the number of each subject: `UNWANTED` for those that are not.
         """
-        number = (seq - 1) >> _BITS
-        place = (seq - 1) & _MASK
+        number = (seq - 1) >> layout.BITS
+        place = (seq - 1) & layout.MASK
         for i in range(self._bisect(number), len(self._blocks)):
             block = self._blocks[i]
-            if block.number << _BITS >= end:
+            if block.number << layout.BITS >= end:
                 return 0
             place = block.next_wanted(wanted, place if block.number == number else 0)
             if place >= 0:
                 self.block = block
-                found = (block.number << _BITS) + place + 1
+                found = (block.number << layout.BITS) + place + 1
                 return found if found <= end else 0
         return 0
 
     def next_of(self, subject: int, seq: int, end: int) -> int:
         """Return the first sequence from `seq` to `end` of a subject; 0 for none."""
-        number = (seq - 1) >> _BITS
-        place = (seq - 1) & _MASK
+        number = (seq - 1) >> layout.BITS
+        place = (seq - 1) & layout.MASK
         i = self._bisect(number)
         while i < len(self._blocks):
             block = self._blocks[i]
-            if block.number << _BITS >= end:
+            if block.number << layout.BITS >= end:
                 return 0
             place = block.next_of(subject, place if block.number == number else 0)
             if place >= 0:
-                found = (block.number << _BITS) + place + 1
+                found = (block.number << layout.BITS) + place + 1
                 return found if found <= end else 0
             i += 1
         return 0
@@ -437,11 +432,11 @@ class MessageIndex:
         """Count the messages from `seq` on."""
         if seq == 0:
             seq = 1
-        number = (seq - 1) >> _BITS
+        number = (seq - 1) >> layout.BITS
         count = 0
         for i in range(self._bisect(number), len(self._blocks)):
             block = self._blocks[i]
-            place = (seq - 1) & _MASK if block.number == number else 0
+            place = (seq - 1) & layout.MASK if block.number == number else 0
             count += block.count_from(place)
         return count
 
@@ -463,7 +458,7 @@ class MessageIndex:
         if low == 0:
             return 1
         block = self._blocks[low - 1]
-        return (block.number << _BITS) + 1
+        return (block.number << layout.BITS) + 1
 
     def size(self) -> int:
         """Return the bytes of memory that the rows take."""

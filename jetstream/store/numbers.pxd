@@ -1,6 +1,6 @@
 # Numbers in bytearrays as C loads and stores; numbers.py has the contracts.
 
-from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
+from cpython.bytearray cimport PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.string cimport memcmp, memcpy, memmove, memset
 
@@ -16,19 +16,23 @@ cdef extern from *:
         unsigned __int128 product = (unsigned __int128)a * b;
         return (unsigned long long)product ^ (unsigned long long)(product >> 64);
     }
+
+    /* PyByteArray_AS_STRING looks each time whether there is a byte at all, which callers know. */
+    #define midge_octets(data) (((PyByteArrayObject *)(data))->ob_start)
     """
+    char *midge_octets(bytearray data) noexcept nogil
     unsigned long long midge_fold(unsigned long long a, unsigned long long b) noexcept nogil
 
 
 cdef inline unsigned int u16(bytearray data, Py_ssize_t index) noexcept:
     cdef unsigned short value
-    memcpy(&value, PyByteArray_AS_STRING(data) + index * 2, 2)
+    memcpy(&value, midge_octets(data) + index * 2, 2)
     return value
 
 
 cdef inline void set_u16(bytearray data, Py_ssize_t index, unsigned int value) noexcept:
     cdef unsigned short narrow = <unsigned short>value
-    memcpy(PyByteArray_AS_STRING(data) + index * 2, &narrow, 2)
+    memcpy(midge_octets(data) + index * 2, &narrow, 2)
 
 
 cdef inline unsigned int u32(bytearray data, Py_ssize_t index) noexcept:
@@ -41,31 +45,31 @@ cdef inline void set_u32(bytearray data, Py_ssize_t index, unsigned int value) n
 
 cdef inline unsigned int u32_at(bytearray data, Py_ssize_t position) noexcept:
     cdef unsigned int value
-    memcpy(&value, PyByteArray_AS_STRING(data) + position, 4)
+    memcpy(&value, midge_octets(data) + position, 4)
     return value
 
 
 cdef inline void set_u32_at(bytearray data, Py_ssize_t position, unsigned int value) noexcept:
-    memcpy(PyByteArray_AS_STRING(data) + position, &value, 4)
+    memcpy(midge_octets(data) + position, &value, 4)
 
 
 cdef inline unsigned long long u64_at(bytearray data, Py_ssize_t position) noexcept:
     cdef unsigned long long value
-    memcpy(&value, PyByteArray_AS_STRING(data) + position, 8)
+    memcpy(&value, midge_octets(data) + position, 8)
     return value
 
 
 cdef inline void set_u64_at(
     bytearray data, Py_ssize_t position, unsigned long long value
 ) noexcept:
-    memcpy(PyByteArray_AS_STRING(data) + position, &value, 8)
+    memcpy(midge_octets(data) + position, &value, 8)
 
 
 cdef inline int resize(bytearray data, Py_ssize_t size) except -1:
     cdef Py_ssize_t before = PyByteArray_GET_SIZE(data)
     PyByteArray_Resize(data, size)
     if size > before:
-        memset(PyByteArray_AS_STRING(data) + before, 0, size - before)
+        memset(midge_octets(data) + before, 0, size - before)
     return 0
 
 
@@ -79,17 +83,17 @@ cdef inline void put(
     bytearray target, Py_ssize_t position, const unsigned char *data, Py_ssize_t start,
     Py_ssize_t end
 ) noexcept:
-    memcpy(PyByteArray_AS_STRING(target) + position, data + start, end - start)
+    memcpy(midge_octets(target) + position, data + start, end - start)
 
 
 cdef inline bytes take(bytearray data, Py_ssize_t start, Py_ssize_t end):
-    return PyBytes_FromStringAndSize(PyByteArray_AS_STRING(data) + start, end - start)
+    return PyBytes_FromStringAndSize(midge_octets(data) + start, end - start)
 
 
 cdef inline void move(
     bytearray data, Py_ssize_t target, Py_ssize_t start, Py_ssize_t end
 ) noexcept:
-    cdef char *base = PyByteArray_AS_STRING(data)
+    cdef char *base = midge_octets(data)
     memmove(base + target, base + start, end - start)
 
 
@@ -97,7 +101,7 @@ cdef inline bint is_same(
     bytearray data, Py_ssize_t position, const unsigned char *other, Py_ssize_t start,
     Py_ssize_t end
 ) noexcept:
-    return memcmp(PyByteArray_AS_STRING(data) + position, other + start, end - start) == 0
+    return memcmp(midge_octets(data) + position, other + start, end - start) == 0
 
 
 # Sixteen bytes a step, folded by a multiplication whose both halves count; the last ones are read

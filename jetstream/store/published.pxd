@@ -2,10 +2,10 @@
 
 cimport cython
 
-from midge.jetstream.store cimport numbers
+from midge.jetstream.store cimport layout, numbers
 from midge.protocol cimport lines
 
-cdef Py_ssize_t _ROW, _START, _LENGTH, _PAYLOAD, _SIZE, _LINE_MIN, _MOST_MIN, LINES_MAX
+cdef Py_ssize_t _LINE_MIN, _MOST_MIN, LINES_MAX
 cdef int _CR, _LF, _SPACE
 
 

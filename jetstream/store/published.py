@@ -7,7 +7,7 @@ no reply, no headers, a subject of which the stream holds messages already.
 
 from __future__ import annotations
 
-from midge.jetstream.store import numbers
+from midge.jetstream.store import layout, numbers
 from midge.jetstream.store.numbers import Octets
 from midge.protocol import lines
 
@@ -19,23 +19,6 @@ _LINE_MIN = len(b"PUB a 0\r\n\r\n")
 _CR = 0x0D
 _LF = 0x0A
 _SPACE = 0x20
-
-LINE_BYTES = 28
-"""A row of seven numbers for each message. The following are their places in it."""
-
-SUBJECT_AT = 0  # where its subject begins
-SUBJECT_LENGTH_AT = 4
-PAYLOAD_AT = 8  # where its payload begins
-PAYLOAD_LENGTH_AT = 12
-NUMBER_AT = 16  # the number of the subject
-PLACE_AT = 20  # where the message is stored
-DISTANCE_AT = 24  # how far before it the last one of its subject is
-
-_ROW = LINE_BYTES  # C numbers where this is compiled, as in the modules that read the rows
-_START = SUBJECT_AT
-_LENGTH = SUBJECT_LENGTH_AT
-_PAYLOAD = PAYLOAD_AT
-_SIZE = PAYLOAD_LENGTH_AT
 
 
 class PublishedLines:
@@ -60,7 +43,7 @@ class PublishedLines:
     )
 
     def __init__(self) -> None:
-        self.rows = bytearray(_ROW * LINES_MAX)
+        self.rows = bytearray(layout.LINE * LINES_MAX)
         self.data: Octets = b""
         self.base = 0
         self.after = 0
@@ -82,7 +65,7 @@ class PublishedLines:
         self.base = start
         rows = self.rows
         row = 0
-        stop = self._most * _ROW
+        stop = self._most * layout.LINE
         position = start
         while row < stop and end - position >= _LINE_MIN and lines.is_publish(data, position):
             subject_end = lines.token_end(data, position + 4, end)
@@ -103,14 +86,14 @@ class PublishedLines:
                 or (size > max_payload >= 0)
             ):
                 break
-            numbers.set_u32_at(rows, row + _START, position + 4 - start)
-            numbers.set_u32_at(rows, row + _LENGTH, subject_end - position - 4)
-            numbers.set_u32_at(rows, row + _PAYLOAD, line_end + 2 - start)
-            numbers.set_u32_at(rows, row + _SIZE, size)
-            row += _ROW
+            numbers.set_u32_at(rows, row + layout.LINE_SUBJECT, position + 4 - start)
+            numbers.set_u32_at(rows, row + layout.LINE_SUBJECT_LENGTH, subject_end - position - 4)
+            numbers.set_u32_at(rows, row + layout.LINE_PAYLOAD, line_end + 2 - start)
+            numbers.set_u32_at(rows, row + layout.LINE_PAYLOAD_LENGTH, size)
+            row += layout.LINE
             position = after
         self.after = position
-        self.count = row // _ROW
+        self.count = row // layout.LINE
         return self.count
 
     def keep(self, count: int) -> None:
@@ -119,9 +102,9 @@ class PublishedLines:
         rows = self.rows
         subject_bytes = payload_bytes = largest = 0
         for i in range(count):
-            row = i * _ROW
-            size = numbers.u32_at(rows, row + _SIZE)
-            subject_bytes += numbers.u32_at(rows, row + _LENGTH)
+            row = i * layout.LINE
+            size = numbers.u32_at(rows, row + layout.LINE_PAYLOAD_LENGTH)
+            subject_bytes += numbers.u32_at(rows, row + layout.LINE_SUBJECT_LENGTH)
             payload_bytes += size
             if size > largest:  # noqa: PLR1730 - compiled, `max` makes numbers of them
                 largest = size
@@ -135,8 +118,10 @@ class PublishedLines:
         """Return the index in `data` behind the first `count` messages."""
         if count == 0:
             return self.base
-        row = (count - 1) * _ROW
-        end = numbers.u32_at(self.rows, row + _PAYLOAD) + numbers.u32_at(self.rows, row + _SIZE)
+        row = (count - 1) * layout.LINE
+        end = numbers.u32_at(self.rows, row + layout.LINE_PAYLOAD) + numbers.u32_at(
+            self.rows, row + layout.LINE_PAYLOAD_LENGTH
+        )
         return self.base + end + 2
 
     def part_bytes(self, first: int, count: int) -> int:
@@ -145,6 +130,6 @@ class PublishedLines:
             return self.subject_bytes + self.payload_bytes
         total = 0
         for i in range(first, first + count):
-            total += numbers.u32_at(self.rows, i * _ROW + _LENGTH)
-            total += numbers.u32_at(self.rows, i * _ROW + _SIZE)
+            total += numbers.u32_at(self.rows, i * layout.LINE + layout.LINE_SUBJECT_LENGTH)
+            total += numbers.u32_at(self.rows, i * layout.LINE + layout.LINE_PAYLOAD_LENGTH)
         return total

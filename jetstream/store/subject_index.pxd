@@ -2,10 +2,10 @@
 
 cimport cython
 
-from midge.jetstream.store cimport numbers
+from midge.jetstream.store cimport layout, numbers
 from midge.jetstream.store.interface cimport MessageView
 
-cdef Py_ssize_t _ROW, _COUNT, _FIRST, _LAST, _HASH, _LENGTH, _SMALLEST_TABLE, _WASTE_MIN
+cdef Py_ssize_t _SMALLEST_TABLE, _WASTE_MIN
 cdef Py_ssize_t _MOVED_AT_ONCE
 cdef unsigned long long _NONE
 

@@ -7,16 +7,9 @@ numbers: about 60 bytes a subject beside its name, where a dictionary of objects
 
 from __future__ import annotations
 
-from midge.jetstream.store import numbers
+from midge.jetstream.store import layout, numbers
 from midge.jetstream.store.interface import MessageView
 from midge.jetstream.store.numbers import Octets
-
-_ROW = 40  # bytes: name's place 8, count 8, first 8, last 8, hash 4, name's length 4
-_COUNT = 8
-_FIRST = 16
-_LAST = 24
-_HASH = 32
-_LENGTH = 36
 
 _SMALLEST_TABLE = 8
 _NONE = 0xFFFFFFFFFFFFFFFF
@@ -101,10 +94,10 @@ class SubjectIndex:
             entry = numbers.u32(table, slot)
             if entry == 0:
                 return -1
-            row = (entry - 1) * _ROW
+            row = (entry - 1) * layout.SUBJECT
             if (
-                numbers.u32_at(rows, row + _HASH) == hashed
-                and numbers.u32_at(rows, row + _LENGTH) == end - start
+                numbers.u32_at(rows, row + layout.SUBJECT_HASH) == hashed
+                and numbers.u32_at(rows, row + layout.SUBJECT_LENGTH) == end - start
                 and numbers.is_same(self._names, numbers.u64_at(rows, row), data, start, end)
             ):
                 return entry - 1
@@ -119,18 +112,18 @@ class SubjectIndex:
             return subject
         self._grow()
         subject = self._take_row()
-        row = subject * _ROW
+        row = subject * layout.SUBJECT
         position = len(self._names)
         numbers.resize(self._names, position + end - start)
         numbers.put(self._names, position, data, start, end)
         self._narrow(position, position + end - start)
         numbers.set_u64_at(self._rows, row, position)
-        numbers.set_u64_at(self._rows, row + _COUNT, 0)
-        numbers.set_u64_at(self._rows, row + _FIRST, 0)
-        numbers.set_u64_at(self._rows, row + _LAST, 0)
+        numbers.set_u64_at(self._rows, row + layout.SUBJECT_COUNT, 0)
+        numbers.set_u64_at(self._rows, row + layout.SUBJECT_FIRST, 0)
+        numbers.set_u64_at(self._rows, row + layout.SUBJECT_LAST, 0)
         hashed = numbers.seeded_hash(data, start, end, self._seed)
-        numbers.set_u32_at(self._rows, row + _HASH, hashed)
-        numbers.set_u32_at(self._rows, row + _LENGTH, end - start)
+        numbers.set_u32_at(self._rows, row + layout.SUBJECT_HASH, hashed)
+        numbers.set_u32_at(self._rows, row + layout.SUBJECT_LENGTH, end - start)
         self._enter(self._table, subject, hashed)
         if subject < self._moved:
             self._enter(self._larger, subject, hashed)
@@ -146,39 +139,41 @@ class SubjectIndex:
         """
         subject = self.ensure(data, start, end)
         rows = self._rows
-        row = subject * _ROW
-        count = numbers.u64_at(rows, row + _COUNT)
+        row = subject * layout.SUBJECT
+        count = numbers.u64_at(rows, row + layout.SUBJECT_COUNT)
         if count > 0:
-            self.before = numbers.u64_at(rows, row + _LAST)
+            self.before = numbers.u64_at(rows, row + layout.SUBJECT_LAST)
         else:
             self.before = 0
-            numbers.set_u64_at(rows, row + _FIRST, seq)
-        numbers.set_u64_at(rows, row + _LAST, seq)
-        numbers.set_u64_at(rows, row + _COUNT, count + 1)
+            numbers.set_u64_at(rows, row + layout.SUBJECT_FIRST, seq)
+        numbers.set_u64_at(rows, row + layout.SUBJECT_LAST, seq)
+        numbers.set_u64_at(rows, row + layout.SUBJECT_COUNT, count + 1)
         return subject
 
     def append_known(self, subject: int, seq: int) -> int:
         """Count a message, the last of a subject that has others; return what was the last."""
         rows = self._rows
-        row = subject * _ROW
-        before = numbers.u64_at(rows, row + _LAST)
-        numbers.set_u64_at(rows, row + _LAST, seq)
-        numbers.set_u64_at(rows, row + _COUNT, numbers.u64_at(rows, row + _COUNT) + 1)
+        row = subject * layout.SUBJECT
+        before = numbers.u64_at(rows, row + layout.SUBJECT_LAST)
+        numbers.set_u64_at(rows, row + layout.SUBJECT_LAST, seq)
+        numbers.set_u64_at(
+            rows, row + layout.SUBJECT_COUNT, numbers.u64_at(rows, row + layout.SUBJECT_COUNT) + 1
+        )
         return before
 
     def shorten(self, subject: int, first: int) -> None:
         """Take note that the first message of a subject has gone, and which is the next one."""
-        row = subject * _ROW
-        count = numbers.u64_at(self._rows, row + _COUNT) - 1
-        numbers.set_u64_at(self._rows, row + _COUNT, count)
-        numbers.set_u64_at(self._rows, row + _FIRST, first)
+        row = subject * layout.SUBJECT
+        count = numbers.u64_at(self._rows, row + layout.SUBJECT_COUNT) - 1
+        numbers.set_u64_at(self._rows, row + layout.SUBJECT_COUNT, count)
+        numbers.set_u64_at(self._rows, row + layout.SUBJECT_FIRST, first)
 
     def vacate(self, subject: int) -> None:
         """Take note that nothing of a subject is left; `release_vacated` is to forget it later."""
-        row = subject * _ROW
-        numbers.set_u64_at(self._rows, row + _COUNT, 0)
-        numbers.set_u64_at(self._rows, row + _FIRST, 0)
-        numbers.set_u64_at(self._rows, row + _LAST, 0)
+        row = subject * layout.SUBJECT
+        numbers.set_u64_at(self._rows, row + layout.SUBJECT_COUNT, 0)
+        numbers.set_u64_at(self._rows, row + layout.SUBJECT_FIRST, 0)
+        numbers.set_u64_at(self._rows, row + layout.SUBJECT_LAST, 0)
         end = len(self._vacated)
         numbers.resize(self._vacated, end + 4)
         numbers.set_u32(self._vacated, end >> 2, subject)
@@ -191,7 +186,7 @@ class SubjectIndex:
             limit -= 1
             left -= 1
             subject = numbers.u32(self._vacated, left)
-            is_free = numbers.u64_at(self._rows, subject * _ROW) == _NONE
+            is_free = numbers.u64_at(self._rows, subject * layout.SUBJECT) == _NONE
             if not is_free and self.count(subject) == 0:
                 self.subject_count += 1
                 self.release(subject)
@@ -200,14 +195,14 @@ class SubjectIndex:
 
     def release(self, subject: int) -> None:
         """Forget a subject; its number may be given to another one."""
-        row = subject * _ROW
+        row = subject * layout.SUBJECT
         self._leave(self._table, subject)
         if subject < self._moved:
             self._leave(self._larger, subject)
-        self._waste += numbers.u32_at(self._rows, row + _LENGTH)
+        self._waste += numbers.u32_at(self._rows, row + layout.SUBJECT_LENGTH)
         numbers.set_u64_at(self._rows, row, _NONE)
-        numbers.set_u64_at(self._rows, row + _COUNT, 0)
-        numbers.set_u64_at(self._rows, row + _FIRST, self._free)
+        numbers.set_u64_at(self._rows, row + layout.SUBJECT_COUNT, 0)
+        numbers.set_u64_at(self._rows, row + layout.SUBJECT_FIRST, self._free)
         self._free = subject
         self.subject_count -= 1
         if self._waste > _WASTE_MIN and self._waste * 2 > len(self._names):
@@ -219,46 +214,46 @@ class SubjectIndex:
 
     def name(self, subject: int) -> bytes:
         """Return the subject of a number."""
-        start = numbers.u64_at(self._rows, subject * _ROW)
-        length = numbers.u32_at(self._rows, subject * _ROW + _LENGTH)
+        start = numbers.u64_at(self._rows, subject * layout.SUBJECT)
+        length = numbers.u32_at(self._rows, subject * layout.SUBJECT + layout.SUBJECT_LENGTH)
         return numbers.take(self._names, start, start + length)
 
     def show(self, subject: int, view: MessageView) -> None:
         """Set `view` to the subject of a number."""
         view.subject = self._names
-        view.subject_start = numbers.u64_at(self._rows, subject * _ROW)
-        length = numbers.u32_at(self._rows, subject * _ROW + _LENGTH)
+        view.subject_start = numbers.u64_at(self._rows, subject * layout.SUBJECT)
+        length = numbers.u32_at(self._rows, subject * layout.SUBJECT + layout.SUBJECT_LENGTH)
         view.subject_end = view.subject_start + length
 
     def count(self, subject: int) -> int:
         """Return how many messages are stored; 0 for a number that is not in use."""
-        return numbers.u64_at(self._rows, subject * _ROW + _COUNT)
+        return numbers.u64_at(self._rows, subject * layout.SUBJECT + layout.SUBJECT_COUNT)
 
     def set_count(self, subject: int, count: int) -> None:
         """Set how many messages are stored."""
-        numbers.set_u64_at(self._rows, subject * _ROW + _COUNT, count)
+        numbers.set_u64_at(self._rows, subject * layout.SUBJECT + layout.SUBJECT_COUNT, count)
 
     def first(self, subject: int) -> int:
         """Return the first sequence."""
-        return numbers.u64_at(self._rows, subject * _ROW + _FIRST)
+        return numbers.u64_at(self._rows, subject * layout.SUBJECT + layout.SUBJECT_FIRST)
 
     def set_first(self, subject: int, seq: int) -> None:
         """Set the first sequence."""
-        numbers.set_u64_at(self._rows, subject * _ROW + _FIRST, seq)
+        numbers.set_u64_at(self._rows, subject * layout.SUBJECT + layout.SUBJECT_FIRST, seq)
 
     def last(self, subject: int) -> int:
         """Return the last sequence."""
-        return numbers.u64_at(self._rows, subject * _ROW + _LAST)
+        return numbers.u64_at(self._rows, subject * layout.SUBJECT + layout.SUBJECT_LAST)
 
     def set_last(self, subject: int, seq: int) -> None:
         """Set the last sequence."""
-        numbers.set_u64_at(self._rows, subject * _ROW + _LAST, seq)
+        numbers.set_u64_at(self._rows, subject * layout.SUBJECT + layout.SUBJECT_LAST, seq)
 
     def is_match(self, subject: int, pattern: Pattern) -> bool:
         """Tell whether the subject of a number in use is one that `pattern` stands for."""
-        row = subject * _ROW
+        row = subject * layout.SUBJECT
         start = numbers.u64_at(self._rows, row)
-        end = start + numbers.u32_at(self._rows, row + _LENGTH)
+        end = start + numbers.u32_at(self._rows, row + layout.SUBJECT_LENGTH)
         return pattern.is_match(self._names, start, end)
 
     def note(
@@ -305,14 +300,14 @@ class SubjectIndex:
     def _take_row(self) -> int:
         if self._free != _NONE:
             subject = self._free
-            self._free = numbers.u64_at(self._rows, subject * _ROW + _FIRST)
+            self._free = numbers.u64_at(self._rows, subject * layout.SUBJECT + layout.SUBJECT_FIRST)
             for notes in self._watched:
                 if subject < len(notes):
                     notes[subject] = 0
             return subject
         subject = self._used
         self._used += 1
-        numbers.resize(self._rows, self._used * _ROW)
+        numbers.resize(self._rows, self._used * layout.SUBJECT)
         return subject
 
     def _enter(self, table: bytearray, subject: int, hashed: int) -> None:
@@ -326,7 +321,7 @@ class SubjectIndex:
     def _leave(self, table: bytearray, subject: int) -> None:
         """Take a number out of a hash table."""
         mask = (len(table) >> 2) - 1
-        hole = numbers.u32_at(self._rows, subject * _ROW + _HASH) & mask
+        hole = numbers.u32_at(self._rows, subject * layout.SUBJECT + layout.SUBJECT_HASH) & mask
         while numbers.u32(table, hole) != subject + 1:
             hole = (hole + 1) & mask
         slot = hole
@@ -335,7 +330,10 @@ class SubjectIndex:
             entry = numbers.u32(table, slot)
             if entry == 0:
                 break
-            wanted = numbers.u32_at(self._rows, (entry - 1) * _ROW + _HASH) & mask
+            wanted = (
+                numbers.u32_at(self._rows, (entry - 1) * layout.SUBJECT + layout.SUBJECT_HASH)
+                & mask
+            )
             if ((slot - wanted) & mask) >= ((slot - hole) & mask):
                 numbers.set_u32(table, hole, entry)
                 hole = slot
@@ -363,8 +361,8 @@ class SubjectIndex:
         """Enter so many more numbers into the larger table."""
         end = min(self._moved + count, self._used)
         for subject in range(self._moved, end):
-            if numbers.u64_at(self._rows, subject * _ROW) != _NONE:
-                hashed = numbers.u32_at(self._rows, subject * _ROW + _HASH)
+            if numbers.u64_at(self._rows, subject * layout.SUBJECT) != _NONE:
+                hashed = numbers.u32_at(self._rows, subject * layout.SUBJECT + layout.SUBJECT_HASH)
                 self._enter(self._larger, subject, hashed)
         self._moved = end
 
@@ -374,11 +372,11 @@ class SubjectIndex:
         numbers.resize(names, len(self._names) - self._waste)
         position = 0
         for subject in range(self._used):
-            row = subject * _ROW
+            row = subject * layout.SUBJECT
             start = numbers.u64_at(self._rows, row)
             if start == _NONE:
                 continue
-            end = start + numbers.u32_at(self._rows, row + _LENGTH)
+            end = start + numbers.u32_at(self._rows, row + layout.SUBJECT_LENGTH)
             numbers.put(names, position, self._names, start, end)
             numbers.set_u64_at(self._rows, row, position)
             position += end - start

@@ -2,14 +2,12 @@
 
 cimport cython
 
-from midge.jetstream.store cimport numbers
+from midge.jetstream.store cimport layout, numbers
 from midge.jetstream.store.filters cimport Filters
 from midge.jetstream.store.message_index cimport Block, MessageIndex
 from midge.jetstream.store.subject_index cimport SubjectIndex
 
-cdef Py_ssize_t _ROW, _SIZE, _SUBJECT, _AFTER
-cdef int _BITS
-cdef unsigned long long _MASK, _FAR, _NO_LIMIT
+cdef unsigned long long _FAR, _NO_LIMIT
 
 
 @cython.final

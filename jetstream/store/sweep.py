@@ -7,17 +7,11 @@ ns a row, where taking messages out of the index one after the other takes 130 t
 
 from __future__ import annotations
 
-from midge.jetstream.store import numbers
+from midge.jetstream.store import layout, numbers
 from midge.jetstream.store.filters import Filters
 from midge.jetstream.store.message_index import Block, MessageIndex
 from midge.jetstream.store.subject_index import SubjectIndex
 
-_ROW = 20  # of message_index
-_SIZE = 4
-_SUBJECT = 8
-_AFTER = 16
-_BITS = 10  # of a sequence: its place in its block
-_MASK = (1 << _BITS) - 1
 _FAR = 0xFFFFFFFF
 _NO_LIMIT = 0xFFFFFFFFFFFFFFFF
 
@@ -72,11 +66,15 @@ class Sweep:
         last = min(end, self._upto) - 1
         for i in range(self._index.block_at_or_after(start), self._index.block_count()):
             block = self._index.block_number(i)
-            first = (block.number << _BITS) + 1
+            first = (block.number << layout.BITS) + 1
             if first > last or self._is_done():
                 break
-            low = (start - 1) & _MASK if start > first else 0
-            high = (last - 1) & _MASK if (last - 1) >> _BITS == block.number else _MASK
+            low = (start - 1) & layout.MASK if start > first else 0
+            high = (
+                (last - 1) & layout.MASK
+                if (last - 1) >> layout.BITS == block.number
+                else layout.MASK
+            )
             self._take_rows(block, low, high)
         self.total_count += self.count
         self.total_size += self.size
@@ -91,30 +89,30 @@ class Sweep:
         """Remove what matches from the place `low` to `high` of a block."""
         before = self.count
         rows = block.rows
-        position = block.row_at_or_after(low) * _ROW
-        end = block.row_at_or_after(high + 1) * _ROW
+        position = block.row_at_or_after(low) * layout.ROW
+        end = block.row_at_or_after(high + 1) * layout.ROW
         while position < end:
-            size = numbers.u32_at(rows, position + _SIZE)
+            size = numbers.u32_at(rows, position + layout.ROW_SIZE)
             if size != 0:
-                number = numbers.u32_at(rows, position + _SUBJECT)
+                number = numbers.u32_at(rows, position + layout.ROW_SUBJECT)
                 if self._wanted.is_all or self._wanted.is_match(number):
                     self.count += 1
                     self.size += size
-                    numbers.set_u32_at(rows, position + _SIZE, 0)
+                    numbers.set_u32_at(rows, position + layout.ROW_SIZE, 0)
                     self._shorten(block, position, number)
                     if self._is_open and self._is_done():
                         break
-            position += _ROW
+            position += layout.ROW
         if self.count != before:
             block.clear_up(self.count - before)
 
     def _shorten(self, block: Block, position: int, number: int) -> None:
         """Move the start of a subject's chain past the message of a row, its first."""
-        after = numbers.u32_at(block.rows, position + _AFTER)
+        after = numbers.u32_at(block.rows, position + layout.ROW_AFTER)
         if after == 0:
             self._subjects.vacate(number)
             return
-        seq = (block.number << _BITS) + block.row_place(position // _ROW) + 1
+        seq = (block.number << layout.BITS) + block.row_place(position // layout.ROW) + 1
         seq += after if after != _FAR else self._index.after(seq)
         self._subjects.shorten(number, seq)
         if self._is_open or seq >= self._upto:

@@ -2,11 +2,11 @@
 
 cimport cython
 
-from midge.jetstream.store cimport numbers
+from midge.jetstream.store cimport layout, numbers
 from midge.jetstream.store.file cimport native
 from midge.jetstream.store.published cimport PublishedLines
 
-cdef Py_ssize_t _HEAD, _LINE, _START, _LENGTH, _PAYLOAD, _SIZE, _PLACE
+cdef Py_ssize_t _HEAD
 cdef int _MESSAGE
 
 

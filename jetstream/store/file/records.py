@@ -27,18 +27,10 @@ their checksums is, and up to where the store had been synced when it was writte
 
 from __future__ import annotations
 
-from midge.jetstream.store import numbers
+from midge.jetstream.store import layout, numbers
 from midge.jetstream.store.file import native
 from midge.jetstream.store.numbers import Octets
-from midge.jetstream.store.published import (
-    LINE_BYTES,
-    PAYLOAD_AT,
-    PAYLOAD_LENGTH_AT,
-    PLACE_AT,
-    SUBJECT_AT,
-    SUBJECT_LENGTH_AT,
-    PublishedLines,
-)
+from midge.jetstream.store.published import PublishedLines
 
 native.prepare()
 
@@ -72,12 +64,6 @@ FLAG_HEADERS = 2
 
 _HEAD = HEAD  # C numbers where this is compiled
 _MESSAGE = MESSAGE
-_LINE = LINE_BYTES
-_START = SUBJECT_AT
-_LENGTH = SUBJECT_LENGTH_AT
-_PAYLOAD = PAYLOAD_AT
-_SIZE = PAYLOAD_LENGTH_AT
-_PLACE = PLACE_AT
 
 LENGTH_MAX = 1 << 31
 """A longer record does not exist: payloads end at 64 MiB."""
@@ -122,32 +108,34 @@ def put_lines(
     of `data` is.
     """
     rows = lines.rows
-    row = first * _LINE
-    while row < lines.count * _LINE:
-        subject_length = numbers.u32_at(rows, row + _LENGTH)
-        size = numbers.u32_at(rows, row + _SIZE)
+    row = first * layout.LINE
+    while row < lines.count * layout.LINE:
+        subject_length = numbers.u32_at(rows, row + layout.LINE_SUBJECT_LENGTH)
+        size = numbers.u32_at(rows, row + layout.LINE_PAYLOAD_LENGTH)
         length = _HEAD + subject_length + size
         following = at + padded(length)
         if following > end:
             break
         start_record(data, at, length, _MESSAGE, stream, seq, lines.time_ns)
         numbers.set_u32_at(data, at + 12, _MESSAGE | subject_length << 16)
-        start = lines.base + numbers.u32_at(rows, row + _START)
+        start = lines.base + numbers.u32_at(rows, row + layout.LINE_SUBJECT)
         numbers.put(data, at + _HEAD, lines.data, start, start + subject_length)
-        start = lines.base + numbers.u32_at(rows, row + _PAYLOAD)
+        start = lines.base + numbers.u32_at(rows, row + layout.LINE_PAYLOAD)
         numbers.put(data, at + _HEAD + subject_length, lines.data, start, start + size)
-        numbers.set_u32_at(rows, row + _PLACE, base + at)
+        numbers.set_u32_at(rows, row + layout.LINE_PLACE, base + at)
         at = following
         seq += 1
-        row += _LINE
-    return row // _LINE - first
+        row += layout.LINE
+    return row // layout.LINE - first
 
 
 def end_of_line(lines: PublishedLines, line: int) -> int:
     """Return the position behind the record that `put_lines` has written for a message."""
-    row = line * _LINE
-    length = numbers.u32_at(lines.rows, row + _LENGTH) + numbers.u32_at(lines.rows, row + _SIZE)
-    return numbers.u32_at(lines.rows, row + _PLACE) + padded(_HEAD + length)
+    row = line * layout.LINE
+    length = numbers.u32_at(lines.rows, row + layout.LINE_SUBJECT_LENGTH) + numbers.u32_at(
+        lines.rows, row + layout.LINE_PAYLOAD_LENGTH
+    )
+    return numbers.u32_at(lines.rows, row + layout.LINE_PLACE) + padded(_HEAD + length)
 
 
 def start_group(data: bytearray, number: int) -> None:
