@@ -38,7 +38,7 @@ INLINE_ONLY = frozenset(
         "midge.protocol.lines",
         "midge.protocol.memory",
         "midge.server.clients.input_wait",
-        "midge.server.jetstream.real_time",
+        "midge.server.clients.real_time",
         "midge.server.routing.plain_socket",
         "midge.server.routing.reserved",
         "midge.server.routing.trace_headers",

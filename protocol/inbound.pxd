@@ -16,6 +16,7 @@ cdef class SharedBuffer:
 cdef class Inbound:
     cdef readonly StreamParser parser
     cdef readonly Py_ssize_t offered
+    cdef readonly Py_ssize_t start
     cdef SharedBuffer _shared
     cdef bytes _rest
     cdef bytearray _own
@@ -23,8 +24,10 @@ cdef class Inbound:
     cdef bint _is_parsing
 
     cpdef Py_ssize_t held_bytes(self)
-    @cython.locals(own=bytearray, rest=bytes)
+    @cython.locals(buffer=bytearray)
     cpdef object get_buffer(self)
+    @cython.locals(own=bytearray, rest=bytes, shared=bytearray)
+    cpdef bytearray make_room(self)
     @cython.locals(own=bytearray)
     cpdef void received(self, Py_ssize_t count) except *
     cpdef void resume(self) except *

@@ -34,11 +34,12 @@ class Inbound:
     calls no other connection may use the same `shared` buffer.
     """
 
-    __slots__ = ("_filled", "_is_parsing", "_own", "_rest", "_shared", "offered", "parser")
+    __slots__ = ("_filled", "_is_parsing", "_own", "_rest", "_shared", "offered", "parser", "start")
 
     def __init__(self, parser: StreamParser, shared: SharedBuffer) -> None:
         self.parser = parser
-        self.offered = 0  # bytes of room that `get_buffer` returned last
+        self.offered = 0  # bytes of room that there was last, from `start` of its buffer on
+        self.start = 0
         self._shared = shared
         self._rest = b""  # a small unfinished frame, between two reads
         self._own: bytearray | None = None  # a large one
@@ -51,16 +52,24 @@ class Inbound:
 
     def get_buffer(self) -> memoryview:
         """Return the room that the next bytes go into; never empty."""
+        buffer = self.make_room()
+        view = self._shared.view if buffer is self._shared.buffer else memoryview(buffer)
+        return view[self.start :] if self.start else view
+
+    def make_room(self) -> bytearray:
+        """Return the buffer in which the next bytes go from `start` on, `offered` at most."""
         own = self._own
         if own is not None:
+            self.start = self._filled
             self.offered = len(own) - self._filled
-            return memoryview(own)[self._filled :]
+            return own
+        shared = self._shared.buffer
         rest = self._rest
-        self.offered = len(self._shared.buffer) - len(rest)
-        if not rest:
-            return self._shared.view
-        self._shared.buffer[: len(rest)] = rest
-        return self._shared.view[len(rest) :]
+        self.start = len(rest)
+        self.offered = len(shared) - len(rest)
+        if rest:
+            shared[: len(rest)] = rest
+        return shared
 
     def received(self, count: int) -> None:
         """Parse the `count` bytes just written into the buffer that `get_buffer` returned.

@@ -1,6 +1,7 @@
 # C types for host.py.
 
 from midge.protocol.inbound cimport SharedBuffer
+from midge.server.clients cimport real_time
 from midge.server.clients.busy_poll cimport BusyPoll
 from midge.server.clients.fair_turns cimport Departures, FairTurns
 from midge.server.routing.outbound cimport ChunkPool
@@ -21,3 +22,6 @@ cdef class Host:
     cdef public object limit_hits
     cdef public BusyPoll busy_poll
     cdef public long long stalled_clients
+    cdef bint _has_real_time
+
+    cdef double now(self) except? -1

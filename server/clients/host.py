@@ -5,9 +5,10 @@ from random import Random
 
 from midge.protocol.errors import ProtocolError
 from midge.protocol.inbound import SharedBuffer
+from midge.server.clients import real_time
 from midge.server.clients.busy_poll import BusyPoll
 from midge.server.clients.fair_turns import Departures, FairTurns
-from midge.server.clock import Clock
+from midge.server.clock import Clock, LoopClock
 from midge.server.config.options import Options
 from midge.server.log.logger import get_logger
 from midge.server.routing.outbound import ChunkPool
@@ -41,6 +42,13 @@ class Host:
         self.stalled_clients = 0
         self.surplus: set[int] = set()
         self.busy_poll: BusyPoll | None = None
+        self._has_real_time = type(clock) is LoopClock
+
+    def now(self) -> float:
+        """Return the clock's monotonic time; the real one is read without a Python call."""
+        if self._has_real_time:
+            return real_time.monotonic_ns() / 1e9
+        return self.clock.monotonic()
 
     def protocol_error(self, cid: int, peer: str, error: ProtocolError) -> None:
         """Log what a peer did wrong."""

@@ -76,7 +76,7 @@ class Reading:
 
         `is_last` tells that the loop looks at others' sockets before it reads this one again.
         """
-        now: float = self._host.clock.monotonic()
+        now = self._host.now()
         self._began_at = now
         self._drew = False
         self._read_bytes += count
@@ -93,7 +93,7 @@ class Reading:
             if is_full:
                 self._stop(_HALTED)
         if self._drew:
-            self._busy_s += self._host.clock.monotonic() - self._began_at
+            self._busy_s += self._host.now() - self._began_at
             self._drew = False
             if parser.budget > 0:
                 self._host.turns.give_back(parser.budget)
@@ -126,7 +126,7 @@ class Reading:
         if self._halts & (_TURN_OVER | _ENDED):
             return
         self._drew = True
-        busy_s = self._busy_s + self._host.clock.monotonic() - self._began_at
+        busy_s = self._busy_s + self._host.now() - self._began_at
         if busy_s >= _BUSY_S or not self.may_spend(0):
             self.halt(_TURN_OVER)
             self._host.turns.wait(self._take_turn)
@@ -146,7 +146,7 @@ class Reading:
         turns = self._host.turns
         parser = self._parser
         parser.budget = turns.share()
-        self._began_at = self._host.clock.monotonic()
+        self._began_at = self._host.now()
         self._busy_s = 0.0
         if self._channel is not None and not self._halts & _ENDED:
             self.unhalt(_TURN_OVER)

@@ -1,7 +1,7 @@
 # C types for real_ticks.py.
 
 from midge.jetstream.environment.ticks cimport Ticks
-from midge.server.jetstream cimport real_time
+from midge.server.clients cimport real_time
 
 
 cdef class RealTicks(Ticks):

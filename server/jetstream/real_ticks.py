@@ -1,7 +1,7 @@
 """The ticks of the machine's own clocks."""
 
 from midge.jetstream.environment.ticks import Ticks
-from midge.server.jetstream import real_time
+from midge.server.clients import real_time
 
 
 class RealTicks(Ticks):

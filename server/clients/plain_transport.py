@@ -1,0 +1,294 @@
+"""The transport of a plain TCP socket: reads go straight into the room that a channel has for them.
+
+An event loop's own transport asks its protocol for a buffer, and tells it afterwards what came:
+two calls from C, each with the interpreter's lock, a context, a method and boxed numbers. Here the
+loop tells that the socket is readable, and the rest is a system call into memory that is known.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from midge.server.clients.channel import Channel
+from midge.server.routing import plain_socket
+
+if TYPE_CHECKING:
+    import asyncio
+
+_NOTHING_YET = frozenset({errno.EAGAIN, errno.EWOULDBLOCK, errno.EINTR})
+
+
+class PlainTransport:
+    """Reads `connected` for `channel` and writes what Outbound could not; call `start` once.
+
+    These are the methods of an asyncio transport that a channel uses, with the same meaning, on any
+    loop that can watch a socket. `connected` is closed once the channel was told that it is lost.
+    """
+
+    __slots__ = (
+        "_channel",
+        "_descriptor",
+        "_eof_is_due",
+        "_has_ended",
+        "_is_closing",
+        "_is_lost",
+        "_is_paused",
+        "_is_sending",
+        "_is_watched",
+        "_loop",
+        "_socket",
+        "_waiting",
+        "_waiting_bytes",
+        "_watcher",
+    )
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, connected: socket.socket, channel: Channel
+    ) -> None:
+        connected.setblocking(False)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._loop = loop
+        self._socket = connected
+        self._descriptor = connected.fileno()
+        self._channel: Channel | None = channel
+        self._is_watched = False  # whether the loop tells that the socket is readable
+        self._watcher: Any = None
+        self._is_paused = False
+        self._has_ended = False  # the peer has sent its last byte
+        self._is_closing = False
+        self._is_lost = False  # the channel has been told, or will be in the next turn
+        self._eof_is_due = False  # once all has been written
+        self._is_sending = False  # whether the loop tells that the socket takes more
+        self._waiting: deque[memoryview] | None = None  # made when it is first needed: 600 bytes
+        self._waiting_bytes = 0
+
+    def start(self) -> None:
+        """Tell the channel that it has a transport, and read."""
+        assert self._channel is not None, "it has not been lost yet"
+        self._channel.connection_made(self)
+        if not self._is_paused:
+            self.resume_reading()
+
+    def get_extra_info(self, name: str) -> Any:
+        """Return the socket by that name; nothing else is known."""
+        return self._socket if name == "socket" else None
+
+    # Reading.
+
+    def on_readable(self) -> None:
+        """Read what has come, for as long as each read fills the room that there is for it.
+
+        The channel pauses reading when others have to have their turn.
+        """
+        if self._is_paused:
+            self._unwatch()
+            return
+        channel = self._channel
+        assert channel is not None, "a lost transport is not watched"
+        inbound = channel.inbound
+        try:
+            buffer = inbound.make_room()
+            count = plain_socket.receive(self._descriptor, buffer, inbound.start, inbound.offered)
+            while count > 0:
+                offered = inbound.offered
+                channel.buffer_updated(count)
+                if count < offered or not self._may_read():
+                    return
+                buffer = inbound.make_room()
+                count = plain_socket.receive_more(
+                    self._descriptor, buffer, inbound.start, inbound.offered
+                )
+            self._read_nothing(-count)
+        except Exception as error:  # noqa: BLE001 - as a loop's transports do, whatever it is
+            self._fail(error)
+
+    def _may_read(self) -> bool:
+        """Tell whether the channel wants what comes."""
+        return not (self._is_paused or self._is_closing)
+
+    def _read_nothing(self, number: int) -> None:
+        """End reading, for the peer has ended or an error has this number, unless nothing came."""
+        if number in _NOTHING_YET:
+            return
+        if number:
+            self._fail(OSError(number, os.strerror(number)))
+            return
+        self._has_ended = True
+        self._unwatch()
+        assert self._channel is not None, "a lost transport is not read"
+        if not self._channel.eof_received():
+            self.close()
+
+    def pause_reading(self) -> None:
+        """Read nothing more; the loop is told so only when something comes meanwhile."""
+        self._is_paused = True
+
+    def resume_reading(self) -> None:
+        """Read on."""
+        self._is_paused = False
+        if not (self._is_watched or self._has_ended or self._is_closing):
+            self._watch()
+
+    def _watch(self) -> None:
+        """Have the loop tell when the socket is readable.
+
+        After an error on the socket uvloop calls once more, and forgets whom: it would not tell of
+        an error that lies behind what this call reads.
+        """
+        watcher = self.on_readable  # an object of its own, which only the loop keeps
+        self._watcher = weakref.ref(watcher, self._on_forgotten)
+        self._is_watched = True
+        self._loop.add_reader(self._descriptor, watcher)
+
+    def _unwatch(self) -> None:
+        self._watcher = None
+        if self._is_watched:
+            self._is_watched = False
+            self._loop.remove_reader(self._descriptor)
+
+    def _on_forgotten(self, watcher: object) -> None:
+        """Called when the loop has dropped what `_watch` gave it, and nobody asked it to."""
+        self._watcher = None
+        if not self._loop.is_closed():
+            self._loop.call_soon(self._watch_again)
+
+    def _watch_again(self) -> None:
+        if self._is_watched and self._watcher is None:
+            self._unwatch()
+            self._watch()
+
+    # Writing.
+
+    def get_write_buffer_size(self) -> int:
+        """Count the bytes that the socket has not taken yet."""
+        return self._waiting_bytes
+
+    def set_write_buffer_limits(self, *, high: int) -> None:
+        """Do nothing: the channel is told when the last byte has gone, as with `high` of 0."""
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Send `data`, or keep it until the socket takes it; the caller does not change it."""
+        if self._is_lost or not data:
+            return
+        if self._waiting is None:
+            self._waiting = deque()
+        self._waiting.append(memoryview(data))
+        self._waiting_bytes += len(data)
+        if self._waiting_bytes == len(data):
+            self._send_waiting()
+            if self._waiting_bytes and not self._is_sending:
+                self._is_sending = True
+                self._loop.add_writer(self._descriptor, self._on_writable)
+
+    def _send_waiting(self) -> None:
+        """Send of what waits as much as the socket takes."""
+        while self._waiting:
+            piece = self._waiting[0]
+            try:
+                sent = self._socket.send(piece)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                self._fail(error)
+                return
+            self._waiting_bytes -= sent
+            if sent < len(piece):
+                self._waiting[0] = piece[sent:]
+                return
+            self._waiting.popleft()
+        self._waiting = None
+
+    def _on_writable(self) -> None:
+        """Send on, and tell the channel when all has gone."""
+        self._send_waiting()
+        if not self._is_drained():
+            return
+        assert self._channel is not None, "it is told of its loss at last"
+        try:
+            self._channel.resume_writing()  # which may write more
+        except Exception as error:  # noqa: BLE001 - as above
+            self._fail(error)
+        if not self._is_drained():
+            return
+        self._stop_sending()
+        if self._is_closing:
+            self._lose(None)
+        elif self._eof_is_due:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_WR)
+
+    def _is_drained(self) -> bool:
+        """Tell whether all has been sent, and the channel need not be told of a loss."""
+        return self._waiting_bytes == 0 and not self._is_lost
+
+    def _stop_sending(self) -> None:
+        if self._is_sending:
+            self._is_sending = False
+            self._loop.remove_writer(self._descriptor)
+
+    # The end.
+
+    def can_write_eof(self) -> bool:
+        """Tell that one direction can be closed alone."""
+        return True
+
+    def write_eof(self) -> None:
+        """Close the writing side once everything is written; reading continues.
+
+        Raises:
+            OSError: the peer has gone.
+        """
+        if self._eof_is_due or self._is_lost:
+            return
+        self._eof_is_due = True
+        if not self._waiting_bytes:
+            self._socket.shutdown(socket.SHUT_WR)
+
+    def is_closing(self) -> bool:
+        """Tell whether it is closed, or will be once everything is written."""
+        return self._is_closing
+
+    def close(self) -> None:
+        """Close, once everything is written."""
+        if not self._is_closing:
+            self._is_closing = True
+            self._unwatch()
+            if not self._waiting_bytes:
+                self._lose(None)
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._lose(None)
+
+    def _fail(self, error: Exception) -> None:
+        """Close at once for an error; one that is not the network's is reported, too."""
+        if not isinstance(error, OSError):
+            self._loop.call_exception_handler(
+                {"message": "Fatal error on transport", "exception": error, "transport": self}
+            )
+        self._lose(error)
+
+    def _lose(self, error: Exception | None) -> None:
+        """Have the channel told in the next turn that this is lost."""
+        if self._is_lost:
+            return
+        self._is_closing = self._is_lost = True
+        self._unwatch()
+        self._stop_sending()
+        self._waiting = None
+        self._waiting_bytes = 0
+        self._loop.call_soon(self._tell_lost, error)
+
+    def _tell_lost(self, error: Exception | None) -> None:
+        channel, self._channel = self._channel, None
+        try:
+            if channel is not None:
+                channel.connection_lost(error)
+        finally:
+            self._socket.close()

@@ -1,0 +1,208 @@
+"""Bytes that come and go over a plain socket, on either event loop, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import time
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+import pytest
+import uvloop
+
+from midge.server.broker.broker import Broker
+from midge.server.clients.closed_reason import ClosedReason
+from midge.server.clients.connection import Connection
+from midge.server.clock import LoopClock
+from midge.server.config.options import Options
+from midge.server.listeners.tcp import Listener
+
+Scene = Callable[["Entrance"], Coroutine[Any, Any, None]]
+
+TIMEOUT_S = 10.0
+RESET = struct.pack("ii", 1, 0)
+CONNECT = b'CONNECT {"verbose":false}\r\n'
+BLOCK = b"x" * 60_000
+BLOCKS = 200
+"""Together more than what the buffers of a loopback connection take."""
+
+
+class Entrance:
+    """A broker, its listener on a free port, and what the loop was told of faults."""
+
+    def __init__(self) -> None:
+        self.broker = Broker(Options(), LoopClock(), Random(1))
+        self.listener = Listener(self.broker)
+        self.address = self.listener.open("127.0.0.1", 0)
+        self.faults: list[BaseException] = []
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _loop, context: self.faults.append(context["exception"])
+        )
+
+    async def client(self, *, receive_bytes: int = 0) -> tuple[socket.socket, Connection]:
+        """Return a blocking socket that is through with CONNECT, and the server's side of it."""
+        sock = socket.socket()
+        if receive_bytes:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        sock.settimeout(TIMEOUT_S)
+        sock.connect(self.address)
+        sock.sendall(CONNECT + b"PING\r\n")
+        loop = asyncio.get_running_loop()
+        got = b""
+        while not got.endswith(b"PONG\r\n"):
+            got += await loop.run_in_executor(None, sock.recv, 4096)
+        return sock, list(self.broker.clients.values())[-1]
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        while not holds():
+            await asyncio.sleep(0.001)
+
+
+@pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Callable[[Scene], None]:
+    """Run a coroutine function on a loop of each kind, with an entrance that is closed after it."""
+
+    async def scene_of(scene: Scene) -> None:
+        entrance = Entrance()
+        await scene(entrance)
+        entrance.listener.close()
+        entrance.broker.abort_all()
+        await entrance.broker.emptied()
+        entrance.broker.close()
+
+    def run(scene: Scene) -> None:
+        with asyncio.Runner(loop_factory=request.param) as runner:
+            runner.run(asyncio.wait_for(scene_of(scene), TIMEOUT_S))
+
+    return run
+
+
+def test_a_reset_behind_the_last_bytes_is_noticed_at_once(run: Callable[[Scene], None]) -> None:
+    async def scene(entrance: Entrance) -> None:
+        sock, connection = await entrance.client()
+        sock.sendall(b"PUB a 1\r\nx\r\n")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        sock.close()
+        time.sleep(0.05)  # noqa: ASYNC251 - the loop is to find both at once
+        await entrance.until(lambda: connection.reason is not None)
+        assert connection.in_messages in {0, 1}  # a reset may lose what came before it
+        await entrance.broker.emptied()
+        assert entrance.faults == []
+
+    run(scene)
+
+
+def test_what_a_slow_reader_did_not_take_follows_in_order(run: Callable[[Scene], None]) -> None:
+    async def scene(entrance: Entrance) -> None:
+        sock, connection = await entrance.client(receive_bytes=4096)
+        line = b"-%07d" % 0
+        for number in range(BLOCKS):
+            connection.send(b"%08d" % number + BLOCK)
+            entrance.broker.router.flush_unless_due()
+        assert connection.outbound.behind
+        loop = asyncio.get_running_loop()
+        total = BLOCKS * (len(line) + len(BLOCK))
+        got = bytearray()
+        while len(got) < total:
+            got += await loop.run_in_executor(None, sock.recv, 1 << 20)
+        assert got == b"".join(b"%08d" % number + BLOCK for number in range(BLOCKS))
+        await entrance.until(lambda: not connection.outbound.behind)
+        sock.close()
+
+    run(scene)
+
+
+def test_nothing_is_read_while_reading_is_paused(run: Callable[[Scene], None]) -> None:
+    async def scene(entrance: Entrance) -> None:
+        sock, connection = await entrance.client()
+        transport = connection.channel._transport
+        transport.pause_reading()
+        sock.sendall(b"PUB a 1\r\nx\r\n")
+        await asyncio.sleep(0.02)
+        assert connection.in_messages == 0
+        transport.resume_reading()
+        await entrance.until(lambda: connection.in_messages == 1)
+        sock.close()
+
+    run(scene)
+
+
+def test_a_pause_that_ends_before_something_comes_changes_nothing(
+    run: Callable[[Scene], None],
+) -> None:
+    async def scene(entrance: Entrance) -> None:
+        sock, connection = await entrance.client()
+        transport = connection.channel._transport
+        transport.pause_reading()
+        transport.resume_reading()
+        sock.sendall(b"PUB a 1\r\nx\r\n")
+        await entrance.until(lambda: connection.in_messages == 1)
+        sock.close()
+
+    run(scene)
+
+
+def test_who_has_closed_its_side_still_gets_its_answers(run: Callable[[Scene], None]) -> None:
+    async def scene(entrance: Entrance) -> None:
+        sock, _connection = await entrance.client()
+        sock.sendall(b"SUB a 1\r\nPUB a 1\r\nx\r\nPING\r\n")
+        sock.shutdown(socket.SHUT_WR)
+        loop = asyncio.get_running_loop()
+        got = b""
+        while piece := await loop.run_in_executor(None, sock.recv, 4096):
+            got += piece
+        assert got == b"MSG a 1 1\r\nx\r\nPONG\r\n"
+        sock.close()
+
+    run(scene)
+
+
+def test_a_fault_while_reading_ends_the_connection_and_is_told(
+    run: Callable[[Scene], None],
+) -> None:
+    async def scene(entrance: Entrance) -> None:
+        fault = ValueError("of the server itself")
+
+        def fail(*_arguments: object) -> None:
+            raise fault
+
+        sock, connection = await entrance.client()
+        entrance.broker.protocol_error = fail  # type: ignore[method-assign]
+        sock.sendall(b"NONSENSE\r\n")
+        await entrance.broker.emptied()
+        assert entrance.faults == [fault]
+        assert connection.reason is ClosedReason.READ_ERROR
+        sock.close()
+
+    run(scene)
+
+
+def test_a_close_waits_until_all_is_written_and_an_abort_does_not(
+    run: Callable[[Scene], None],
+) -> None:
+    async def scene(entrance: Entrance) -> None:
+        loop = asyncio.get_running_loop()
+        for is_orderly in (True, False):
+            sock, connection = await entrance.client(receive_bytes=4096)
+            for _ in range(BLOCKS):
+                connection.send(BLOCK)
+            entrance.broker.router.flush_unless_due()
+            transport = connection.channel._transport
+            if is_orderly:
+                connection.close(ClosedReason.CLIENT_CLOSED)
+            else:
+                connection.channel.abort()
+            assert transport.is_closing()
+            size = 0
+            try:
+                while piece := await loop.run_in_executor(None, sock.recv, 1 << 20):
+                    size += len(piece)
+            except ConnectionResetError:
+                assert not is_orderly
+            assert (size == BLOCKS * len(BLOCK)) == is_orderly
+            sock.close()
+
+    run(scene)
