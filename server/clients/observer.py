@@ -33,6 +33,9 @@ class Observer(MessageObserver):
     def accounts_planned(self) -> None:
         """See that accounts may have other limits, imports or mappings."""
 
+    def cluster_renamed(self) -> None:
+        """See that the cluster which the server is in has another name."""
+
     def subscribed(self, connection: Connection, subscription: RoutedSubscription) -> None:
         """See a new subscription."""
 

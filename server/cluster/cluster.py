@@ -177,8 +177,8 @@ class Cluster(Observer):
             return False
         if not self.is_dynamic or (is_dynamic and name < self.name):
             return True
-        log.info("cluster_name_changed", before=self.name, name=name)
-        self.name, self.is_dynamic = name, is_dynamic
+        self.is_dynamic = is_dynamic
+        self._take_name(name)
         for known, link in list(self.routes.items()):
             if known != server_id:
                 link.close(ClosedReason.CLUSTER_NAME_CONFLICT)
@@ -187,10 +187,15 @@ class Cluster(Observer):
 
     def rename(self, name: str) -> None:
         """Take the name that the settings have now; routes that are up stay, as nats-server's."""
-        if name and name != self.name:
-            log.info("cluster_name_changed", before=self.name, name=name)
-            self.name = name
         self.is_dynamic = not name
+        if name and name != self.name:
+            self._take_name(name)
+
+    def _take_name(self, name: str) -> None:
+        """Have another name from now on."""
+        log.info("cluster_name_changed", before=self.name, name=name)
+        self.name = name
+        self.broker.observers.show("cluster_renamed")
 
     # Servers that come and go.
 

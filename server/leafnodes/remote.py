@@ -76,6 +76,12 @@ class Remote:
         self.table = table
         return True
 
+    def tell_anew(self) -> None:
+        """End a link over which this server has introduced itself; the next one is made soon."""
+        if self._link is not None and self._link.side.has_connected:
+            self._link.close(ClosedReason.CLUSTER_NAME_CONFLICT)
+            self._broker.router.flush_unless_due()
+
     # What its link tells.
 
     def ended(self, link: LeafLink) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from midge.server.clients.closed_reason import ClosedReason
+from midge.server.clients.observer import Observer
 from midge.server.errors import ConfigError
 from midge.server.leafnodes.accepted import Accepted
 from midge.server.leafnodes.listener import LeafListener
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from midge.server.listeners.doors import Doors
 
 
-class LeafNodeService:
+class LeafNodeService(Observer):
     """The links of `broker`, as its options describe them."""
 
     def __init__(self, broker: Broker, interests: Interests) -> None:
@@ -35,6 +36,7 @@ class LeafNodeService:
         self._stopping: set[asyncio.Task[None]] = set()
         self._listener: LeafListener | None = None
         broker.admission.scans.append(self._end_those_who)
+        broker.observers.append(self)
 
     def start(self, doors: Doors) -> None:
         """Take leaf nodes at `doors`, and connect to the remotes and stay connected.
@@ -71,6 +73,14 @@ class LeafNodeService:
                 link.side.end_if(link, why_ended)
 
     # Changes while serving.
+
+    def cluster_renamed(self) -> None:
+        """Link anew to the remotes that have been told the old name, as nats-server does.
+
+        A leaf that has connected to this server is told the new name when it comes again.
+        """
+        for remote in self._remotes:
+            remote.tell_anew()
 
     def prepare_reload(self, options: Options) -> Callable[[], None]:
         """Check `options` and return what puts them in force, once they are the broker's.

@@ -48,14 +48,14 @@ class Dialler(Protocol):
 class Solicited(Side):
     """This end, for a connection to `remote`.
 
-    `retry_delay_s` is how long to wait before the next one, where this one ends for a reason that
-    will not go away at once.
+    `has_connected` tells that CONNECT has been sent. `retry_delay_s` is how long to wait before the
+    next one, where this one ends for a reason that will not go away at once.
     """
 
     def __init__(self, nodes: LeafNodes, remote: Dialler) -> None:
         Side.__init__(self, nodes)
         self._remote = remote
-        self._has_connected = False
+        self.has_connected = False
         self._is_done = False
         self.retry_delay_s = 0.0
 
@@ -73,7 +73,7 @@ class Solicited(Side):
     def on_info(self, link: LeafLink, document: bytes) -> None:
         """Take the hub's INFO: the first is answered by CONNECT, the second by our interest."""
         info = parse_leaf_info(document)
-        if not self._has_connected:
+        if not self.has_connected:
             self._introduce(link, info)
         elif info.connect_info is True and not self._is_done:
             self._join(link, info)
@@ -87,7 +87,7 @@ class Solicited(Side):
             detail = "attempted to connect to wrong port: its INFO is not that of a leaf node port"
             self.fail(link, None, ClosedReason.PROTOCOL_VIOLATION, detail)
             return
-        self._has_connected = True
+        self.has_connected = True
         link.name = info.server_name or info.server_id
         link.cluster = info.cluster or ""
         own = self.nodes.server_name()

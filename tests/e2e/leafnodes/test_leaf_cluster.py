@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from tests.e2e.leafnodes.test_wire_remote import Door
 from tests.support.clusters import Cluster, Peer, settle
 from tests.support.leafnodes import Inbox, leaf_port, until
 from tests.support.processes import Server, command_of
@@ -61,3 +62,21 @@ async def test_a_leaf_node_of_the_same_cluster_is_refused(kind: str) -> None:
         peer.say('CONNECT {"version":"2.15.1","name":"L","cluster":"C1","headers":true}')
         assert await peer.rest() == ["-ERR 'remote leafnode has same cluster name'"]
         await peer.close()
+
+
+@pytest.mark.parametrize("kind", ["real", "midge"])
+async def test_a_hub_is_told_the_new_name_of_a_cluster_by_another_link(kind: str) -> None:
+    door = Door()
+    config = """server_name: L
+cluster { name: @name@, listen: "127.0.0.1:-1" }
+leafnodes { reconnect: 50ms, remotes: [ { url: "nats-leaf://127.0.0.1:@port@" } ] }
+""".replace("@port@", str(door.port))
+    with door.socket, Server(command_of(kind), config.replace("@name@", "ONE")) as server:
+        hub = await door.joined()
+        assert hub.told["cluster"] == "ONE"
+        await asyncio.to_thread(server.signal, "SIGHUP", config.replace("@name@", "TWO"))
+        assert await hub.rest() == [], "it ends without a word"
+        hub = await door.joined()
+        assert hub.told["cluster"] == "TWO"
+        for known in door.hubs:
+            await known.close()
