@@ -59,6 +59,7 @@ class Worker:
         self._server: Server | None = None
         self._mesh: Mesh | None = None
         self._early_links: list[tuple[int, socket.socket]] = []
+        self._early_words: list[tuple[str, dict[str, Any]]] = []
         self._part: Part | None = None
         self._seats: Seats | None = None
         self._apply: Callable[[], None] | None = None
@@ -98,17 +99,26 @@ class Worker:
     def _hear(self, kind: str, body: dict[str, Any]) -> None:
         if kind == "stop":
             self._ending.set()
-        elif kind == "discard":
+        elif self._server is None:
+            self._early_words.append((kind, body))
+        else:
+            self._take(self._server, kind, body)
+
+    def _take(self, server: Server, kind: str, body: dict[str, Any]) -> None:
+        """Do what the parent says to `server`."""
+        if kind == "discard":
             self._apply = None
-        elif kind == "digest" and self._server is not None:
-            self._server.name_configuration(body["digest"])
+        elif kind == "digest":
+            server.name_configuration(body["digest"])
         elif kind == "seats" and self._seats is not None:
             self._seats.answered(body["answers"])
-        elif kind == "neighbours" and self._server is not None:
-            self._take_neighbours(self._server, body)
-            _renew_info(self._server.broker, list(self._server.broker.clients.values()))
-        elif kind == "end_surplus" and self._server is not None:
-            self._server.end_surplus(body["first_cid"])
+        elif kind == "neighbours":
+            self._take_neighbours(server, body)
+            _renew_info(server.broker, list(server.broker.clients.values()))
+        elif kind == "account":
+            server.broker.admission.plan_for(body["name"])
+        elif kind == "end_surplus":
+            server.end_surplus(body["first_cid"])
         elif kind == "states" and self._part is not None:
             self._part.states = body["states"]
             self._part.refused = body["refused"]
@@ -153,6 +163,9 @@ class Worker:
         part.neighbours_changed = self._tell_neighbours
         self._take_neighbours(server, body["neighbours"])
         self._count_elsewhere(server.broker.admission, body["accounts"])
+        words, self._early_words = self._early_words, []
+        for kind, told in words:
+            self._take(server, kind, told)
         mesh = self._mesh = Mesh(server.broker, part.index, self._link_lost)
         part.link_outside = mesh.link_outside
         tune(server, options)

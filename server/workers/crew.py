@@ -104,6 +104,7 @@ class Crew:
                 together.cancel()
                 self._failed.result()
             await together
+            await self.ask_all("ping")  # each has taken what others said while they started
         except BaseException:
             await self.stop(0.0)
             raise
@@ -146,6 +147,7 @@ class Crew:
     async def _begin(self, process: WorkerProcess) -> None:
         """Have `process` start, and take clients."""
         words = self._owner.first_words(process.index)
+        process.has_words = True
         await process.control.ask("start", handed=process.handed, **words)
         if not self._is_stopping:
             self.balancer.seats[process.index].is_ready = True
@@ -204,9 +206,16 @@ class Crew:
                 self._link_again(process, other)
 
     def tell_all(self, kind: str, *, but: int = -1, **body: Any) -> None:
-        """Tell every worker that has started, except `but`."""
-        for process in self._ready():
-            if process.index != but:
+        """Tell every worker, except `but`; the first words of a later one have it already."""
+        for process in list(self._processes.values()):
+            if process.has_words and process.index != but:
+                process.control.tell(kind, **body)
+
+    def tell_starting(self, kind: str, **body: Any) -> None:
+        """Tell the workers that have had their first words, and take no clients yet."""
+        ready = self._ready()
+        for process in list(self._processes.values()):
+            if process.has_words and process not in ready:
                 process.control.tell(kind, **body)
 
     def tell(self, index: int, kind: str, **body: Any) -> None:

@@ -43,6 +43,7 @@ class WorkerProcess:
         self.index = index
         self.unanswered = 0  # questions whether it is alive, since its last answer
         self.handed = 0  # sockets
+        self.has_words = False  # it is starting, or has started, with what the owner said then
         self._exited = exited
         self._has_ended = False
         self._patience_s = _PATIENCE_S

@@ -233,6 +233,7 @@ class Supervisor:
             await self._load_again()
         elif kind == "account":
             self._accounts[body["name"]] = None  # for workers that start later
+            self.crew.tell_starting("account", name=body["name"])
             await self.crew.ask_all("account", PATIENCE_S, but=worker, name=body["name"])
 
     def neighbours_changed(self, worker: int, told: dict[str, Any]) -> None:

@@ -7,8 +7,10 @@ import functools
 import os
 import re
 import signal
+import time
 from collections import Counter
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any, Self
 
 import nats.errors
@@ -16,9 +18,11 @@ import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from midge.server.workers.process import MODULE
 from midge.testing import SettlingClient
 from tests.support.leafnodes import leaf_port, settle, until
 from tests.support.processes import Server, midge_command, nats_server_command
+from tests.support.raw import Raw
 
 TIMEOUT_S = 15
 WORKERS = ("--workers", "2")
@@ -202,6 +206,36 @@ async def test_clients_of_every_worker_are_told_of_the_cluster() -> None:
 
 def _has_discovered(client: Client, address: str) -> bool:
     return address in {url.netloc for url in client.discovered_servers}
+
+
+async def test_a_worker_that_starts_late_knows_the_cluster() -> None:
+    """The first worker tells of the cluster before the other one has begun to listen to it."""
+    server = Server(midge_command(), ROUTED % ("ONE", ""), WORKERS)
+    try:
+        second = await asyncio.to_thread(_second_worker, server)
+        os.kill(second, signal.SIGSTOP)
+        await until(lambda: "Listening for route connections" in server.log)
+        os.kill(second, signal.SIGCONT)
+        await asyncio.to_thread(server.wait_ready)
+        raws = [await Raw.open(server.url) for _ in range(4)]
+        assert [raw.info["cluster"] for raw in raws] == ["C"] * 4
+        for raw in raws:
+            await raw.close()
+    finally:
+        await asyncio.to_thread(server.stop)
+
+
+def _second_worker(server: Server) -> int:
+    """Return the process id of worker 1 as soon as it runs the program of one."""
+    path = Path(f"/proc/{server.pid}/task/{server.pid}/children")
+    while True:
+        children = path.read_text().split()
+        if (
+            len(children) > 1
+            and MODULE.encode() in Path(f"/proc/{children[1]}/cmdline").read_bytes()
+        ):
+            return int(children[1])
+        time.sleep(0.001)
 
 
 async def test_a_link_comes_back_with_the_first_worker() -> None:

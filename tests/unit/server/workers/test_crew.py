@@ -25,9 +25,13 @@ class FakeControl:
     def tell(self, kind: str, **body: Any) -> None:
         if kind == "stop":
             self._process.end(0)
+        else:
+            self._process.said.append(kind)
 
     async def ask(self, kind: str, **body: Any) -> Any:
-        self._process.asked.append(kind)
+        self._process.said.append(kind)
+        if kind == "start":
+            await self._process.may_start.wait()
         if kind == "start" and self._process.refuses:
             raise MidgeError(self._process.refuses)
         if kind == "start" and self._process.dies:
@@ -46,6 +50,8 @@ class FakeProcess:
     made: list[FakeProcess]
     refuses = ""
     dies = False
+    is_slow = False
+    has_words = False
 
     def __init__(self, index: int, answer: Any, hear: Any, exited: Any) -> None:
         self.index = index
@@ -53,7 +59,10 @@ class FakeProcess:
         self.unanswered = 0
         self.handed = 0
         self.notes: list[dict[str, Any]] = []
-        self.asked: list[str] = []
+        self.said: list[str] = []
+        self.may_start = asyncio.Event()
+        if not self.is_slow:
+            self.may_start.set()
         self.gone = False
         self.is_stuck = False
         self.control = FakeControl(self)
@@ -115,6 +124,26 @@ async def test_all_are_linked_with_all_before_they_are_ready(clock: ManualClock)
     assert peers == {0: [1, 2], 1: [0, 2], 2: [0, 1]}
     await crew.stop(1.0)
     assert [seat.is_ready for seat in crew.balancer.seats] == [False] * 3
+
+
+async def test_one_that_starts_is_told_what_the_others_say_meanwhile(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeProcess, "is_slow", True)
+    crew = crew_of(2, clock)
+    starting = asyncio.ensure_future(crew.start())
+    await clock.elapse(0)
+    first, second = FakeProcess.made
+    crew.tell_all("neighbours", but=0)
+    crew.tell_starting("account")
+    assert (first.said, second.said) == (["start", "account"], ["start", "neighbours", "account"])
+    for process in (first, second):
+        process.may_start.set()
+    await starting
+    assert first.said[2:] == second.said[3:] == ["ping"], "it has been taken before clients come"
+    crew.tell_starting("account")
+    assert "account" not in second.said[3:]
+    await crew.stop(1.0)
 
 
 async def test_one_that_cannot_start_ends_all(
