@@ -38,11 +38,15 @@ if TYPE_CHECKING:
 INTEREST_MAX = 1 << 19
 """Most subscriptions that one route may tell of where `limits.max_subscriptions` is not set.
 
-Each takes some 400 bytes, so that a hostile server can take 200 MB.
+Each takes some 400 bytes, so that a hostile server can take 200 MB; of wildcard subjects that have
+eight tokens each and share none of them, 1.3 GB. Longer ones count more.
 """
 
 UNKNOWN_ACCOUNTS_MAX = 4096
 """Most accounts of one route whose interest is kept although this server does not know them."""
+
+UNKNOWN_NAME_MAX_BYTES = 256
+"""Longest name of such an account."""
 
 URLS_MAX = 64
 """Most addresses for clients that are taken from one server."""
@@ -254,13 +258,14 @@ class Cluster(Observer):
     def account_of(self, name: bytes, known: int) -> Account | None:
         """Return the account called `name`, or an empty one if it does not exist yet.
 
-        None, if a route that has `known` accounts already names too many.
+        None, if a route that has `known` accounts already names too many, or one of a long name.
         """
         text = name.decode(errors="replace")
         found = self.broker.accounts.get(text)
         if found is not None:
             return found
-        if known >= len(self.broker.accounts) + UNKNOWN_ACCOUNTS_MAX:
+        most = len(self.broker.accounts) + UNKNOWN_ACCOUNTS_MAX
+        if known >= most or len(name) > UNKNOWN_NAME_MAX_BYTES:
             self.broker.limit_hits["route_accounts"] += 1
             return None
         return Account(text)

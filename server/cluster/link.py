@@ -94,7 +94,8 @@ class RouteLink(Link):
         for branch in list(self.branches.values()):
             refused = [key for key in branch.interest if not takes(key[0])]
             left = [branch.interest.pop(key) for key in refused]
-            self.interest_count -= len(left)
+            for told in left:
+                self.forget_size(told)
             self.drop(branch, left)
 
     def lost(self) -> None:

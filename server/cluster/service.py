@@ -117,6 +117,7 @@ class ClusterService:
         self._client_tls: ssl.SSLContext | None = None
         self.neighbours_changed: Callable[[Cluster], object] = _nothing
         self._is_stopping = False
+        self._is_telling = False
         self._stopping: set[asyncio.Task[None]] = set()
 
     def start(self, doors: Doors) -> None:
@@ -267,11 +268,22 @@ class ClusterService:
             dialler.left(server_id)
 
     def _urls_changed(self) -> None:
-        """Tell clients, here and in other workers, of the other servers they may connect to."""
-        self.neighbours_changed(self.cluster)
-        if self._is_stopping or self._broker.options.cluster.no_advertise:
+        """Tell clients, here and in other workers, of the other servers they may connect to.
+
+        They are told in the next turn, once of all that changes in this one: another server may
+        say INFO a thousand times in one read.
+        """
+        if not self._is_telling:
+            self._is_telling = True
+            asyncio.get_running_loop().call_soon(self._tell_all)
+
+    def _tell_all(self) -> None:
+        self._is_telling = False
+        if self._is_stopping:
             return
-        self._tell(list(self._broker.clients.values()))
+        self.neighbours_changed(self.cluster)
+        if not self._broker.options.cluster.no_advertise:
+            self._tell(list(self._broker.clients.values()))
 
     def _tell(self, left: list[Connection]) -> None:
         """Send INFO to clients, to some now and to the rest in later turns."""

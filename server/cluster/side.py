@@ -22,6 +22,7 @@ from midge.protocol.route_messages import (
 from midge.server.auth import AuthRequest, Refusal
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.leafnodes.rules import rules_of
+from midge.server.links.link import DOCUMENT_MAX_BYTES, INTRODUCTION_MAX_BYTES, RENEWAL_BYTES
 from midge.server.links.verdict import when_decided
 from midge.server.listeners.sockets import is_loopback
 from midge.server.log.logger import get_logger
@@ -148,6 +149,7 @@ class RouteSide:
         """Take changes of what the other server says of itself."""
         before, self.info = self.info, info
         if before.export != info.export:
+            link.spend(RENEWAL_BYTES)
             self._take_rules(info)
             self.cluster.tell_anew(link)
         if (before.connect_urls, before.ldm) != (info.connect_urls, info.ldm):
@@ -272,6 +274,7 @@ class AcceptedRoute(RouteSide):
         info.nonce = self._nonce.decode()
         link.send(info.line())
         link.parser.connect_required = True
+        link.parser.max_control_line = INTRODUCTION_MAX_BYTES
         own_s = self.cluster.broker.options.cluster.authorization.timeout_s
         self.wait(link, own_s or _AUTH_TIMEOUT_S)
 
@@ -280,6 +283,7 @@ class AcceptedRoute(RouteSide):
         if self._connect is not None:
             RouteSide.on_connect(self, link, document)
             return
+        link.parser.max_control_line = DOCUMENT_MAX_BYTES
         connect = self._connect = parse_route_connect(document)
         if connect.lang:
             self.fail(link, _WRONG_PORT, ClosedReason.WRONG_PORT)

@@ -18,6 +18,7 @@ from midge.server.clients.closed_reason import ClosedReason
 from midge.server.leafnodes.interest import LeafDialect
 from midge.server.leafnodes.rules import denied_for, rules_of, telling
 from midge.server.leafnodes.side import Side
+from midge.server.links.link import DOCUMENT_MAX_BYTES, INTRODUCTION_MAX_BYTES
 from midge.server.links.told import WANTED, Kind, Told
 from midge.server.links.verdict import when_decided
 
@@ -78,6 +79,7 @@ class Accepted(Side):
         if self.owes_info:
             link.send(self.info(link))
         link.parser.connect_required = True
+        link.parser.max_control_line = INTRODUCTION_MAX_BYTES
         timeout_s = self.nodes.broker.options.leafnodes.authorization.timeout_s or _AUTH_TIMEOUT_S
         self.wait(
             link, timeout_s, errors.AUTHENTICATION_TIMEOUT, ClosedReason.AUTHENTICATION_TIMEOUT
@@ -124,6 +126,7 @@ class Accepted(Side):
         if self._connect is not None:
             self.fail(link, None, ClosedReason.PROTOCOL_VIOLATION, "a second CONNECT")
             return
+        link.parser.max_control_line = DOCUMENT_MAX_BYTES
         connect = self._connect = parse_leaf_connect(document)
         refusal = self._refusal(connect)
         if refusal is not None:

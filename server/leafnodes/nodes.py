@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 INTEREST_MAX = 1 << 19
 """Most subscriptions that one link may tell of where `limits.max_subscriptions` is not set.
 
-Each takes some 400 bytes, so that a hostile server can take 200 MB.
+Each takes some 400 bytes, so that a hostile server can take 200 MB; of wildcard subjects that have
+eight tokens each and share none of them, 1.3 GB. Longer ones count more.
 """
 
 _TOKEN_LENGTH = 22

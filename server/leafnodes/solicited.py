@@ -20,6 +20,7 @@ from midge.server.leafnodes.credentials import prove
 from midge.server.leafnodes.interest import LeafDialect
 from midge.server.leafnodes.rules import denied_for, rules_of, telling
 from midge.server.leafnodes.side import LOOP_DELAY_S, Side
+from midge.server.links.link import RENEWAL_BYTES
 from midge.server.links.told import Kind, Told
 
 if TYPE_CHECKING:
@@ -138,6 +139,7 @@ class Solicited(Side):
 
     def _renew(self, link: LeafLink, info: LeafInfo) -> None:
         """Go by other permissions from now on."""
+        link.spend(RENEWAL_BYTES)
         if self._bind(link, info):
             self.nodes.interests.of(link.account).renew(link, telling(link.take_rules))
 

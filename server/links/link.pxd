@@ -32,6 +32,7 @@ cdef class Link(ChannelOwner):
     cdef public str name
     cdef public Py_ssize_t max_interest
     cdef readonly Py_ssize_t interest_count
+    cdef Py_ssize_t _interest_size
     cdef public long long peer_protocol
     cdef readonly Permissions send_rules
     cdef readonly Permissions take_rules
@@ -54,7 +55,7 @@ cdef class Link(ChannelOwner):
     cpdef void on_ping(self) except *
     cpdef void on_pong(self) except *
     @cython.locals(known=RemoteSubscription, change="long long", sublist=SubList,
-                   steps="long long")
+                   steps="long long", size=Py_ssize_t)
     cpdef void begin_interest(
         self, Client source, dict interest, object key, RemoteSubscription told
     ) except *

@@ -20,8 +20,10 @@ from midge.server.clients.charges import (
     DELIVERY_IN_RUN_BYTES,
     STEP_BYTES,
 )
+from midge.server.clients.fair_turns import PORTION_BYTES
 from midge.server.clients.state import State
 from midge.server.links.ack_replies import ACK_PREFIX, as_shown
+from midge.server.links.interest_size import size_of
 from midge.server.links.outbound import Heads, LinkOutbound
 from midge.server.routing import trace_headers
 from midge.server.routing.account import Account
@@ -44,6 +46,12 @@ if TYPE_CHECKING:
 DOCUMENT_MAX_BYTES = 1 << 20
 """Longest CONNECT or INFO of another server: lists of permissions and of addresses are in it."""
 
+INTRODUCTION_MAX_BYTES = 128 * 1024
+"""Longest CONNECT of a server that connects, which anybody may send: 256 of them at a time."""
+
+RENEWAL_BYTES = 32 * PORTION_BYTES
+"""Charge for INFO by which interest is told anew: a millisecond, where there is much of it."""
+
 _CONNECTED = int(State.CONNECTED)
 _DELIVERY_BYTES = DELIVERY_BYTES  # C numbers where this is compiled
 _DELIVERY_IN_RUN_BYTES = DELIVERY_IN_RUN_BYTES
@@ -63,7 +71,7 @@ class Link(ChannelOwner):
     `send_rules` limit what is sent over the link and `take_rules` what is taken from it; None where
     nothing does. With `maps`, the mappings of an account apply to what comes over the link.
     `peer_max_payload` is the largest message that the other side takes, `max_interest` how much
-    interest it may tell, and `peer_protocol` what it speaks.
+    interest it may tell, by its size, and `peer_protocol` what it speaks.
     """
 
     def __init__(
@@ -89,6 +97,7 @@ class Link(ChannelOwner):
         self.name = ""
         self.max_interest = 0
         self.interest_count = 0
+        self._interest_size = 0
         self.peer_protocol = 0
         self.send_rules: Permissions | None = None
         self.take_rules: Permissions | None = None
@@ -207,7 +216,8 @@ class Link(ChannelOwner):
             if change:
                 self.side.interest_changed(source, known, change)
             return
-        if self.interest_count >= self.max_interest:
+        size = size_of(told)
+        if self._interest_size + size > self.max_interest:
             self.side.refuse_surplus(self)
             return
         if not self.side.allows_interest(self, told.subject):
@@ -220,6 +230,7 @@ class Link(ChannelOwner):
         self.spend((sublist.steps - steps) * STEP_BYTES)
         interest[key] = told
         self.interest_count += 1
+        self._interest_size += size
         self.side.interest_changed(source, told, told.weight)
 
     def end_interest(
@@ -229,12 +240,17 @@ class Link(ChannelOwner):
         told = interest.pop(key, None)
         if told is None:
             return
-        self.interest_count -= 1
+        self.forget_size(told)
         sublist = source.account.sublist
         steps = sublist.steps
         sublist.remove_remote(told)
         self.spend((sublist.steps - steps) * STEP_BYTES)
         self.side.interest_changed(source, told, -told.weight)
+
+    def forget_size(self, told: RemoteSubscription) -> None:
+        """Take note that interest of the other server is not there any more."""
+        self.interest_count -= 1
+        self._interest_size -= size_of(told)
 
     # Messages from the other server.
 

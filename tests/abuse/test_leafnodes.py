@@ -70,6 +70,28 @@ def test_a_leaf_that_is_told_of_much_interest_stops_nobody(victim: Victim, count
             joined(target, f"OTHER{number}")
 
 
+def test_deep_subjects_are_bounded_by_what_they_take(victim: Victim) -> None:
+    """A line of 60 KB makes 10 MB of a wildcard subject that has 30,000 tokens."""
+    with victim(f"{PORT}max_subs: 100000\n", growth_bytes=64 * MIB) as target:
+        leaf = joined(target)
+        target.forget_peak()
+        told = b"".join(ask(leaf, b"LS+ %d%b.*" % (i, b".a" * 30_000)) for i in range(40))
+        assert told.count(b"maximum subscriptions exceeded") == 37
+        assert target.peak_growth_bytes() < 64 * MIB
+
+
+def test_connects_that_do_not_end_take_little_room(victim: Victim) -> None:
+    with victim(PORT) as target:
+        target.forget_peak()
+        leafs = [dial(target) for _ in range(100)]
+        for leaf in leafs:
+            with suppress(ConnectionError):
+                leaf.sendall(b'CONNECT {"name":"' + b"x" * MIB)
+        for leaf in leafs:
+            read_to_end(leaf)
+        assert target.peak_growth_bytes() < 40 * MIB
+
+
 LINES = (
     b"LMSG a 99999999999999999999",
     b"LMSG a 4294967296",
@@ -207,6 +229,19 @@ def test_a_hub_whose_info_cannot_be_is_left(victim: Victim, second: dict) -> Non
     with dialled(victim, waits=True) as (_, leaf):
         leaf.sendall(inform(**second) + b"\r\n")
         read_to_end(leaf)
+
+
+def test_permissions_that_change_without_end_stop_nobody(victim: Victim) -> None:
+    rules = ({"import": {"allow": ["s.>"]}}, {"import": {"deny": ["t.>"]}})
+    with dialled(victim, waits=True) as (target, leaf):
+        leaf.sendall(inform(connect_info=True) + b"\r\n")
+        client = target.dial()
+        ask(client, *(b"SUB s.%d.* %d" % (i, i) for i in range(30_000)))
+        target.forget_busy()
+        infos = b"".join(inform(connect_info=True, **rules[i % 2]) + b"\r\n" for i in range(300))
+        leaf.sendall(infos + b"PING\r\n")
+        read_until(leaf, b"PONG\r\n")
+        ask(client, *(b"UNSUB %d" % i for i in range(30_000)))
 
 
 def test_of_very_many_addresses_that_a_hub_tells_few_are_kept(victim: Victim) -> None:

@@ -185,6 +185,20 @@ def test_servers_told_of_are_dialled_only_after_a_password_and_never_too_many(
         assert ask(peer).endswith(b"PONG\r\n")
 
 
+def test_clients_are_told_once_of_addresses_that_change_without_end(victim: Victim) -> None:
+    with victim(PORT.format("")) as target:
+        clients = [target.dial(connect=b'CONNECT {"protocol":1}\r\n') for _ in range(50)]
+        peer = joined(target)
+        for start in range(1, 1_000, 200):
+            urls = ([f"127.0.0.1:{start + i}"] for i in range(200))
+            ask(peer, *(info(connect_urls=one) for one in urls))
+        for client in clients:
+            told = b""
+            while b"127.0.0.1:1000" not in told:
+                told += read_until(client, b"\r\n")
+            assert told.count(b"INFO ") <= 50
+
+
 def test_a_server_that_reads_nothing_is_cut_off(victim: Victim) -> None:
     config = PORT.format("") + 'write_deadline: "1s"\nmax_pending: 8MB\n'
     with victim(config, growth_bytes=48 * MIB) as target:

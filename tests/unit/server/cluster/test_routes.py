@@ -208,6 +208,23 @@ def test_interest_beyond_the_bound_is_counted_and_ignored(world: World) -> None:
     assert route.is_up
 
 
+def test_long_interest_counts_more(world: World) -> None:
+    deep, long = b".".join([b"t"] * 12), b"x" * 3100
+    route = world.joined().say(f"RS+ A {deep.decode()}", f"RS+ A {long.decode()}", "RS+ A a")
+    assert [world.publish(subject) for subject in (deep, long, b"a")] == [1, 0, 0]
+    assert world.broker.limit_hits["route_subscriptions"] == 2
+    route.say(f"RS- A {deep.decode()}", f"RS+ A {long.decode()}", "RS+ A a", "RS+ A b")
+    assert [world.publish(subject) for subject in (deep, long, b"a", b"b")] == [0, 1, 1, 0]
+
+
+def test_an_account_of_a_long_name_that_is_not_here_is_ignored(world: World) -> None:
+    route = world.joined().say(f"RS+ {'n' * 257} a", f"RS+ {'n' * 256} a", "RS+ A a")
+    assert set(map(len, route.link.branches)) >= {1, 256}
+    assert 257 not in set(map(len, route.link.branches))
+    assert world.broker.limit_hits["route_accounts"] == 1
+    assert route.is_up
+
+
 def test_the_end_of_a_route_is_the_end_of_its_interest(world: World) -> None:
     route = world.joined().say("RS+ A a", "RS+ A a g 1")
     assert world.publish(b"a") == 1
