@@ -7,7 +7,7 @@ from midge.protocol.arguments cimport parse_size, split_arguments
 from midge.protocol.frame cimport Frame, rewritten
 from midge.protocol.stream_parser cimport StreamParser
 
-cdef int _TAB, _LF, _CR, _SPACE, _PLAIN_LINE_MIN
+cdef int _TAB, _LF, _CR, _SPACE, _PLAIN_LINE_MIN, _REPLY_AND_SIZE_MIN
 cdef int _NO_VERB, _PUB, _HPUB, _SUB, _UNSUB, _CONNECT, _INFO, _ERR, _PING, _PONG, _OK
 cdef tuple _WORDS
 cdef bytes _PUB_WORD
@@ -40,7 +40,8 @@ cdef class Parser(StreamParser):
     ) except -1
 
     @cython.final
-    @cython.locals(position=Py_ssize_t, subject_end=Py_ssize_t, found=Py_ssize_t, size=Py_ssize_t,
+    @cython.locals(position=Py_ssize_t, subject_end=Py_ssize_t, reply_start=Py_ssize_t,
+                   reply_end=Py_ssize_t, size_start=Py_ssize_t, found=Py_ssize_t, size=Py_ssize_t,
                    body=Py_ssize_t, after=Py_ssize_t, frame=Frame)
     cdef Py_ssize_t _plain_publish(
         self, const unsigned char *data, Py_ssize_t line, Py_ssize_t end

@@ -34,6 +34,7 @@ _CR = 0x0D
 _SPACE = 0x20
 
 _PLAIN_LINE_MIN = len(b"PUB a 0\r\n\r\n")
+_REPLY_AND_SIZE_MIN = len(b"r 0\r\n\r\n")
 
 # Verbs are numbers, so that the compiled build, too, compares integers.
 _NO_VERB = 0
@@ -189,7 +190,7 @@ class Parser(StreamParser):
         return count
 
     def _plain_publish(self, data: bytearray, line: int, end: int) -> int:
-        """Handle a complete ``PUB subject size⏎payload⏎`` at `line` in exactly this form.
+        """Handle a complete ``PUB subject [reply] size⏎payload⏎`` at `line` in exactly this form.
 
         Returns the index behind it, or `line` where anything is unusual, wrong or incomplete; the
         general path handles those. The general path scans a line four times, this one scans it
@@ -202,9 +203,15 @@ class Parser(StreamParser):
         ):
             return line
         subject_end = lines.token_end(data, line + 4, end)
-        found = lines.size_at(data, subject_end + 1, end)
+        reply_start = reply_end = size_start = subject_end + 1
+        found = lines.size_at(data, size_start, end)
+        if found == 0 and end - reply_start >= _REPLY_AND_SIZE_MIN:
+            reply_end = lines.token_end(data, reply_start, end)
+            size_start = reply_end + 1
+            if reply_end > reply_start and reply_end < end and data[reply_end] == _SPACE:
+                found = lines.size_at(data, size_start, end)
         size = found >> 3
-        position = subject_end + 1 + (found & 7)
+        position = size_start + (found & 7)
         body = position + 2
         after = body + size + 2
         if (
@@ -224,7 +231,8 @@ class Parser(StreamParser):
         frame.base = line
         frame.subject_start = 4
         frame.subject_end = subject_end - line
-        frame.reply_start = frame.reply_end = frame.tail = subject_end + 1 - line
+        frame.reply_start = frame.tail = reply_start - line
+        frame.reply_end = reply_end - line
         frame.header_size = -1
         frame.size = size
         frame.payload = body - line

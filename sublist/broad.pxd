@@ -4,7 +4,7 @@ cimport cython
 
 from midge.sublist cimport octets
 from midge.sublist.result cimport SubListResult
-from midge.sublist.subjects cimport has_empty_token
+from midge.sublist.subjects cimport has_dot, has_empty_token
 
 cdef Py_ssize_t _ENTRIES_MAX
 
@@ -14,6 +14,8 @@ cdef Py_ssize_t _ENTRIES_MAX
 cdef class Broad:
     cdef readonly unsigned long long generation
     cdef readonly Py_ssize_t length
+    cdef readonly bint is_last_token
+    cdef bint is_used
     cdef readonly bytes prefix
     cdef readonly SubListResult result
 
@@ -25,8 +27,12 @@ cdef class BroadMatches:
 
     @cython.locals(broad=Broad, length=Py_ssize_t)
     cpdef SubListResult find(self, bytes subject, unsigned long long generation)
-    @cython.locals(broad=Broad, i=Py_ssize_t)
+    @cython.locals(broad=Broad, known=Broad, oldest=Broad, i=Py_ssize_t)
     cpdef void keep(
-        self, bytes prefix, SubListResult result, unsigned long long generation
+        self,
+        bytes prefix,
+        bint is_last_token,
+        SubListResult result,
+        unsigned long long generation,
     ) except *
     cpdef void clear(self) except *

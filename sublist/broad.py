@@ -1,31 +1,43 @@
 """Results that hold for every subject with the same prefix.
 
-Where a walk through the trie reaches nothing but a `>`, the rest of the subject does not matter:
-with a subscription to ``svc.>`` alone, all subjects below ``svc.`` match the same. So subjects that
-are used only once, such as those of acks and replies, are matched without a walk.
+Where a walk through the trie reaches nothing but a `>`, or nothing at all, the rest of the subject
+does not matter: with a subscription to ``svc.>`` alone, all subjects below ``svc.`` match the same.
+Where it reaches a `*` and no token besides, a last token does not matter: all subjects of one token
+below ``_INBOX.x.`` match ``_INBOX.x.*``. So subjects that are used only once, such as those of acks
+and replies, are matched without a walk.
 """
 
 from midge.sublist import octets
 from midge.sublist.result import SubListResult
-from midge.sublist.subjects import has_empty_token
+from midge.sublist.subjects import has_dot, has_empty_token
 
 _ENTRIES_MAX = 4
 
 
 class Broad:
-    """The result of all subjects that begin with `prefix` and have no literal subscription."""
+    """The result of all subjects that begin with `prefix` and have no literal subscription.
 
-    __slots__ = ("generation", "length", "prefix", "result")
+    With `is_last_token`, of those with one token behind it.
+    """
 
-    def __init__(self, prefix: bytes, result: SubListResult, generation: int) -> None:
+    __slots__ = ("generation", "is_last_token", "is_used", "length", "prefix", "result")
+
+    def __init__(
+        self, prefix: bytes, is_last_token: bool, result: SubListResult, generation: int
+    ) -> None:
         self.prefix = prefix
         self.length = len(prefix)
+        self.is_last_token = is_last_token
+        self.is_used = False
         self.result = result
         self.generation = generation
 
 
 class BroadMatches:
-    """The latest few of such results; results of an earlier generation are ignored."""
+    """A few such results, those that are used rather than others.
+
+    Results of an earlier generation are ignored.
+    """
 
     __slots__ = ("_entries", "_next")
 
@@ -42,21 +54,40 @@ class BroadMatches:
                 and length > broad.length
                 and octets.equals(broad.prefix, subject, 0, broad.length)
             ):
-                return None if has_empty_token(subject, broad.length) else broad.result
+                if broad.is_last_token:
+                    if has_dot(subject, broad.length):
+                        continue
+                elif has_empty_token(subject, broad.length):
+                    return None
+                broad.is_used = True
+                return broad.result
         return None
 
-    def keep(self, prefix: bytes, result: SubListResult, generation: int) -> None:
-        """Remember that all valid subjects that begin with `prefix` matched `result`."""
-        broad = Broad(prefix, result, generation)
+    def keep(
+        self, prefix: bytes, is_last_token: bool, result: SubListResult, generation: int
+    ) -> None:
+        """Remember that all valid subjects that begin with `prefix` matched `result`.
+
+        With `is_last_token` that is so where one token follows.
+        """
+        broad = Broad(prefix, is_last_token, result, generation)
         for i in range(len(self._entries)):
-            if self._entries[i].prefix == prefix:
+            known = self._entries[i]
+            if known.prefix == prefix:
+                broad.is_used = known.is_used
                 self._entries[i] = broad
                 return
         if len(self._entries) < _ENTRIES_MAX:
             self._entries.append(broad)
-        else:
-            self._entries[self._next] = broad
+            return
+        for _ in range(_ENTRIES_MAX):  # of a prefix that never comes again there may be many
+            oldest = self._entries[self._next]
+            if not oldest.is_used:
+                break
+            oldest.is_used = False
             self._next = (self._next + 1) % _ENTRIES_MAX
+        self._entries[self._next] = broad
+        self._next = (self._next + 1) % _ENTRIES_MAX
 
     def clear(self) -> None:
         """Forget everything: it is outdated, and it keeps closed clients alive."""

@@ -25,5 +25,8 @@ cpdef bint covers(bytes pattern, bytes subject) except -1
 @cython.locals(tokens=list, others=list, i=Py_ssize_t)
 cpdef bint overlaps(bytes one, bytes other) except -1
 
+@cython.locals(i=Py_ssize_t)
+cpdef bint has_dot(bytes subject, Py_ssize_t start=*) except -1
+
 @cython.locals(previous_is_dot=bint, is_dot=bint, i=Py_ssize_t)
 cpdef bint has_empty_token(bytes subject, Py_ssize_t start=*) except -1

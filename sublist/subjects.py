@@ -53,6 +53,14 @@ def is_literal(subject: bytes) -> bool:
     return True
 
 
+def has_dot(subject: bytes, start: int = 0) -> bool:
+    """Tell whether a token ends within ``subject[start:]``."""
+    for i in range(start, len(subject)):  # noqa: SIM110 - no generator where it is compiled
+        if subject[i] == _DOT:
+            return True
+    return False
+
+
 def is_valid_publish_subject(subject: bytes) -> bool:
     """Tell whether `subject` may be published to by a pedantic client: valid and literal."""
     return is_valid_subject(subject) and is_literal(subject)

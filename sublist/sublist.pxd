@@ -73,6 +73,8 @@ cdef class SubList:
     cdef bint _is_literal_of_remotes(self, bytes subject) except -1
     @cython.locals(node=Node, result=SubListResult, nodes=list, visited="long long")
     cdef SubListResult _match_uncached(self, bytes subject)
+    @cython.locals(start=Py_ssize_t, is_last_token=bint, remotes=SubList, trie=Trie)
+    cdef void _keep_broad(self, bytes subject, SubListResult result) except *
     @cython.locals(node=Node, result=SubListResult, plain=list, queues=dict)
     cdef SubListResult _combined_result(self, list nodes)
     @cython.locals(result=SubListResult, plain=list, queues=dict)

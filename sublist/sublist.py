@@ -319,7 +319,11 @@ class SubList:
             return result
         if (self._misses + 1) % self._keep_every:  # subjects hardly repeat: do not cache
             result = self._broad.find(subject, self.generation)
-            if result is not None and subject not in self._exact:
+            if (
+                result is not None
+                and subject not in self._exact
+                and not self._is_literal_of_remotes(subject)
+            ):
                 self._misses += 1
                 return result
         return self._match_uncached(subject)
@@ -397,9 +401,8 @@ class SubList:
             result = self._combined_result(nodes)
             if self.remotes is not None:
                 result = result.with_remotes(self.remotes.match(subject))
-            elif self._keep_every > 1 and node is None and self._trie.broad_from >= 0:
-                prefix = subject[: self._trie.broad_from]
-                self._broad.keep(prefix, result, self.generation)
+            if self._keep_every > 1 and node is None:
+                self._keep_broad(subject, result)
             if self._cache_max > 0:
                 self._misses += 1
                 if self._misses % self._keep_every == 0:
@@ -407,6 +410,24 @@ class SubList:
             return result
         finally:
             self._mutex.leave()
+
+    def _keep_broad(self, subject: bytes, result: SubListResult) -> None:
+        """Remember `result` for subjects that begin like `subject`, if they all have it.
+
+        Both tries have just been walked for it, that of remotes only where it has anything.
+        """
+        start = self._trie.broad_from
+        is_last_token = self._trie.is_last_token
+        remotes = self.remotes
+        if remotes is not None:
+            if subject in remotes._exact:  # noqa: SLF001 - its own
+                return
+            if remotes._elsewhere:  # noqa: SLF001
+                trie = remotes._trie  # noqa: SLF001
+                start = -1 if trie.broad_from < 0 else max(start, trie.broad_from)
+                is_last_token = is_last_token or trie.is_last_token
+        if self._trie.broad_from >= 0 and start >= 0:
+            self._broad.keep(subject[:start], is_last_token, result, self.generation)
 
     def _combined_result(self, nodes: list[Node]) -> SubListResult:
         """Return the merged result of several nodes; for a single node, its own."""

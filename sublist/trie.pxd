@@ -51,6 +51,7 @@ cdef class Trie:
     cdef Level _root
     cdef readonly long long visited
     cdef readonly Py_ssize_t broad_from
+    cdef readonly bint is_last_token
 
     @cython.locals(level=Level, tokens=list, node=Node, i=Py_ssize_t)
     cpdef Node ensure(self, bytes subject)

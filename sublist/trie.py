@@ -215,16 +215,17 @@ class Trie:
 
     Every walk is a loop, so depth is not limited by the stack. `visited` counts visited levels,
     those that were made or dropped twice. `broad_from` is an index into the subject found last: all
-    valid subjects that share the bytes before it have the same result. It is -1 when the whole
-    subject matters.
+    valid subjects that share the bytes before it, and with `is_last_token` have one token behind
+    them, have the same result. It is -1 when the whole subject matters.
     """
 
-    __slots__ = ("_root", "broad_from", "visited")
+    __slots__ = ("_root", "broad_from", "is_last_token", "visited")
 
     def __init__(self) -> None:
         self._root = Level()
         self.visited = 0
         self.broad_from = -1
+        self.is_last_token = False
 
     def ensure(self, subject: bytes) -> Node:
         """Return the node of `subject`; make the missing part of the path to it."""
@@ -287,6 +288,7 @@ class Trie:
         """
         found: list[Node] = []
         self.broad_from = -1
+        self.is_last_token = False
         length = len(subject)
         if length == 0 or has_empty_token(subject):
             return found
@@ -296,11 +298,15 @@ class Trie:
         level = self._root
         start = 0
         while True:
-            if is_only_path and level.pwc is None and not level.nodes:
-                self.broad_from = start
             end = start
             while end < length and data[end] != _DOT:
                 end += 1
+            if is_only_path and not level.nodes:
+                if level.pwc is None:
+                    self.broad_from = start
+                elif end == length:
+                    self.broad_from = start
+                    self.is_last_token = True
             below = None
             self.visited += 1
             if level.fwc is not None and level.fwc.is_inhabited():
@@ -328,6 +334,8 @@ class Trie:
             elif others:
                 level, start = others.pop()
             else:
+                if is_only_path and self.broad_from < 0 and end < length:
+                    self.broad_from = end + 1  # no subject that goes on behind this token has more
                 return found
 
     def nodes(self) -> list[Node]:

@@ -116,6 +116,7 @@ def test_matches_equals_the_rules(literal: bytes, pattern: bytes) -> None:
 
 
 REMOTES = ("east", "west")
+LINKS = st.sampled_from([None, None, *REMOTES])
 REMOTE_STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("insert"), SUBJECTS, QUEUES, st.sampled_from([None, *REMOTES])),
@@ -184,31 +185,30 @@ def check_with_remotes(
 
 
 FEW_PATTERNS = st.sampled_from(
-    [b"a.>", b"a.b.>", b"*.b.>", b"*.b.>", b"a.b", b"a.a", b"b.a", b"a.b.a", b"a.b.*", b"a.*.a"]
+    b"a.> a.b.> *.b.> *.b.> a.b a.a b.a a.b.a a.b.* a.*.a a.* b.* * b.>".split()
 )
 FEW_SUBJECTS = st.lists(st.sampled_from([b"a", b"b", b"a", b"b", b""]), min_size=1, max_size=4)
 
 
 @given(
-    st.lists(st.tuples(FEW_PATTERNS, QUEUES), min_size=1, max_size=5),
+    st.lists(st.tuples(FEW_PATTERNS, QUEUES, LINKS), min_size=1, max_size=5),
     st.lists(FEW_SUBJECTS.map(b".".join), min_size=10, max_size=30),
+    st.sampled_from([b"z.>", b"z.*"]),
 )
 @settings(max_examples=500)
 def test_subjects_that_never_come_twice_equal_a_linear_scan(
-    patterns: list[tuple[bytes, bytes | None]], subjects: list[bytes]
+    patterns: list[tuple[bytes, bytes | None, str | None]], subjects: list[bytes], usual: bytes
 ) -> None:
     """Then results are kept by what subjects begin with."""
     sublist = SubList(cache_max=2, cache_sweep_to=0)
-    first = Subscription(b"z.>")
+    first = Subscription(usual)
     sublist.insert(first)
     new = itertools.count()
-    held = [Subscription(pattern, queue) for pattern, queue in patterns]
-    held = [one for one in held if sublist.insert(one) is None]
+    here = [Subscription(pattern, queue) for pattern, queue, link in patterns if link is None]
+    here = [one for one in here if sublist.insert(one) is None]
+    there = [RemoteSubscription(*one) for one in patterns if one[2] is not None]
+    there = [one for one in there if sublist.insert_remote(one) is None]
     for subject in subjects:
         for _ in range(8):
             assert first in sublist.match(b"z.%d" % next(new)).plain
-        expected = {id(one) for one in held if oracle_matches(subject, one.subject)}
-        within = sublist.match_within(bytearray(b" %b " % subject), 1, 1 + len(subject))
-        for result in (sublist.match(subject), within):
-            members = [one for group in result.queues for one in group.members]
-            assert {id(one) for one in (*result.plain, *members)} == expected
+        check_with_remotes(sublist, here, there, subject)
