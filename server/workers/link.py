@@ -101,8 +101,11 @@ class WorkerLink(Link):
         return self._named(self.parser.account)
 
     def _publishing(self, frame: Frame) -> "WorkerPart":
-        """Return the part of the account that `frame` belongs to; a PUB names none itself."""
-        is_pub = frame.subject_start == _PUB_BYTES
+        """Return the part of the account that `frame` belongs to; a PUB names none itself.
+
+        Where it has come in pieces, its verb has been consumed before, and its subject is first.
+        """
+        is_pub = frame.subject_start <= _PUB_BYTES
         return self._named(self._lines.announced if is_pub else self.parser.account)
 
     def _named(self, account: bytes) -> "WorkerPart":

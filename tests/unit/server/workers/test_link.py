@@ -12,7 +12,10 @@ from midge.server.clients.connection import Connection
 from midge.server.config.options import Options
 from midge.server.jetstream.ingest import StreamSubscription
 from midge.server.jetstream.sink import only_link
+from midge.server.routing.client import Client
 from midge.server.routing.observer import MessageObserver
+from midge.server.routing.outbound import ChunkPool
+from midge.server.routing.subscription import RoutedSubscription
 from midge.server.workers.interest import Interest, Told
 from midge.server.workers.link import WorkerLink
 from midge.testing import ManualClock
@@ -141,6 +144,22 @@ def test_replies_and_headers_cross_as_lines_and_in_order(ends: Ends) -> None:
     )
 
 
+@pytest.mark.parametrize("cut", [1 << 30, 1, 19, 1000])
+def test_messages_that_arrive_in_pieces_stay_in_their_account(ends: Ends, cut: int) -> None:
+    ends.subscriber.says(b"SUB a.* 1\r\n")
+    ends.other.says(b"SUB a.* 1\r\n")
+    ends.tell()
+    account = ends.there.account("OTHER")
+    stranger = Client(1, account, ChunkPool())
+    account.add(RoutedSubscription(b">", None, b"1", stranger))
+    ends.into.channel.feed(b"RS+ OTHER x\r\n")
+    crossing = ends.publish(LINES + LINES.replace(b" ", b" reply ").replace(b"PUB reply", b"PUB"))
+    assert crossing.count(b"PUB a.") == 120
+    assert ends.arrive(crossing, cut).count(b"MSG a.") == 120
+    assert ends.other.takes().count(b"MSG a.") == 120
+    assert stranger.out_messages == 0
+
+
 THREE = b"PUB a 1\r\nx\r\nPUB a 2\r\nyy\r\nPUB a 0\r\n\r\n"
 GOT = b"MSG a %d 1\r\nx\r\nMSG a %d 2\r\nyy\r\nMSG a %d 0\r\n\r\n"
 
@@ -259,7 +278,10 @@ def test_no_single_link_leads_to_receivers_in_both_workers(ends: Ends) -> None:
     assert only_link(ends.here.global_account.sublist.match(b"inbox.2")) is not None
 
 
-def test_lines_for_a_stream_of_the_other_worker_are_stored_many_at_once(ends: Ends) -> None:
+@pytest.mark.parametrize("cut", [1 << 30, 30, 1000])
+def test_lines_for_a_stream_of_the_other_worker_are_stored_many_at_once(
+    ends: Ends, cut: int
+) -> None:
     stream = AccountRig().create(subjects=["a.>"])
     subscription = StreamSubscription(b"a.>", stream)
     ends.there.global_account.add(subscription)
@@ -268,7 +290,7 @@ def test_lines_for_a_stream_of_the_other_worker_are_stored_many_at_once(ends: En
     parser = ends.into.channel.parser
     assert parser.taker is subscription.lines
     ends.arrive(ends.publish(LINES))
-    ends.arrive(ends.publish(b"PUB a.x re 1\r\n?\r\n" + LINES), 1000)
+    ends.arrive(ends.publish(b"PUB a.x re 1\r\n?\r\n" + LINES), cut)
     assert (ends.into.in_messages, ends.into.in_bytes) == (181, 3 * sum(range(60)) + 1)
     assert subscription.delivered == stream.store.last_seq == 181
     ends.subscriber.says(b"SUB a.0 5\r\n")
