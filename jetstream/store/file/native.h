@@ -342,6 +342,12 @@ static int midge_extend(int file, long long size) {
 #endif
 }
 
+#if defined(__linux__)
+static int midge_is_passing(const midge_writer *writer) {
+    return writer->passing && writer->used >= MIDGE_FLOOD && !writer->cannot_pass;
+}
+#endif
+
 /* Write as pwrite does. Of a large group that is not expected to be read soon the system begins to
  * write the pages at once, and uses them again then: with fresh ones, which other memory had to make
  * room for, a byte took 1.4 ns instead of 0.2, and the disk was waited for twice as long. */
@@ -349,7 +355,7 @@ static ssize_t midge_write_some(midge_writer *writer, long long start, long long
     unsigned char *data = writer->data + start;
     off_t position = writer->position + start;
 #if defined(__linux__)
-    if (writer->passing && writer->used >= MIDGE_FLOOD && !writer->cannot_pass) {
+    if (midge_is_passing(writer)) {
         struct iovec part = {data, (size_t)(end - start)};
         ssize_t wrote = pwritev2(writer->file, &part, 1, position, RWF_DONTCACHE);
         if (wrote >= 0 || (errno != EOPNOTSUPP && errno != EINVAL && errno != ENOSYS)) return wrote;
@@ -374,10 +380,10 @@ static int midge_write_bytes(midge_writer *writer, long long start, long long en
     return 0;
 }
 
-/* Have the disk begin with what has been written; the sync tells whether it could. */
+/* Have the disk begin with what has been written, unless it has: the sync tells whether it could. */
 static void midge_begin_sync(midge_writer *writer, long long start, long long end) {
 #if defined(__linux__)
-    if (writer->sync)
+    if (writer->sync && !midge_is_passing(writer))
         sync_file_range(writer->file, writer->position + start, end - start,
                         SYNC_FILE_RANGE_WRITE);
 #else
