@@ -28,5 +28,6 @@ cpdef bint overlaps(bytes one, bytes other) except -1
 @cython.locals(i=Py_ssize_t)
 cpdef bint has_dot(bytes subject, Py_ssize_t start=*) except -1
 
-@cython.locals(previous_is_dot=bint, is_dot=bint, i=Py_ssize_t)
+@cython.locals(data="const unsigned char *", last=Py_ssize_t, i=Py_ssize_t,
+               dot=cython.uchar, pairs=cython.uchar)
 cpdef bint has_empty_token(bytes subject, Py_ssize_t start=*) except -1
