@@ -17,9 +17,12 @@ cdef class Call:
     cdef readonly object client
     cdef public bint is_counted
     cdef object _respond
+    cdef bytes _response
+    cdef bytes _response_headers
 
     cpdef object decode(self, object kind, object into)
     cpdef object decode_optional(self, object kind, object into)
     cpdef void answer(self, dict fields, object after=*, bytes headers=*) except *
     cpdef void respond(self, bytes response, object after=*, bytes headers=*) except *
+    cpdef void _give(self) except *
     cpdef void refuse(self, object error) except *

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from midge.jetstream import errors
@@ -43,6 +42,8 @@ class Call:
 
     __slots__ = (
         "_respond",
+        "_response",
+        "_response_headers",
         "account",
         "body",
         "client",
@@ -70,6 +71,8 @@ class Call:
         self.body = body
         self.is_counted = True
         self._respond = respond
+        self._response = b""
+        self._response_headers = b""
 
     def decode(self, kind: structure.Structure, into: Any) -> Any:
         """Read the body into `into`.
@@ -98,11 +101,18 @@ class Call:
         """Answer with what has been written already."""
         if self.is_counted:
             self.account.api_total += 1
-        arguments = (response, headers) if headers else (response,)
+        self._response = response
+        self._response_headers = headers
         if after is None:
-            self._respond(*arguments)
+            self._give()
         else:
-            after.barrier(partial(self._respond, *arguments))
+            after.barrier(self._give)
+
+    def _give(self) -> None:
+        if self._response_headers:
+            self._respond(self._response, self._response_headers)
+        else:
+            self._respond(self._response)
 
     def refuse(self, error: ApiError) -> None:
         """Answer that the request is refused."""

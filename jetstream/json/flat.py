@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from midge.jetstream.json.structure import Boolean, Choice, Integer, Structure, Text
+from midge.protocol import memory
 
 _TEXT = 1
 _WORD = 2
@@ -40,11 +41,17 @@ _UNFIT = -1
 
 
 class _Member:
-    """How one member is read. `bit` tells it from the others of its object."""
+    """How one member is read. `bit` tells it from the others of its object.
 
-    __slots__ = ("attribute", "bit", "is_signed", "kind", "reader", "words")
+    `after` is the member that came behind it last: a client writes them always in one order, and to
+    compare a name takes a thirtieth of the time of looking it up.
+    """
 
-    def __init__(self, attribute: str, bit: int) -> None:
+    __slots__ = ("after", "attribute", "bit", "is_signed", "kind", "name", "reader", "words")
+
+    def __init__(self, name: bytes, attribute: str, bit: int) -> None:
+        self.name = name
+        self.after: _Member | None = None
         self.attribute = attribute
         self.bit = bit
         self.kind = 0
@@ -56,12 +63,13 @@ class _Member:
 class FlatReader:
     """Reads the members of one kind of object."""
 
-    __slots__ = ("_members",)
+    __slots__ = ("_before", "_members")
 
     def __init__(self, structure: Structure) -> None:
+        self._before = _Member(b"", "", 0)  # what stands before the first one
         self._members: dict[bytes, _Member] = {}
         for place, field in enumerate(structure.fields):
-            member = _Member(field.attribute, 1 << place)
+            member = _Member(field.name.encode(), field.attribute, 1 << place)
             kind = field.kind
             if type(kind) is Text:
                 member.kind = _TEXT
@@ -78,7 +86,7 @@ class FlatReader:
                 member.reader = FlatReader(kind)
             else:
                 continue
-            self._members[field.name.encode()] = member
+            self._members[member.name] = member
 
     def read(self, data: bytes, into: Any) -> bool:
         """Read all of `data` into `into`; False if it is not flat, with some of it read perhaps."""
@@ -92,6 +100,7 @@ class FlatReader:
         if data[at] != _OPENING:
             return _UNFIT
         seen = 0
+        before = self._before
         at = _skip_blanks(data, at + 1)
         if data[at] == _CLOSING:
             return at + 1
@@ -99,10 +108,11 @@ class FlatReader:
             end = _text_end(data, at)
             if end == _UNFIT:
                 return _UNFIT
-            member = self._members.get(data[at + 1 : end - 1])
+            member = self._member_named(data, at + 1, end - 1, before)
             if member is None or seen & member.bit:
                 return _UNFIT
             seen |= member.bit
+            before = member
             at = _skip_blanks(data, end)
             if data[at] != _COLON:
                 return _UNFIT
@@ -115,6 +125,18 @@ class FlatReader:
             if data[at] != _COMMA:
                 return _UNFIT
             at = _skip_blanks(data, at + 1)
+
+    def _member_named(self, data: bytes, start: int, end: int, before: _Member) -> _Member | None:
+        """Return the member whose name is at ``data[start:end]``, behind that of `before`."""
+        member = before.after
+        if (
+            member is None
+            or end - start != len(member.name)
+            or not memory.starts_with(data, start, end, member.name)
+        ):
+            member = self._members.get(data[start:end])
+            before.after = member
+        return member
 
 
 def _read_value(data: bytes, at: int, member: _Member, into: Any) -> int:
