@@ -10,6 +10,7 @@ from midge.sublist.result cimport SubListResult
 from midge.sublist.subjects cimport is_literal, is_valid_subject, matches
 from midge.sublist.subscription cimport RemoteSubscription, Subscription
 from midge.sublist.trie cimport Node, Trie, build_result
+from midge.sublist.wide_dict cimport WideDict
 
 
 cdef int ENDED, NOT_HELD
@@ -27,7 +28,7 @@ cdef class SubList:
     cdef Py_ssize_t _cache_max
     cdef Py_ssize_t _cache_sweep_to
     cdef bint _exact_match
-    cdef dict _exact
+    cdef WideDict _exact
     cdef Trie _trie
     cdef Py_ssize_t _elsewhere
     cdef Py_ssize_t _count
@@ -70,6 +71,7 @@ cdef class SubList:
         self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
     )
     cpdef bint has_interest(self, bytes subject) except -1
+    @cython.locals(remotes=SubList)
     cdef bint _is_literal_of_remotes(self, bytes subject) except -1
     @cython.locals(node=Node, result=SubListResult, nodes=list, visited="long long")
     cdef SubListResult _match_uncached(self, bytes subject)

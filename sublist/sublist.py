@@ -19,6 +19,7 @@ from midge.sublist.result import EMPTY_RESULT, SubListResult
 from midge.sublist.subjects import is_literal, is_valid_subject, matches
 from midge.sublist.subscription import RemoteSubscription, Subscription
 from midge.sublist.trie import ENDED, NOT_HELD, Node, Trie, build_result
+from midge.sublist.wide_dict import WideDict
 
 if TYPE_CHECKING:
     from midge.sublist.listener import InterestListener
@@ -91,7 +92,7 @@ class SubList:
         self._cache_max = cache_max
         self._cache_sweep_to = cache_sweep_to
         self._exact_match = exact_match
-        self._exact: dict[bytes, Node] = {}
+        self._exact = WideDict()
         self._trie = Trie()
         self._elsewhere = 0  # subscriptions outside `_exact`, here and of remotes: in the tries
         self._count = 0
@@ -141,7 +142,7 @@ class SubList:
                 node = self._exact.get(subject)
                 if node is None:
                     node = Node()
-                    self._exact[subject] = node
+                    self._exact.put(subject, node)
             else:
                 visited = self._trie.visited
                 node = self._trie.ensure(subject)
@@ -178,7 +179,7 @@ class SubList:
                 if node is None or outcome == NOT_HELD:
                     return SubListError.NOT_FOUND
                 if node.is_empty():
-                    del self._exact[subject]
+                    self._exact.pop(subject)
             else:
                 outcome = self._trie.discard(subscription)
                 if outcome == NOT_HELD:
@@ -272,7 +273,8 @@ class SubList:
 
         What comes or goes meanwhile may be yielded or not; `listener` is told of it.
         """
-        nodes = chain(list(self._exact.values()), self._trie.walk())
+        literals = (list(part.values()) for part in self._exact.parts())
+        nodes = chain(chain.from_iterable(literals), self._trie.walk())
         while batch := list(islice(nodes, _WALKED_AT_ONCE)):
             yield [interest for node in batch for interest in node.interest()]
 
@@ -289,7 +291,7 @@ class SubList:
         """Forget all subscriptions at the end of a server; `listener` is not told."""
         self._mutex.enter()
         try:
-            self._exact = {}
+            self._exact = WideDict()
             self._trie = Trie()
             self._cache = {}
             self.remotes = None
@@ -307,7 +309,7 @@ class SubList:
         """
         self._matches += 1
         if self._elsewhere == 0 and not self._is_literal_of_remotes(subject):
-            node = self._exact.get(subject)
+            node: Node | None = self._exact.get(subject)
             if node is None:
                 self._cache_hits += 1
                 return self._empty
@@ -321,7 +323,7 @@ class SubList:
             result = self._broad.find(subject, self.generation)
             if (
                 result is not None
-                and subject not in self._exact
+                and self._exact.get(subject) is None
                 and not self._is_literal_of_remotes(subject)
             ):
                 self._misses += 1
@@ -381,7 +383,8 @@ class SubList:
 
     def _is_literal_of_remotes(self, subject: bytes) -> bool:
         """Tell whether a link has interest in exactly `subject`; where all interest is literal."""
-        return self.remotes is not None and subject in self.remotes._exact  # noqa: SLF001 - its own
+        remotes = self.remotes
+        return remotes is not None and remotes._exact.get(subject) is not None  # noqa: SLF001 - its own
 
     def _match_uncached(self, subject: bytes) -> SubListResult:
         """Build the result of `subject` under the lock, unless another thread has just done so."""
@@ -420,7 +423,7 @@ class SubList:
         is_last_token = self._trie.is_last_token
         remotes = self.remotes
         if remotes is not None:
-            if subject in remotes._exact:  # noqa: SLF001 - its own
+            if remotes._exact.get(subject) is not None:  # noqa: SLF001 - its own
                 return
             if remotes._elsewhere:  # noqa: SLF001
                 trie = remotes._trie  # noqa: SLF001

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from midge.server.clients.host import Host
     from midge.server.routing.account import Account
     from midge.server.routing.subscription import RoutedSubscription
+    from midge.sublist.wide_dict import WideDict
 
 _REMOVED_BYTES = 2048  # what it takes to remove a subscription, besides steps of the SubList
 _SLICE = 2000  # subscriptions removed before others have their turn
@@ -20,7 +21,7 @@ _BETWEEN_LOOKS = 16  # subscriptions; the clock is looked at in between
 
 
 class CleanUp:
-    """Removes the subscriptions `left` from `account`, and tells `unsubscribed` of each.
+    """Removes the subscriptions `left`, there and from `account`, and tells `unsubscribed`.
 
     `dropped` is called when none is left, unless that was so at once.
     """
@@ -29,7 +30,7 @@ class CleanUp:
         self,
         host: Host,
         account: Account,
-        left: list[RoutedSubscription],
+        left: WideDict,
         unsubscribed: Callable[[RoutedSubscription], None],
         dropped: Callable[[], None],
     ) -> None:
@@ -71,7 +72,7 @@ class CleanUp:
 
     def _remove_one(self) -> int:
         """Remove one subscription; return what that cost."""
-        subscription = self._left.pop()
+        subscription = self._left.pop_any()
         sublist = self._account.sublist
         steps = sublist.steps
         self._account.remove(subscription)

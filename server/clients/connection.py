@@ -43,6 +43,7 @@ from midge.server.routing.slow_path import (
 )
 from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist.subscription import Subscription
+from midge.sublist.wide_dict import WideDict
 
 if TYPE_CHECKING:
     import socket
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from midge.server.clock import Timer
 
 _PONG = b"PONG\r\n"
-_NO_SUBSCRIPTIONS: dict[bytes, RoutedSubscription] = {}  # shared by all without any; never changed
+_NO_SUBSCRIPTIONS = WideDict()  # shared by all without any; never changed
 _CONNECT_BYTES = 64 * 1024  # what a CONNECT uses up of a turn
 
 
@@ -321,7 +322,7 @@ class Connection(PublishingClient):
         if refusal is not None:
             self.send_error(refusal)
             return
-        if sid not in self.subscriptions:
+        if self.subscriptions.get(sid) is None:
             subscription = RoutedSubscription(subject, queue, sid, self)
             sublist = self.account.sublist
             steps = sublist.steps
@@ -330,8 +331,8 @@ class Connection(PublishingClient):
                 return
             self.spend((sublist.steps - steps) * STEP_BYTES)
             if self.subscriptions is _NO_SUBSCRIPTIONS:
-                self.subscriptions = {}
-            self.subscriptions[sid] = subscription
+                self.subscriptions = WideDict()
+            self.subscriptions.put(sid, subscription)
             self.broker.subscribed(self, subscription)
         if self.publish_checks & VERBOSE:
             self._answer(self._confirm)
@@ -369,7 +370,7 @@ class Connection(PublishingClient):
 
     def unsubscribe(self, ended: Subscription, cause: str) -> None:
         """End the subscription `ended`; observers are told the `cause`."""
-        subscription = self.subscriptions.pop(ended.sid, None)
+        subscription = self.subscriptions.pop(ended.sid)
         if subscription is None:
             return
         if self.tracer is not None:
@@ -386,10 +387,10 @@ class Connection(PublishingClient):
         Calls `dropped` when none is left: at once, or later, and then parses the input that came
         meanwhile.
         """
-        subscriptions = list(self.subscriptions.values())
+        subscriptions = self.subscriptions
         self.subscriptions = _NO_SUBSCRIPTIONS
         if self.tracer is not None:
-            for subscription in subscriptions:
+            for subscription in subscriptions.values():
                 self.tracer.subscription_removed(subscription)
 
         def unsubscribed(subscription: RoutedSubscription) -> None:

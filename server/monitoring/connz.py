@@ -1,6 +1,6 @@
 """`/connz`: the open connections, and the last closed ones."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
@@ -153,7 +153,8 @@ async def ordered_connz(state: "State", options: ConnzOptions) -> tuple[dict[str
     entries, steps, room = [], StepBudget(), SizeBudget(detail=options.detail)
     for client in chosen:
         entry = _entry(client, options, now, wall_offset)
-        held = room.take(_subscriptions(client), options.limit) if options.subscriptions else []
+        most = min(options.limit, len(client.subscriptions)) if options.subscriptions else 0
+        held = room.take(_subscriptions(client), most)
         if held:
             entry |= _interest(client, held, detail=options.detail)
         entries.append(entry)
@@ -243,9 +244,9 @@ def _overlaps(subject: bytes, pattern: bytes) -> bool:
     )
 
 
-def _subscriptions(client: Client) -> Collection[Any]:
+def _subscriptions(client: Client) -> Iterable[Any]:
     held = client.subscriptions
-    return held.values() if isinstance(held, dict) else held
+    return held if isinstance(held, list) else held.values()
 
 
 def _subscription_count(client: Client) -> int:

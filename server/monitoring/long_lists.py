@@ -1,7 +1,7 @@
 """Long lists on pages: made in turns, and bounded by the size of a page."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
@@ -42,17 +42,17 @@ class SizeBudget:
         self._left_bytes = MAX_LISTED_BYTES
         self.left_out = 0
 
-    def take(self, held: Collection[Any], limit: int) -> list[Any]:
-        """Return the first subscriptions of `held`: at most `limit`, and while there is room."""
+    def take(self, held: Iterable[Any], most: int) -> list[Any]:
+        """Return the first `most` subscriptions of `held`, which has them, while there is room."""
         taken = []
-        for subscription in islice(held, limit):
+        for subscription in islice(held, most):
             size = len(subscription.subject) + len(subscription.queue or b"") + self._each_bytes
             if size > self._left_bytes:
                 self._left_bytes = 0
                 break
             self._left_bytes -= size
             taken.append(subscription)
-        self.left_out += min(limit, len(held)) - len(taken)
+        self.left_out += most - len(taken)
         return taken
 
 
