@@ -1,4 +1,4 @@
-"""Give memory back to the system after many connections by TLS or WebSocket have ended.
+"""Give memory back to the system after connections by TLS or WebSocket, and after a recovery.
 
 uvloop gives each TLS connection a buffer of 256 KiB, of which a client touches some pages. The
 first ones are mapped, and glibc learns from their end to take the next from its heap, which it
@@ -7,11 +7,16 @@ clients that come and go leave 3 to 9 MiB resident each time, until it is 256 Ki
 most that there have been at a time. WebSocket clients that leave within a large command do the same
 by its buffer of 128 KiB: 1,500 of them leave up to 17 MiB. `malloc_trim` returns all of it, in
 1.6 ms beside 500,000 subscriptions.
+
+JetStream reads the segments of a store one by one, 16 MiB each, and keeps what it finds in them:
+from the second on they are read into the heap, below what is kept. That leaves 64 to 90 MiB, which
+is as much as the index of a million keys takes; it is returned in 3 ms.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -26,6 +31,9 @@ INTERVAL_S = 5.0
 
 ENDED_MIN = 50
 """Ended connections that are worth a trim: what they leave is 1 MiB at most."""
+
+RECOVERED_S = 1.0
+"""Seconds after the start at which what a recovery has left is given back."""
 
 
 class HeapTrimmer:
@@ -56,6 +64,15 @@ def trim_heap() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+def trim_after_recovery() -> None:
+    """Trim the heap once, in a thread, when the running loop has streams ready to be used."""
+
+    def trim() -> None:
+        threading.Thread(target=trim_heap, name="midge-heap", daemon=True).start()
+
+    asyncio.get_running_loop().call_later(RECOVERED_S, trim)
 
 
 def keep_heap_small(server: Server) -> None:

@@ -17,6 +17,10 @@ def tune(server: Server, options: Options) -> None:
         from midge.server.process.heap import keep_heap_small  # noqa: PLC0415 - most do without
 
         keep_heap_small(server)
+    if options.jetstream.enabled:
+        from midge.server.process.heap import trim_after_recovery  # noqa: PLC0415 - as above
+
+        trim_after_recovery()
     loop = asyncio.get_running_loop()
     descriptor = descriptor_of(loop)
     if options.server.busy_poll_us and descriptor >= 0:

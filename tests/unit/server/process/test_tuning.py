@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 
 import pytest
 import uvloop
 
 import midge
+from midge.server.config.jetstream import JetStream
 from midge.server.config.options import Options, ServerProcesses
+from midge.server.process import heap
 from midge.server.process.tuning import descriptor_of, tune
 from midge.server.server import Server
 
@@ -28,6 +31,24 @@ def test_a_server_with_a_loop_of_its_own_may_poll(new_loop, longest_us: int) -> 
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         assert runner.run(tuned()) == (longest_us > 0)
+
+
+@pytest.mark.parametrize("is_enabled", [False, True])
+def test_what_a_recovery_leaves_in_the_heap_is_given_back(
+    is_enabled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = Options(jetstream=JetStream(enabled=is_enabled))
+    trimmed = threading.Event()
+    monkeypatch.setattr(heap, "RECOVERED_S", 0.01)
+    monkeypatch.setattr(heap, "trim_heap", trimmed.set)
+
+    async def was_trimmed() -> bool:
+        tune(Server(options), options)
+        assert not trimmed.is_set()
+        await asyncio.sleep(0.05)
+        return trimmed.wait(20 if is_enabled else 0)
+
+    assert asyncio.run(was_trimmed()) == is_enabled
 
 
 @pytest.mark.parametrize("new_loop", LOOPS)
