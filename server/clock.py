@@ -26,6 +26,16 @@ class Clock(Protocol):
         """Have `callback` called in `delay_s` seconds."""
 
 
+def wall_ns() -> int:
+    """Return the machine's wall time, in nanoseconds since the epoch; in C by ``clock.pxd``."""
+    return time.time_ns()
+
+
+def monotonic_ns() -> int:
+    """Return the machine's monotonic time, in nanoseconds; in C by ``clock.pxd``."""
+    return time.monotonic_ns()
+
+
 class LoopClock:
     """The real time, by the event loop that it is made in."""
 

@@ -2,7 +2,7 @@
 
 cimport cython
 
-from midge.server.clients cimport input_wait
+from midge.server.routing cimport plain_socket
 
 cdef Py_ssize_t _LONE_BYTES_MAX, _REST_READS, _REST_READS_MAX, _TRIAL_READS, _BUSY_READS
 cdef Py_ssize_t _MISSES_MAX

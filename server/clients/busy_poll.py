@@ -8,7 +8,7 @@ sooner than that, a server that has stayed awake answers in half the time.
 
 from collections.abc import Callable
 
-from midge.server.clients import input_wait
+from midge.server.routing import plain_socket
 
 # More than a few commands in one read are of clients that do not wait for answers: then the server
 # has work, and to poll would take a processor from them.
@@ -82,7 +82,7 @@ class BusyPoll:
         self._is_due = False
         if self._phase < _TRYING_BUSY:
             return
-        if not input_wait.wait_for_input(self._descriptor, self._longest_ns):
+        if not plain_socket.wait_for_input(self._descriptor, self._longest_ns):
             self._misses += 1
             if self._misses >= _MISSES_MAX:
                 self._rest_longer()

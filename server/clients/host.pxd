@@ -1,7 +1,7 @@
 # C types for host.py.
 
 from midge.protocol.inbound cimport SharedBuffer
-from midge.server.clients cimport real_time
+from midge.server cimport clock as machine_clock
 from midge.server.clients.busy_poll cimport BusyPoll
 from midge.server.clients.fair_turns cimport Departures, FairTurns
 from midge.server.routing.outbound cimport ChunkPool

@@ -5,7 +5,7 @@ from random import Random
 
 from midge.protocol.errors import ProtocolError
 from midge.protocol.inbound import SharedBuffer
-from midge.server.clients import real_time
+from midge.server import clock as machine_clock
 from midge.server.clients.busy_poll import BusyPoll
 from midge.server.clients.fair_turns import Departures, FairTurns
 from midge.server.clock import Clock, LoopClock
@@ -47,7 +47,7 @@ class Host:
     def now(self) -> float:
         """Return the clock's monotonic time; the real one is read without a Python call."""
         if self._has_real_time:
-            return real_time.monotonic_ns() / 1e9
+            return machine_clock.monotonic_ns() / 1e9
         return self.clock.monotonic()
 
     def protocol_error(self, cid: int, peer: str, error: ProtocolError) -> None:

@@ -1,7 +1,7 @@
 # C types for real_ticks.py.
 
 from midge.jetstream.environment.ticks cimport Ticks
-from midge.server.clients cimport real_time
+from midge.server cimport clock
 
 
 cdef class RealTicks(Ticks):

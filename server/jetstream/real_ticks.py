@@ -1,7 +1,7 @@
 """The ticks of the machine's own clocks."""
 
 from midge.jetstream.environment.ticks import Ticks
-from midge.server.clients import real_time
+from midge.server import clock
 
 
 class RealTicks(Ticks):
@@ -9,8 +9,8 @@ class RealTicks(Ticks):
 
     def wall_ns(self) -> int:
         """See `Ticks.wall_ns`."""
-        return real_time.wall_ns()
+        return clock.wall_ns()
 
     def monotonic_ns(self) -> int:
         """See `Ticks.monotonic_ns`."""
-        return real_time.monotonic_ns()
+        return clock.monotonic_ns()

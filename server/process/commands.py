@@ -194,7 +194,7 @@ def _serve(line: CommandLine, file: str, log_form: str) -> int:
         return first.pop() if first else _load(line)
 
     def make_daemon() -> Daemon:
-        return Daemon(load, _make_server, log_form=log_form, source=file)
+        return Daemon(load, _make_server, _make_faster, log_form=log_form, source=file)
 
     try:
         return run(make_daemon)
@@ -204,16 +204,27 @@ def _serve(line: CommandLine, file: str, log_form: str) -> int:
 
 def _make_server(options: Options) -> Any:
     """Make the server that `options` ask for. Raises: ConfigError."""
-    if options.server.workers != 1:
-        from midge.server.workers.cpus import worker_count  # noqa: PLC0415 - most have one
+    if not _is_one_process(options):
+        from midge.server.workers.supervisor import Supervisor  # noqa: PLC0415 - most have none
 
-        if worker_count(options) > 1:
-            from midge.server.workers.supervisor import Supervisor  # noqa: PLC0415 - as above
+        return Supervisor(options)
+    from midge.server.server import Server  # noqa: PLC0415 - only a running server needs it all
 
-            return Supervisor(options)
-    from midge.server.process.tuning import tune  # noqa: PLC0415 - only a running server needs it
-    from midge.server.server import Server  # noqa: PLC0415 - as above
+    return Server(options)
 
-    server = Server(options)
-    tune(server, options)
-    return server
+
+def _make_faster(server: Any, options: Options) -> None:
+    """Do what the first client need not wait for, now that `server` is ready."""
+    if _is_one_process(options):
+        from midge.server.process.tuning import tune  # noqa: PLC0415 - no start waits for it
+
+        tune(server, options)
+
+
+def _is_one_process(options: Options) -> bool:
+    """Tell whether one process serves all clients. Raises: ConfigError."""
+    if options.server.workers == 1:
+        return True
+    from midge.server.workers.cpus import worker_count  # noqa: PLC0415 - most have one
+
+    return worker_count(options) == 1

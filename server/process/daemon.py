@@ -93,17 +93,19 @@ class Daemon:
         self,
         load: Callable[[], Loaded],
         make_server: Callable[[Options], ServerLike],
+        when_ready: Callable[[ServerLike, Options], None] | None = None,
         *,
         log_form: str = "",
         source: str = "",
     ) -> None:
         """Keep the functions that load options and make servers.
 
-        `load` is called again for every reload; `source` is the configuration file's name, if any;
-        `log_form` is what `logging.format = "auto"` means.
+        `load` is called again for every reload, `when_ready` once clients can connect; `source` is
+        the configuration file's name, if any; `log_form` is what `logging.format = "auto"` means.
         """
         self._load = load
         self._make_server = make_server
+        self._when_ready = when_ready
         self._log_form = log_form
         self._source = source
         self._stopping = asyncio.Event()
@@ -201,7 +203,10 @@ class Daemon:
         self._write_ports_file(options)
         log.info("server_ready")
         # The first client need not wait for what the start could do without.
-        asyncio.get_running_loop().call_soon(import_connections)
+        loop = asyncio.get_running_loop()
+        loop.call_soon(import_connections)
+        if self._when_ready is not None:
+            loop.call_soon(self._when_ready, self._server, options)
 
     def _write_ports_file(self, options: Options) -> None:
         self._remove_ports_file()

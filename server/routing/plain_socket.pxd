@@ -1,9 +1,12 @@
-# The system calls of plain_socket.py, inlined where chunks are written and bytes are read.
+# The system calls of plain_socket.py, inlined where chunks are written and bytes awaited or read.
 
 cdef extern from *:
     """
     #include <errno.h>
+    #include <poll.h>
+    #include <sched.h>
     #include <sys/socket.h>
+    #include <time.h>
 
     #ifndef MSG_NOSIGNAL
     #define MSG_NOSIGNAL 0  /* Python ignores SIGPIPE */
@@ -13,10 +16,29 @@ cdef extern from *:
         Py_ssize_t count = recv(descriptor, data, length, MSG_DONTWAIT);
         return count < 0 ? -errno : count;
     }
+
+    static long long midge_now_ns(void) {
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        return now.tv_sec * 1000000000LL + now.tv_nsec;
+    }
+
+    /* Whoever else could run on this processor goes first. */
+    static int midge_wait_for_input(int descriptor, long long longest_ns) {
+        struct pollfd wanted = {descriptor, POLLIN, 0};
+        long long end_ns = midge_now_ns() + longest_ns;
+        while (poll(&wanted, 1, 0) == 0) {
+            if (midge_now_ns() >= end_ns)
+                return 0;
+            sched_yield();
+        }
+        return 1;
+    }
     """
     int MSG_DONTWAIT, MSG_NOSIGNAL
     Py_ssize_t _send "send"(int descriptor, const void *data, size_t length, int flags) noexcept
     Py_ssize_t midge_receive(int descriptor, unsigned char *data, size_t length) noexcept nogil
+    bint midge_wait_for_input(int descriptor, long long longest_ns) noexcept nogil
 
 
 cdef inline Py_ssize_t send(
@@ -38,3 +60,10 @@ cdef inline Py_ssize_t receive_more(
     with nogil:
         count = midge_receive(descriptor, data + start, length)
     return count
+
+
+cdef inline bint wait_for_input(int descriptor, long long longest_ns) noexcept:
+    cdef bint found
+    with nogil:
+        found = midge_wait_for_input(descriptor, longest_ns)
+    return found

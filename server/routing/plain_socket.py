@@ -1,10 +1,14 @@
-"""Send and receive on a plain socket without waiting, past the transport that owns it.
+"""Send and receive on a plain socket without waiting, or wait for input for microseconds.
+
+They go past the transport or the loop that the descriptor belongs to.
 
 This module is the interpreted twin of ``plain_socket.pxd``, which the compiled modules inline.
 """
 
 import errno
 import os
+import select
+import time
 
 
 def send(descriptor: int, data: bytearray, length: int) -> int:
@@ -32,3 +36,19 @@ def receive(descriptor: int, data: bytearray, start: int, length: int) -> int:
 def receive_more(descriptor: int, data: bytearray, start: int, length: int) -> int:
     """Do what `receive` does, and let other threads run meanwhile: there is much to be copied."""
     return receive(descriptor, data, start, length)
+
+
+def wait_for_input(descriptor: int, longest_ns: int) -> bool:
+    """Wait until `descriptor` can be read, for so long at most; tell whether it can.
+
+    It does not sleep, and lets other threads run and other processes go first. The descriptor of an
+    epoll can be read when one of those that it watches can.
+    """
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    end_ns = time.monotonic_ns() + longest_ns
+    while not poll.poll(0):
+        if time.monotonic_ns() >= end_ns:
+            return False
+        os.sched_yield()
+    return True

@@ -21,7 +21,6 @@ from midge.server.clients.closed_reason import ClosedReason
 from midge.server.monitoring import go_format
 from midge.server.monitoring.state import State
 from midge.server.routing.account import Account
-from midge.server.system_account.documents import Documents
 from midge.server.system_account.services import SystemServices
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from midge.server.clock import Timer
     from midge.server.leafnodes.link import LeafLink
     from midge.server.routing.subscription import RoutedSubscription
+    from midge.server.system_account.documents import Documents
 
 _REFUSED = b"$SYS.ACCOUNT.CLIENT.AUTH.ERR"
 _STATISTICS_INTERVAL_S = 10.0
@@ -43,12 +43,21 @@ class SystemEvents(Observer):
         self._broker: Broker = state.broker
         self._state = state
         self._tasks: set[asyncio.Task[None]] = set()
-        self._documents = Documents(state)
+        self._made: Documents | None = None
         self._timer: Timer | None = None
         self._interval_s = _FIRST_STATISTICS_INTERVAL_S
         self._known: set[str] = set()
-        self._services = SystemServices(self._documents, reload)
+        self._services = SystemServices(state.broker, lambda: self._documents, reload)
         self._is_first = state.part is None or state.part.is_first
+
+    @property
+    def _documents(self) -> Documents:
+        """What makes the documents, made when the first one is wanted."""
+        if self._made is None:
+            from midge.server.system_account.documents import Documents  # noqa: PLC0415 - see above
+
+            self._made = Documents(self._state)
+        return self._made
 
     def start(self) -> None:
         """Start to observe and to answer; of several workers, one answers for all."""

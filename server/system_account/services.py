@@ -9,6 +9,7 @@ from midge.server.internal.service import Request, Services
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from midge.server.broker.broker import Broker
     from midge.server.routing.account import Account
     from midge.server.system_account.documents import Documents
     from midge.server.system_account.requests import SystemRequests
@@ -24,12 +25,20 @@ _OF_ACCOUNTS = ("CONNZ", "SUBSZ", "INFO", "LEAFZ", "JSZ", "STATZ", "CONNS")
 
 
 class SystemServices:
-    """Subscribes the services, which answer by `documents`; `reload` loads the configuration."""
+    """Subscribes the services, which answer by what `documents` returns.
 
-    def __init__(self, documents: Documents, reload: Callable[[], Awaitable[None]] | None) -> None:
+    `reload` loads the configuration.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        documents: Callable[[], Documents],
+        reload: Callable[[], Awaitable[None]] | None,
+    ) -> None:
         self._documents = documents
         self._reload = reload
-        self._broker = documents.state.broker
+        self._broker = broker
         self._requests: SystemRequests | None = None
         self._services = Services(
             self._broker.internal, waiting_max=_MAX_WAITING, overfull=self._note_overfull
@@ -75,7 +84,7 @@ class SystemServices:
         if self._requests is None:
             from midge.server.system_account.requests import SystemRequests  # noqa: PLC0415 - see there
 
-            self._requests = SystemRequests(self._documents, self._reload)
+            self._requests = SystemRequests(self._documents(), self._reload)
         return self._requests
 
     def _note_overfull(self) -> None:

@@ -54,7 +54,7 @@ def test_what_a_recovery_leaves_in_the_heap_is_given_back(
 @pytest.mark.parametrize("new_loop", LOOPS)
 def test_the_descriptor_of_a_loop_can_be_read_when_it_has_input(new_loop) -> None:
     async def seen() -> list[bool]:
-        from midge.server.clients.input_wait import wait_for_input
+        from midge.server.routing.plain_socket import wait_for_input
 
         loop = asyncio.get_running_loop()
         near, far = socket.socketpair()

@@ -1,4 +1,4 @@
-# The machine's time by a C call; real_time.py has the contracts.
+# The machine's time by a C call; clock.py has the contracts.
 
 cdef extern from *:
     """
