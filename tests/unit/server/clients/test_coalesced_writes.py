@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -58,17 +59,31 @@ def options(request: pytest.FixtureRequest, tmp_path: Path) -> Options:
     return Options(listen=Listen(port=-1), tls=tls)
 
 
-async def receiver(server: Server) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Subscribe to "a", over TLS if the server has it."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.broker.port)
-    await reader.readline()
-    if server.options.tls.enabled:
-        context = ssl.create_default_context()
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        await writer.start_tls(context)
-    writer.write(CONNECT + b"SUB a 1\r\nPING\r\n")
-    await reader.readuntil(b"PONG\r\n")
-    return reader, writer
+@contextlib.asynccontextmanager
+async def server_with_receiver(
+    options: Options,
+) -> AsyncIterator[tuple[Server, asyncio.StreamReader]]:
+    """Start a server and subscribe to "a", over TLS if the server has it.
+
+    Both end whatever happens: where warnings are errors, uvloop never closes with a transport open.
+    """
+    server = Server(options)
+    await server.start()
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.broker.port)
+        try:
+            await reader.readline()
+            if server.options.tls.enabled:
+                context = ssl.create_default_context()
+                context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+                await writer.start_tls(context)
+            writer.write(CONNECT + b"SUB a 1\r\nPING\r\n")
+            await reader.readuntil(b"PONG\r\n")
+            yield server, reader
+        finally:
+            writer.close()
+    finally:
+        await server.stop()
 
 
 async def publisher(server: Server) -> socket.socket:
@@ -86,26 +101,24 @@ def test_one_write_for_all_that_was_ready(
     run: Callable[[Coroutine[Any, Any, None]], None], options: Options
 ) -> None:
     async def scenario() -> None:
-        server = Server(options)
-        await server.start()
-        reader, writer = await receiver(server)
-        (connection,) = server.connections()
-        publishers = [await publisher(server) for _ in range(PUBLISHERS)]
-        counting = Counting(connection.channel._transport)
-        connection.outbound.attach(counting)
-        batches = server.broker.router.batches
-        for client in publishers:
-            client.send(b"PUB a 1\r\nx\r\n" * 2)
-        for _ in range(2 * PUBLISHERS):
-            assert await reader.readline() == b"MSG a 1 1\r\n"
-            assert await reader.readline() == b"x\r\n"
-        most = 8 + 3  # reads that are taken for lone ones; one, or a few if the poll saw not all
-        assert counting.writes <= most
-        assert server.broker.router.batches >= batches + PUBLISHERS, "each read counts"
-        for client in publishers:
-            client.close()
-        writer.close()
-        await server.stop()
+        async with server_with_receiver(options) as (server, reader):
+            (connection,) = server.connections()
+            with contextlib.ExitStack() as stack:
+                publishers = [
+                    stack.enter_context(await publisher(server)) for _ in range(PUBLISHERS)
+                ]
+                counting = Counting(connection.channel._transport)
+                connection.outbound.attach(counting)
+                batches = server.broker.router.batches
+                for client in publishers:
+                    client.send(b"PUB a 1\r\nx\r\n" * 2)
+                for _ in range(2 * PUBLISHERS):
+                    assert await reader.readline() == b"MSG a 1 1\r\n"
+                    assert await reader.readline() == b"x\r\n"
+                # Reads that are taken for lone ones; one, or a few if the poll saw not all.
+                most = 8 + 3
+                assert counting.writes <= most
+                assert server.broker.router.batches >= batches + PUBLISHERS, "each read counts"
 
     run(scenario())
 
@@ -114,15 +127,12 @@ def test_what_is_dirty_is_written_when_the_server_stops(
     run: Callable[[Coroutine[Any, Any, None]], None], options: Options
 ) -> None:
     async def scenario() -> None:
-        server = Server(options)
-        await server.start()
-        reader, writer = await receiver(server)
-        account = server.broker.global_account
-        assert server.broker.internal.publish(account, b"a", b"last") == 1
-        await server.stop()
-        assert await reader.readline() == b"MSG a 1 4\r\n"
-        assert await reader.readline() == b"last\r\n"
-        assert await reader.read() == b""
-        writer.close()
+        async with server_with_receiver(options) as (server, reader):
+            account = server.broker.global_account
+            assert server.broker.internal.publish(account, b"a", b"last") == 1
+            await server.stop()
+            assert await reader.readline() == b"MSG a 1 4\r\n"
+            assert await reader.readline() == b"last\r\n"
+            assert await reader.read() == b""
 
     run(scenario())
