@@ -88,7 +88,7 @@ class Log:
         self._is_wanted = False
         self._is_stuck = False
         self._is_leaving = False
-        self._next = NextSegment(disk, self._chores)
+        self._next = NextSegment(disk, self._chores, SEGMENT_MAX)
         self.on_failure: Callable[[], object] = lambda: None
         self.is_pressed = False
         self.pressed_bytes = PRESSED_BYTES

@@ -5,14 +5,13 @@ cimport cython
 from midge.jetstream.store.file.group cimport Segment
 from midge.jetstream.store.file.space cimport ahead_of, pages
 
-cdef Py_ssize_t _SEGMENT_MAX
-
 
 @cython.final
 cdef class NextSegment:
     cdef readonly bint is_extending
     cdef object _disk
     cdef list _chores
+    cdef Py_ssize_t _segment_max
     cdef Segment _prepared
 
     cpdef Segment get(self, unsigned long long number)

@@ -13,8 +13,6 @@ from midge.jetstream.store.file.space import ahead_of, pages
 SEGMENT_MAX = 16 * 1024 * 1024
 """A segment is read and rewritten as a whole: 80,000 small records in some 20 ms."""
 
-_SEGMENT_MAX = SEGMENT_MAX  # a C number where this is compiled
-
 Chore = tuple[Write, Callable[[bool], object]]
 """A write between two groups, and what is told whether it succeeded."""
 
@@ -22,11 +20,13 @@ Chore = tuple[Write, Callable[[bool], object]]
 class NextSegment:
     """Prepares segments of `disk` by `chores`, which the log has done between two groups.
 
-    `is_extending` tells that a file is being made longer.
+    A segment of `segment_max` bytes is followed by another. `is_extending` tells that a file is
+    being made longer.
     """
 
-    def __init__(self, disk: Disk, chores: list[Chore]) -> None:
+    def __init__(self, disk: Disk, chores: list[Chore], segment_max: int) -> None:
         self.is_extending = False
+        self._segment_max = segment_max
         self._disk = disk
         self._chores = chores
         self._prepared: Segment | None = None
@@ -53,12 +53,12 @@ class NextSegment:
         While other processes write, the disk may take 100 ms for that.
         """
         ahead = ahead_of(segment)
-        if segment.end < _SEGMENT_MAX and segment.allocated - segment.end < ahead // 2:
+        if segment.end < self._segment_max and segment.allocated - segment.end < ahead // 2:
             self._extend(segment, ahead)
-        elif self._prepared is None and segment.end * 4 >= _SEGMENT_MAX * 3:
+        elif self._prepared is None and segment.end * 4 >= self._segment_max * 3:
             with contextlib.suppress(OSError):  # it is tried again when it is needed
                 self._prepared = self._create(segment.number + 1)
-                self._extend(self._prepared, SEGMENT_MAX // 4)
+                self._extend(self._prepared, self._segment_max // 4)
 
     def give_back(self) -> bool:
         """Give back the room of the segment that is only prepared; False without one."""
