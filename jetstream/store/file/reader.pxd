@@ -26,7 +26,8 @@ cdef class RecordReader(SearchableStore):
     cdef Py_ssize_t _read_end
 
     @cython.locals(position=Py_ssize_t, block=Block, run=Run, offset="unsigned long long",
-                   size="unsigned long long", found=Py_ssize_t)
+                   size="unsigned long long", was_reading=bint, found=Py_ssize_t,
+                   time="long long")
     cdef long long _time_of(self, unsigned long long seq) except? -1
     @cython.locals(segment=Segment, group=Group, at=Py_ssize_t, whole=int)
     cdef bint _view_at(

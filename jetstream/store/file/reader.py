@@ -44,10 +44,14 @@ class RecordReader(SearchableStore):
         run = self._runs[self._run_index(seq)]
         offset = block.offset(position)
         size = block.size(position)
+        was_reading = len(self._ahead) > 0
         found = self._bytes_at(run.place, offset, size + _BEYOND)
-        if found < 0:
-            return self.last_time_ns
-        return numbers.u64_at(self._ahead, found + 32)
+        time = self.last_time_ns if found < 0 else numbers.u64_at(self._ahead, found + 32)
+        if not was_reading and len(self._ahead) <= size + _BEYOND:
+            # One time, as for a stream's state, is no reading of messages: new ones stay passing.
+            self._log.buffers.emptied(self)
+            self.drop_ahead()
+        return time
 
     def _view_at(self, view: MessageView, run: Run, offset: int, size: int, number: int) -> bool:
         segment: Segment = run.place

@@ -81,6 +81,9 @@ def test_groups_are_passing_until_a_stream_reads_from_its_files() -> None:
     assert stream.load(40) is not None
     store(1)
     assert disk.passing == [True]
+    assert stream.first_time_ns() == 1  # as the info of a stream tells it
+    store(1)
+    assert disk.passing == [True]
     assert stream.load(1) is not None
     store(1)
     assert disk.passing == [False]
