@@ -50,7 +50,7 @@ class Medium:
         self.early: list[bytes] = []
         self._names: dict[int, bytes] = {}
         self._new: set[bytes] = set()
-        self._written: dict[int, set[bytes]] = {}
+        self._written: dict[int, dict[int, bytes]] = {}
         self._covered: dict[int, set[bytes]] = {}
         self._waiting: set[bytes] = set()  # synced, in a file that the directory may not know
         self._asked: dict[bytes, int] = {}
@@ -68,9 +68,9 @@ class Medium:
             self._names.pop(call.file, None)
         elif call.kind == "W" and call.file in self._names:
             self._writes += 1
-            self._written.setdefault(call.file, set()).update(_MARKER.findall(call.data))
+            self._written.setdefault(call.file, {})[call.number] = call.data
         elif call.kind == "B":
-            self._covered[call.file] = self._written.pop(call.file, set())
+            self._covered[call.file] = _markers(self._written.pop(call.file, {}))
             self._writes_covered = self._writes
         elif call.kind == "S":
             self._see_sync(call.file)
@@ -102,6 +102,18 @@ class Medium:
         for request in _SUCCESS.findall(data):
             if self._writes_synced <= self._asked[request]:
                 self.early.append(request)
+
+
+def _markers(writes: dict[int, bytes]) -> set[bytes]:
+    """Return the markers in writes by position; one write may go on in the next."""
+    content = bytearray()
+    end = 0
+    for position, data in sorted(writes.items()):
+        if position != end:
+            content += b"\n"
+        content += data
+        end = position + len(data)
+    return set(_MARKER.findall(content))
 
 
 class Images:

@@ -2,12 +2,14 @@
  *
  * An entry is a kind, a descriptor, a number and a length, and as many bytes of data:
  *   W  pwrite, after it returned; the number is the position
+ *   P  a pwritev2 whose pages need not stay in the page cache, before it is called
  *   B  fdatasync or fsync, before it is called     S  after it returned well
  *   O  a file opened; the data is its name, the number 1 if it was emptied or made
  *   C  a file closed    T  truncated, A  extended to the number    N  renamed (data: two names)
  *   U  unlinked
  *   R  read from a socket, after    X  written to a socket, before
  * MIDGE_CALLS names the log. MIDGE_NO_SYNC=1 plants a fault: nothing is synced.
+ * A sync takes MIDGE_SYNC_MS longer.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -22,9 +24,13 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#ifndef RWF_DONTCACHE
+#define RWF_DONTCACHE 0x80
+#endif
+
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int log_file = -2;
-static int no_sync;
+static int no_sync, sync_ms;
 
 static void put(const void *data, size_t length) {
     const char *at = data;
@@ -40,7 +46,9 @@ static int is_on(void) {
     if (log_file == -2) {
         const char *name = getenv("MIDGE_CALLS");
         const char *fault = getenv("MIDGE_NO_SYNC");
+        const char *slow = getenv("MIDGE_SYNC_MS");
         no_sync = fault != NULL && fault[0] == '1';
+        sync_ms = slow != NULL ? atoi(slow) : 0;
         log_file = name == NULL ? -1 : (int)syscall(SYS_openat, AT_FDCWD, name,
                                                     O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     }
@@ -81,6 +89,7 @@ ssize_t pwrite64(int file, const void *data, size_t length, off64_t position) {
     return pwrite(file, data, length, position);
 }
 ssize_t pwritev2(int file, const struct iovec *parts, int count, off_t position, int flags) {
+    if (flags & RWF_DONTCACHE) note('P', file, position, "", 0);
     ssize_t done = REAL(pwritev2)(file, parts, count, position, flags);
     if (done > 0) note('W', file, position, parts[0].iov_base, (size_t)done); /* one part each */
     return done;
@@ -91,6 +100,7 @@ ssize_t pwritev64v2(int file, const struct iovec *parts, int count, off64_t posi
 
 static int synced(int file, int (*real)(int)) {
     note('B', file, 0, "", 0);
+    usleep((useconds_t)sync_ms * 1000);
     int result = no_sync ? 0 : real(file);
     if (result == 0 && !no_sync) note('S', file, 0, "", 0);
     return result;

@@ -3,38 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import subprocess
 import sys
 from pathlib import Path
-from random import Random
 
 import pytest
 
-from midge.jetstream.store.file.directory import StoreDirectory
-from tests.durability.calls import Call, Images, Medium, read_calls
+from tests.durability.calls import Call, read_calls
+from tests.durability.judging import check_images, early
+from tests.durability.preloading import preloaded
 from tests.durability.publisher import Publisher
-from tests.support.processes import Server, midge_command
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="preloading is Linux's")
 
 _WINDOW = 50
-
-
-@pytest.fixture(scope="module")
-def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compile the log of calls."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    assert compiler is not None, "the compiled build needs a C compiler, too"
-    library = tmp_path_factory.mktemp("shim") / "file_calls.so"
-    source = Path(__file__).with_name("file_calls.c")
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
-    return library
-
-
-def preloaded(shim: Path, log: Path, store: Path, fault: str = "0") -> Server:
-    command = ["env", f"LD_PRELOAD={shim}", f"MIDGE_CALLS={log}", f"MIDGE_NO_SYNC={fault}"]
-    return Server([*command, *midge_command()], flags=("-js", "-sd", str(store)))
 
 
 async def publish(client: Publisher, numbers: range) -> None:
@@ -91,43 +72,6 @@ def logged(shim: Path, path: Path, count: int, fault: str = "0") -> list[Call]:
         server.process.kill()
         server.process.wait()
     return list(read_calls(path / "calls"))
-
-
-def early(calls: list[Call]) -> tuple[int, list[bytes]]:
-    """Return how many messages were acknowledged, and what was answered too early."""
-    medium = Medium()
-    for call in calls:
-        medium.see(call)
-    return len(medium.acked), medium.early
-
-
-def check_images(calls: list[Call], count: int, seed: int) -> None:
-    """Cut the power at `count` moments; what was acknowledged must be there each time."""
-    random = Random(seed)
-    changes = [i for i, call in enumerate(calls) if call.kind in "WSX"]
-    moments = set(random.sample(changes, min(count, len(changes))))
-    images, medium = Images(seed), Medium()
-    is_removed = False
-    for i, call in enumerate(calls):
-        images.see(call)
-        medium.see(call)
-        is_removed = is_removed or (call.kind == "R" and b"MSG.DELETE" in call.data)
-        if i in moments and not is_removed and "store.a" in images.disk.entries:
-            check_image(images, medium)
-
-
-def check_image(images: Images, medium: Medium) -> None:
-    directory = StoreDirectory(images.disk.power_failed(), lambda: None)
-    assert directory.damages == []
-    found = set()
-    for stream in directory.streams():
-        seq = stream.next_seq((), 1)
-        while seq:
-            message = stream.load(seq)
-            assert message is not None
-            found.add(message.payload[: len(b"<m-0000000>")])
-            seq = stream.next_seq((), seq + 1)
-    assert medium.acked <= found
 
 
 def test_no_answer_leaves_before_its_sync(shim: Path, tmp_path: Path) -> None:
