@@ -49,7 +49,8 @@ class Target:
         self.server = server
         self.connect_line = f"CONNECT {connect}\r\n".encode()
         self._watched = watched
-        self._before = 0
+        self._before_bytes = 0
+        self._before_peak_bytes = 0
         self._opened: list[socket.socket] = []
 
     def open(
@@ -105,13 +106,13 @@ class Target:
     def forget_peak(self) -> None:
         """Measure `peak_growth_bytes` from now on."""
         Path(f"/proc/{self.server.pid}/clear_refs").write_text("5", encoding="ascii")
-        self._before = self.rss_bytes()
+        self._before_peak_bytes = self.rss_bytes()
 
     def peak_growth_bytes(self) -> int:
         """Return by how much the memory has grown at most."""
         status = Path(f"/proc/{self.server.pid}/status").read_text(encoding="ascii")
         peak = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
-        return int(peak.split()[1]) * 1024 - self._before
+        return int(peak.split()[1]) * 1024 - self._before_peak_bytes
 
     def busy_s(self) -> float:
         """Return the longest time, of the processor, that the loop was busy at a stretch."""
@@ -127,6 +128,14 @@ class Target:
         """Measure `busy_s` from now on."""
         with self._watched.open("r+b") as file:
             file.write(LONGEST.pack(0.0, 0.0))
+
+    def growth_bytes(self) -> int:
+        """Return by how much the resident memory has grown, in bytes."""
+        return self.rss_bytes() - self._before_bytes
+
+    def forget_growth(self) -> None:
+        """Measure `growth_bytes` from now on."""
+        self._before_bytes = self.rss_bytes()
 
     def descriptors(self) -> int:
         """Return the number of open files of the server."""
@@ -176,7 +185,7 @@ def victim(tmp_path: Path, request: pytest.FixtureRequest) -> Victim:
             with _bystanders(server, connect, way) as hear:
                 target = Target(server, connect, watched)
                 target.forget_busy()
-                before = target.rss_bytes()
+                target.forget_growth()
                 with contextlib.closing(_Closer(target)):
                     yield target
                 assert server.process.poll() is None, server.log
@@ -189,10 +198,10 @@ def victim(tmp_path: Path, request: pytest.FixtureRequest) -> Victim:
                 check_bystanders(seen, figures, factor)
                 assert figures["busy_s"] < BUSY_S * factor
                 wait_until(
-                    lambda: target.rss_bytes() - before < growth_bytes,
-                    f"the memory to go back to {before >> 10} KiB",
+                    lambda: target.growth_bytes() < growth_bytes,
+                    f"the memory to go back to {growth_bytes >> 10} KiB more than before",
                 )
-                figures["left_bytes"] = target.rss_bytes() - before
+                figures["left_bytes"] = target.growth_bytes()
             assert "Traceback" not in server.log
 
     return start

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from midge.server.clients.fair_turns import FairTurns
 from midge.server.leafnodes.interest import LeafDialect
 from midge.server.leafnodes.rules import rules_of, telling
+from midge.server.links import told
 from midge.server.links.interest import AccountInterest
 from midge.server.links.told import Kind, Told
 from midge.server.routing.account import Account
@@ -92,6 +95,20 @@ def test_what_is_there_already_is_told_at_once(world: World) -> None:
         world.add(b"b", b"q")
     leaf = world.link()
     assert leaf.take() == [f"LS+ {OWN.decode()}", "LS+ a.*", "LS+ b q 2"]
+
+
+def test_what_is_told_no_more_takes_no_room(world: World) -> None:
+    hub = world.link(is_hub=True)
+    tracemalloc.start()
+    try:
+        some = [world.add(b"a.%d" % i) for i in range(5_000)]
+        for one in some:
+            world.account.remove(one)
+        kept = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, told.__file__)])
+    finally:
+        tracemalloc.stop()
+    assert len(hub.take()) == 10_001
+    assert sum(one.size for one in kept.statistics("filename")) < 64 * 1024  # 350,000 otherwise
 
 
 def test_a_leaf_is_told_of_others_and_never_of_itself(world: World) -> None:
