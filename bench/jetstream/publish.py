@@ -159,8 +159,10 @@ def arrivals(sock: socket.socket, mark: bytes) -> Iterator[int]:
         if not size:
             raise ScenarioError("the server closed a connection")
         data = rest + buffer[:size]
-        if b'"error"' in data:
-            raise ScenarioError(f"an acknowledgement is an error: {bytes(data[:300])!r}")
+        error = data.find(b'"error"')
+        if error >= 0:
+            text = bytes(data[max(0, error - 150) : error + 150])
+            raise ScenarioError(f"an acknowledgement is an error: {text!r}")
         if count := data.count(mark):
             yield count
         rest = _unmatched_tail(data, mark)
