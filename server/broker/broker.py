@@ -459,6 +459,8 @@ class Broker(Host):
         for account in self.accounts.values():
             account.sublist.clear()  # its nodes are invisible to the collector
         self.admission.close()
+        if self.ready_sockets is not None:
+            self.ready_sockets.close()
         if self.interception is not None:
             self.interception.close()
 

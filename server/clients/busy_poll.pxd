@@ -15,6 +15,7 @@ cdef class BusyPoll:
     cdef int _descriptor
     cdef long long _longest_ns
     cdef object _cpu_time
+    cdef object _read
     cdef int _phase
     cdef Py_ssize_t _left
     cdef Py_ssize_t _rest_reads

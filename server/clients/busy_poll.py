@@ -41,6 +41,7 @@ class BusyPoll:
     slept. `soon` is the loop's `call_soon`, `descriptor` can be read when the loop has input,
     `longest_us` is the longest wait, and `cpu_time` returns the seconds of CPU time that the
     thread of the loop has used. It waits when all that the read has caused is done and written.
+    `read` is called when the wait has an end: what it can read at once the loop need not find.
     """
 
     def __init__(
@@ -49,11 +50,13 @@ class BusyPoll:
         descriptor: int,
         longest_us: int,
         cpu_time: Callable[[], float],
+        read: Callable[[], object],
     ) -> None:
         self._soon = soon
         self._descriptor = descriptor
         self._longest_ns = longest_us * 1000
         self._cpu_time = cpu_time
+        self._read = read
         self._phase = _RESTING
         self._left = _REST_READS  # reads of this phase
         self._rest_reads = _REST_READS
@@ -82,7 +85,9 @@ class BusyPoll:
         self._is_due = False
         if self._phase < _TRYING_BUSY:
             return
-        if not plain_socket.wait_for_input(self._descriptor, self._longest_ns):
+        if plain_socket.wait_for_input(self._descriptor, self._longest_ns):
+            self._read()
+        else:
             self._misses += 1
             if self._misses >= _MISSES_MAX:
                 self._rest_longer()

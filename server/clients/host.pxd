@@ -21,6 +21,7 @@ cdef class Host:
     cdef readonly set surplus
     cdef public object limit_hits
     cdef public BusyPoll busy_poll
+    cdef public object ready_sockets
     cdef public long long stalled_clients
     cdef bint _has_real_time
 

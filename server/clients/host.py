@@ -2,6 +2,7 @@
 
 from collections import Counter
 from random import Random
+from typing import TYPE_CHECKING
 
 from midge.protocol.errors import ProtocolError
 from midge.protocol.inbound import SharedBuffer
@@ -14,6 +15,9 @@ from midge.server.log.logger import get_logger
 from midge.server.routing.outbound import ChunkPool
 from midge.server.routing.router import Router
 
+if TYPE_CHECKING:
+    from midge.server.clients.ready_sockets import ReadySockets
+
 log = get_logger()
 
 
@@ -25,7 +29,7 @@ class Host:
     has been refused or ended for a limit, `stalled_clients` how often reading from a publisher was
     halted for a while.
     `surplus` are connections that are one too many by the count of another process. `busy_poll` is
-    there if the loop is this server's alone.
+    there if the loop is this server's alone, `ready_sockets` once there is a plain socket.
     """
 
     def __init__(self, options: Options, clock: Clock, random: Random, router: Router) -> None:
@@ -42,6 +46,7 @@ class Host:
         self.stalled_clients = 0
         self.surplus: set[int] = set()
         self.busy_poll: BusyPoll | None = None
+        self.ready_sockets: ReadySockets | None = None
         self._has_real_time = type(clock) is LoopClock
 
     def now(self) -> float:
@@ -49,6 +54,11 @@ class Host:
         if self._has_real_time:
             return machine_clock.monotonic_ns() / 1e9
         return self.clock.monotonic()
+
+    def read_ready(self) -> None:
+        """Read the plain sockets that are ready."""
+        if self.ready_sockets is not None:
+            self.ready_sockets.read()
 
     def protocol_error(self, cid: int, peer: str, error: ProtocolError) -> None:
         """Log what a peer did wrong."""

@@ -11,21 +11,23 @@ import contextlib
 import errno
 import os
 import socket
-import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from midge.server.clients.channel import Channel
+from midge.server.clients.ready_sockets import Readable, ReadySockets
 from midge.server.routing import plain_socket
 
 if TYPE_CHECKING:
     import asyncio
 
-_NOTHING_YET = frozenset({errno.EAGAIN, errno.EWOULDBLOCK, errno.EINTR})
+_NOTHING_YET = frozenset({errno.EAGAIN, errno.EWOULDBLOCK})
 
 
-class PlainTransport:
+class PlainTransport(Readable):
     """Reads `connected` for `channel` and writes what Outbound could not; call `start` once.
+
+    It is read when `sockets` say so.
 
     These are the methods of an asyncio transport that a channel uses, with the same meaning, on any
     loop that can watch a socket. `connected` is closed once the channel was told that it is lost.
@@ -36,6 +38,7 @@ class PlainTransport:
         "_descriptor",
         "_eof_is_due",
         "_has_ended",
+        "_has_more",
         "_is_closing",
         "_is_lost",
         "_is_paused",
@@ -43,23 +46,28 @@ class PlainTransport:
         "_is_watched",
         "_loop",
         "_socket",
+        "_sockets",
         "_waiting",
         "_waiting_bytes",
-        "_watcher",
     )
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, connected: socket.socket, channel: Channel
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sockets: ReadySockets,
+        connected: socket.socket,
+        channel: Channel,
     ) -> None:
         connected.setblocking(False)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._loop = loop
+        self._sockets = sockets
         self._socket = connected
         self._descriptor = connected.fileno()
         self._channel: Channel | None = channel
-        self._is_watched = False  # whether the loop tells that the socket is readable
-        self._watcher: Any = None
+        self._is_watched = False  # whether `sockets` tell that the socket is readable
         self._is_paused = False
+        self._has_more = False  # than has been read when it was told of last
         self._has_ended = False  # the peer has sent its last byte
         self._is_closing = False
         self._is_lost = False  # the channel has been told, or will be in the next turn
@@ -81,13 +89,13 @@ class PlainTransport:
 
     # Reading.
 
-    def on_readable(self) -> None:
+    def on_readable(self, is_ending: bool) -> None:
         """Read what has come, for as long as each read fills the room that there is for it.
 
         The channel pauses reading when others have to have their turn.
         """
         if self._is_paused:
-            self._unwatch()
+            self._has_more = True
             return
         channel = self._channel
         assert channel is not None, "a lost transport is not watched"
@@ -98,7 +106,10 @@ class PlainTransport:
             while count > 0:
                 offered = inbound.offered
                 channel.buffer_updated(count)
-                if count < offered or not self._may_read():
+                if count < offered and not is_ending:
+                    return
+                if not self._may_read():
+                    self._has_more = True
                     return
                 buffer = inbound.make_room()
                 count = plain_socket.receive_more(
@@ -126,42 +137,25 @@ class PlainTransport:
             self.close()
 
     def pause_reading(self) -> None:
-        """Read nothing more; the loop is told so only when something comes meanwhile."""
+        """Read nothing more."""
         self._is_paused = True
 
     def resume_reading(self) -> None:
         """Read on."""
         self._is_paused = False
-        if not (self._is_watched or self._has_ended or self._is_closing):
-            self._watch()
-
-    def _watch(self) -> None:
-        """Have the loop tell when the socket is readable.
-
-        After an error on the socket uvloop calls once more, and forgets whom: it would not tell of
-        an error that lies behind what this call reads.
-        """
-        watcher = self.on_readable  # an object of its own, which only the loop keeps
-        self._watcher = weakref.ref(watcher, self._on_forgotten)
-        self._is_watched = True
-        self._loop.add_reader(self._descriptor, watcher)
+        if self._has_ended or self._is_closing:
+            return
+        if not self._is_watched:
+            self._is_watched = True
+            self._sockets.watch(self._descriptor, self)
+        elif self._has_more:
+            self._has_more = False
+            self._sockets.look_again(self._descriptor)
 
     def _unwatch(self) -> None:
-        self._watcher = None
         if self._is_watched:
             self._is_watched = False
-            self._loop.remove_reader(self._descriptor)
-
-    def _on_forgotten(self, watcher: object) -> None:
-        """Called when the loop has dropped what `_watch` gave it, and nobody asked it to."""
-        self._watcher = None
-        if not self._loop.is_closed():
-            self._loop.call_soon(self._watch_again)
-
-    def _watch_again(self) -> None:
-        if self._is_watched and self._watcher is None:
-            self._unwatch()
-            self._watch()
+            self._sockets.forget(self._descriptor)
 
     # Writing.
 

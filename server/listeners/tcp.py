@@ -124,9 +124,15 @@ class Listener(Acceptor):
         from midge.server.clients.plain_transport import (  # noqa: PLC0415 - no start needs it
             PlainTransport,
         )
+        from midge.server.clients.ready_sockets import ReadySockets  # noqa: PLC0415 - as above
 
         try:
-            transport = PlainTransport(asyncio.get_running_loop(), accepted, connection.channel)
+            loop = asyncio.get_running_loop()
+            if self._broker.ready_sockets is None:
+                self._broker.ready_sockets = ReadySockets(loop, self._broker.router)
+            transport = PlainTransport(
+                loop, self._broker.ready_sockets, accepted, connection.channel
+            )
         except OSError as error:
             self._fail(accepted, connection, error)
         else:

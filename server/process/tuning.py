@@ -27,7 +27,11 @@ def tune(server: Server, options: Options) -> None:
         from midge.server.clients.busy_poll import BusyPoll  # noqa: PLC0415 - as above
 
         server.broker.busy_poll = BusyPoll(
-            loop.call_soon, descriptor, options.server.busy_poll_us, time.thread_time
+            loop.call_soon,
+            descriptor,
+            options.server.busy_poll_us,
+            time.thread_time,
+            server.broker.read_ready,
         )
 
 

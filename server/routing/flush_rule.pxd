@@ -20,6 +20,8 @@ cdef class FlushRule:
 
     cpdef void touch(self, Client client) except *
     cpdef void flush_soon(self) except *
+    cpdef bint postpone(self) except -1
+    cpdef void flush_postponed(self) except *
     cpdef bint is_reading(self) noexcept
     cpdef void flush_unless_due(self) except *
     cpdef void begin_batch(self) except *

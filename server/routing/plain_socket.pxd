@@ -5,6 +5,7 @@ cdef extern from *:
     #include <errno.h>
     #include <poll.h>
     #include <sched.h>
+    #include <sys/epoll.h>
     #include <sys/socket.h>
     #include <time.h>
 
@@ -15,6 +16,19 @@ cdef extern from *:
     static inline Py_ssize_t midge_receive(int descriptor, unsigned char *data, size_t length) {
         Py_ssize_t count = recv(descriptor, data, length, MSG_DONTWAIT);
         return count < 0 ? -errno : count;
+    }
+
+    #define MIDGE_READY_MAX 256
+
+    /* The descriptors with events; of those that have ended, the complement. */
+    static int midge_ready(int descriptor, int *found) {
+        struct epoll_event events[MIDGE_READY_MAX];
+        int count = epoll_wait(descriptor, events, MIDGE_READY_MAX, 0);
+        for (int i = 0; i < count; i++) {
+            int number = events[i].data.fd;
+            found[i] = events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR) ? ~number : number;
+        }
+        return count < 0 ? 0 : count;
     }
 
     static long long midge_now_ns(void) {
@@ -38,6 +52,8 @@ cdef extern from *:
     int MSG_DONTWAIT, MSG_NOSIGNAL
     Py_ssize_t _send "send"(int descriptor, const void *data, size_t length, int flags) noexcept
     Py_ssize_t midge_receive(int descriptor, unsigned char *data, size_t length) noexcept nogil
+    enum: READY_MAX "MIDGE_READY_MAX"
+    int midge_ready(int descriptor, int *found) noexcept
     bint midge_wait_for_input(int descriptor, long long longest_ns) noexcept nogil
 
 
@@ -59,6 +75,15 @@ cdef inline Py_ssize_t receive_more(
     cdef Py_ssize_t count
     with nogil:
         count = midge_receive(descriptor, data + start, length)
+    return count
+
+
+cdef inline int ready(object epoll, int descriptor, list found) except -1:
+    cdef int numbers[READY_MAX]
+    cdef int count = midge_ready(descriptor, numbers)
+    cdef int i
+    for i in range(count):
+        found[i] = numbers[i]
     return count
 
 

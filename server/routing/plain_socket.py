@@ -10,6 +10,8 @@ import os
 import select
 import time
 
+READY_MAX = 256
+
 
 def send(descriptor: int, data: bytearray, length: int) -> int:
     """Send ``data[:length]`` without waiting; return how much was taken, -1 for none.
@@ -36,6 +38,18 @@ def receive(descriptor: int, data: bytearray, start: int, length: int) -> int:
 def receive_more(descriptor: int, data: bytearray, start: int, length: int) -> int:
     """Do what `receive` does, and let other threads run meanwhile: there is much to be copied."""
     return receive(descriptor, data, start, length)
+
+
+def ready(epoll: select.epoll, descriptor: int, found: list[int]) -> int:  # noqa: ARG001 - of C
+    """Put the descriptors that `epoll` has events of into `found`, READY_MAX at most.
+
+    `descriptor` is that of `epoll`. Of those that have come to their end, or have an error, the
+    complement is put there. Returns how many.
+    """
+    ending = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
+    events = epoll.poll(0, READY_MAX)
+    found[: len(events)] = [~number if mask & ending else number for number, mask in events]
+    return len(events)
 
 
 def wait_for_input(descriptor: int, longest_ns: int) -> bool:

@@ -21,11 +21,17 @@ class Loop:
         self.input, self._output = os.pipe()
         self.cpu_s = 0.0
         self.waits = 0
-        self.busy_poll = BusyPoll(self._soon, self.input, longest_us, lambda: self.cpu_s)
+        self.found = 0
+        self.busy_poll = BusyPoll(
+            self._soon, self.input, longest_us, lambda: self.cpu_s, self._find
+        )
 
     def _soon(self, call: Callable[[], None]) -> None:
         self.waits += 1
         call()
+
+    def _find(self) -> None:
+        self.found += 1
 
     def arrive(self) -> None:
         os.write(self._output, b"x")
@@ -54,7 +60,9 @@ def loop() -> Iterator[Loop]:
 def test_it_waits_when_a_trial_has_shown_that_it_is_cheap(loop: Loop) -> None:
     loop.arrive()
     assert loop.read(REST + TRIAL, sleeping_us=20, busy_us=22) == 0
+    assert loop.found == 0
     assert loop.read(TRIAL, sleeping_us=20, busy_us=22) == TRIAL
+    assert loop.found == TRIAL, "what has come is read without the loop"
     assert loop.read(BUSY, sleeping_us=20, busy_us=22) == BUSY
     assert loop.read(TRIAL, sleeping_us=20, busy_us=22) == 0  # how cheap is it by now?
     assert loop.read(TRIAL + BUSY, sleeping_us=20, busy_us=22) == TRIAL + BUSY
@@ -83,6 +91,7 @@ def test_what_a_trial_has_favoured_is_tried_as_often_as_at_first(loop: Loop) -> 
 def test_it_gives_up_when_nothing_comes(loop: Loop) -> None:
     loop.read(REST + TRIAL, sleeping_us=20, busy_us=1)
     assert loop.read(TRIAL, sleeping_us=20, busy_us=1) == TRIAL // 2
+    assert loop.found == 0
     assert loop.read(2 * REST, sleeping_us=20, busy_us=1) == 0
 
 
@@ -117,7 +126,7 @@ def test_it_waits_once_for_all_reads_of_a_turn() -> None:
     calls: list[Callable[[], None]] = []
     descriptor, other = os.pipe()
     try:
-        busy_poll = BusyPoll(calls.append, descriptor, 1, lambda: 0.0)
+        busy_poll = BusyPoll(calls.append, descriptor, 1, lambda: 0.0, bool)
         for _ in range(REST + TRIAL + 10):
             busy_poll.after_read(40)
         assert len(calls) == 1

@@ -146,6 +146,42 @@ def test_a_pause_that_ends_before_something_comes_changes_nothing(
     run(scene)
 
 
+@pytest.mark.parametrize("is_paused", [False, True])
+def test_the_end_that_comes_with_the_last_bytes_is_noticed(
+    run: Callable[[Scene], None], is_paused: bool
+) -> None:
+    async def scene(entrance: Entrance) -> None:
+        sock, connection = await entrance.client()
+        transport = connection.channel._transport
+        if is_paused:
+            transport.pause_reading()
+        sock.sendall(b"PUB a 1\r\nx\r\n")
+        sock.close()
+        if is_paused:
+            await asyncio.sleep(0.02)
+            assert connection.in_messages == 0
+            transport.resume_reading()
+        await entrance.until(lambda: connection.reason is not None)
+        assert connection.in_messages == 1
+        assert connection.reason is ClosedReason.CLIENT_CLOSED
+
+    run(scene)
+
+
+def test_what_is_left_when_others_have_their_turn_is_read_after_it(
+    run: Callable[[Scene], None],
+) -> None:
+    async def scene(entrance: Entrance) -> None:
+        sock, connection = await entrance.client()
+        line = b"PUB a 60000\r\n%b\r\n" % BLOCK
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, sock.sendall, line * BLOCKS)
+        await entrance.until(lambda: connection.in_messages == BLOCKS)
+        sock.close()
+
+    run(scene)
+
+
 def test_who_has_closed_its_side_still_gets_its_answers(run: Callable[[Scene], None]) -> None:
     async def scene(entrance: Entrance) -> None:
         sock, _connection = await entrance.client()

@@ -1,0 +1,83 @@
+"""Which plain sockets can be read: all that can, in one call from the event loop.
+
+A loop calls back for each socket that is ready: a handle, a context, the interpreter's lock. Here
+the sockets have an epoll of their own, which the loop watches, and a call from it reads them all.
+What that brings is written at its end, so that each receiver gets one write.
+"""
+
+from __future__ import annotations
+
+import select
+from typing import TYPE_CHECKING
+
+from midge.server.routing import plain_socket
+from midge.server.routing.router import Router
+
+if TYPE_CHECKING:
+    import asyncio
+
+
+class Readable:
+    """Something with a socket."""
+
+    __slots__ = ()
+
+    def on_readable(self, is_ending: bool) -> None:
+        """Called when there is more to be read than before; `is_ending`: to its end, or an error.
+
+        It is not called again for what it leaves unread, unless `ReadySockets.look_again` is.
+        """
+
+
+class ReadySockets:
+    """Has `loop` tell which sockets can be read, and `router` write after each such call."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, router: Router) -> None:
+        self._loop = loop
+        self._router = router
+        # Each message is told of once: a loop's own epoll looks at the socket again after it.
+        self._wanted = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
+        self._epoll = select.epoll()
+        self._descriptor = self._epoll.fileno()
+        self._readers: list[Readable | None] = []  # by descriptor
+        self._found = [0] * plain_socket.READY_MAX
+        loop.add_reader(self._descriptor, self.read)
+
+    def watch(self, descriptor: int, reader: Readable) -> None:
+        """Have `reader` called when something comes, and if something is there already."""
+        missing = descriptor + 1 - len(self._readers)
+        if missing > 0:
+            self._readers += [None] * missing
+        self._epoll.register(descriptor, self._wanted)
+        self._readers[descriptor] = reader
+
+    def look_again(self, descriptor: int) -> None:
+        """Have the reader called in the next turn if something is there that it has not read."""
+        self._epoll.modify(descriptor, self._wanted)
+
+    def forget(self, descriptor: int) -> None:
+        """Call the reader no more; the socket is still open."""
+        if not self._epoll.closed:
+            self._readers[descriptor] = None
+            self._epoll.unregister(descriptor)
+
+    def close(self) -> None:
+        """Forget all sockets."""
+        self._loop.remove_reader(self._descriptor)
+        self._epoll.close()
+        self._readers.clear()
+
+    def read(self) -> None:
+        """Call the readers of the sockets that are ready, then have written what came of it."""
+        is_postponed = self._router.postpone()
+        try:
+            found = self._found
+            for i in range(plain_socket.ready(self._epoll, self._descriptor, found)):
+                number = found[i]
+                is_ending = number < 0
+                reader = self._readers[~number if is_ending else number]
+                if reader is not None:
+                    reader.on_readable(is_ending)
+        finally:
+            if is_postponed:
+                self._router.flush_postponed()
