@@ -6,12 +6,19 @@
  * loop is, and has the loop woken there, once the loop has been seen to sleep while groups are
  * written. A loop that has work meanwhile shares nothing, nor do they share where others use the
  * processor, too.
+ *
+ * Which processors a program's threads use is the program's to say, so only a process that is nothing
+ * but a server may share.
  */
 #ifndef MIDGE_STORE_SHARING_H
 #define MIDGE_STORE_SHARING_H
 
 #include <pthread.h>
 #include <stdint.h>
+
+static int midge_sharing_is_allowed;
+
+static void midge_sharing_allow(int is_allowed) { midge_sharing_is_allowed = is_allowed; }
 
 #if defined(__linux__) && defined(__GLIBC__)
 #include <sched.h>
@@ -36,6 +43,7 @@ typedef struct {
     int processor;     /* the one that the thread is kept on; -1: any */
     cpu_set_t allowed; /* what both may use when they do not share */
     pid_t loop;        /* its thread */
+    int is_confined;   /* that, to `processor`: set and cleared by the thread */
     int64_t used_ns;   /* CPU time of the loop when the group was handed over */
     int64_t handed_ns, started_ns, done_ns; /* when that was, and what the thread noted */
 } midge_sharing;
@@ -56,7 +64,8 @@ static void midge_sharing_begin(midge_sharing *sharing, pthread_t thread) {
     sharing->loop = (pid_t)syscall(SYS_gettid);
     sharing->used_ns = midge_now_ns(CLOCK_THREAD_CPUTIME_ID);
     sharing->handed_ns = midge_now_ns(CLOCK_MONOTONIC);
-    int processor = sharing->merits >= MIDGE_SHARING_FROM ? sched_getcpu() : -1;
+    int is_shared = midge_sharing_is_allowed && sharing->merits >= MIDGE_SHARING_FROM;
+    int processor = is_shared ? sched_getcpu() : -1;
     if (processor == sharing->processor) return;
     /* Later than that the loop may be kept on one by `midge_sharing_wake`. */
     if (sharing->processor < 0 &&
@@ -87,14 +96,21 @@ static void midge_sharing_wake(midge_sharing *sharing, void (*signal)(int), int 
         CPU_ZERO(&here);
         CPU_SET(sharing->processor, &here);
         is_shared = sched_setaffinity(loop, sizeof here, &here) == 0;
+        __atomic_store_n(&sharing->is_confined, is_shared, __ATOMIC_RELEASE);
     }
     sharing->done_ns = midge_now_ns(CLOCK_MONOTONIC);
     signal(descriptor);
-    if (is_shared) sched_setaffinity(loop, sizeof allowed, &allowed);
+    if (is_shared) {
+        sched_setaffinity(loop, sizeof allowed, &allowed);
+        __atomic_store_n(&sharing->is_confined, 0, __ATOMIC_RELEASE);
+    }
 }
 
-/* Called by the loop when it takes what has become of a group. */
+/* Called by the loop when it takes what has become of a group. What it starts inherits where it may
+ * run, so it frees itself if it has woken before the thread came to that. */
 static void midge_sharing_end(midge_sharing *sharing) {
+    if (__atomic_load_n(&sharing->is_confined, __ATOMIC_ACQUIRE))
+        sched_setaffinity(0, sizeof sharing->allowed, &sharing->allowed);
     int64_t used = midge_now_ns(CLOCK_THREAD_CPUTIME_ID) - sharing->used_ns;
     int is_well = used <= MIDGE_BUSY_NS;
     if (sharing->processor < 0) {

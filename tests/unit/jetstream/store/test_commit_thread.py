@@ -3,7 +3,7 @@
 import errno
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from select import select
 
@@ -11,6 +11,7 @@ import pytest
 
 from midge.jetstream.store.disk import DiskFile, Write
 from midge.jetstream.store.file import records
+from midge.jetstream.store.file.commit_thread import share_processors
 from midge.jetstream.store.real_disk import RealDisk
 from midge.jetstream.store.real_file import RealFile
 from midge.server.process.names import is_compiled
@@ -183,7 +184,15 @@ def _tasks() -> set[int]:
     return {int(entry.name) for entry in Path("/proc/self/task").iterdir()}
 
 
+@pytest.fixture
+def _sharing() -> Iterator[None]:
+    share_processors(True)
+    yield
+    share_processors(False)
+
+
 @shares
+@pytest.mark.usefixtures("_sharing")
 def test_the_thread_keeps_to_the_processor_of_a_loop_that_sleeps_meanwhile(tmp_path: Path) -> None:
     processors = Processors(tmp_path)
     assert not processors.is_shared()
@@ -194,6 +203,27 @@ def test_the_thread_keeps_to_the_processor_of_a_loop_that_sleeps_meanwhile(tmp_p
 
 
 @shares
+def test_within_a_program_the_threads_run_where_they_may(tmp_path: Path) -> None:
+    processors = Processors(tmp_path)
+    for _ in range(100):
+        processors.write(0)
+        assert not processors.is_shared()
+    processors.world.close()
+
+
+@shares
+@pytest.mark.usefixtures("_sharing")
+def test_what_a_loop_starts_when_it_has_woken_may_run_anywhere(tmp_path: Path) -> None:
+    processors = Processors(tmp_path)
+    processors.write_until_shared()
+    for _ in range(200):
+        processors.write(0)
+        assert os.sched_getaffinity(0) == processors.allowed
+    processors.world.close()
+
+
+@shares
+@pytest.mark.usefixtures("_sharing")
 def test_a_loop_that_works_meanwhile_has_a_processor_for_itself(tmp_path: Path) -> None:
     processors = Processors(tmp_path)
     processors.write_until_shared()
