@@ -5,7 +5,7 @@ cimport cython
 from midge.server.routing cimport plain_socket
 
 cdef Py_ssize_t _LONE_BYTES_MAX, _REST_READS, _REST_READS_MAX, _TRIAL_READS, _BUSY_READS
-cdef Py_ssize_t _MISSES_MAX
+cdef Py_ssize_t _MISSES_MAX, _CROWD_TURNS_MAX
 cdef double _CPU_SHARE_MAX
 cdef int _RESTING, _TRYING_SLEEP, _TRYING_BUSY, _BUSY
 
@@ -21,11 +21,13 @@ cdef class BusyPoll:
     cdef Py_ssize_t _rest_reads
     cdef bint _is_due
     cdef Py_ssize_t _misses
+    cdef Py_ssize_t _turns
     cdef double _began_s
     cdef double _sleeping_s
 
     cpdef void after_read(self, Py_ssize_t count) except *
-    cpdef void _wait(self) except *
+    cpdef void count_turn(self) noexcept
+    cpdef void wait(self) except *
     @cython.locals(now_s=double, used_s=double)
     cdef void _go_on(self) except *
     cdef void _rest_longer(self) noexcept

@@ -25,6 +25,9 @@ _BUSY_READS = 8_192
 _MISSES_MAX = _TRIAL_READS // 2
 """Waits in vain within a trial's reads that end it."""
 
+_CROWD_TURNS_MAX = _TRIAL_READS * 3 // 4
+"""Turns of the loop for a trial's reads up to which sockets are ready several at a time."""
+
 _CPU_SHARE_MAX = 1.25
 """CPU time of a read, in times of what it takes with sleep, up to which it is worth it."""
 
@@ -38,10 +41,13 @@ class BusyPoll:
     """Has the loop wait without sleep after reads, as long as a trial now and then favours it.
 
     A trial compares the CPU time of some reads with that of as many before them, when the loop
-    slept. `soon` is the loop's `call_soon`, `descriptor` can be read when the loop has input,
-    `longest_us` is the longest wait, and `cpu_time` returns the seconds of CPU time that the
-    thread of the loop has used. It waits when all that the read has caused is done and written.
-    `read` is called when the wait has an end: what it can read at once the loop need not find.
+    slept. There is none where reads come several in a turn of the loop: they are of clients that
+    do not wait for each other, and the longer the server sleeps, the more of them come together.
+
+    `soon` is the loop's `call_soon`, `descriptor` can be read when the loop has input, `longest_us`
+    is the longest wait, and `cpu_time` returns the seconds of CPU time that the thread of the loop
+    has used. It waits when all that the read has caused is done and written. `read` is called when
+    the wait has an end: what it can read at once the loop need not find.
     """
 
     def __init__(
@@ -62,6 +68,7 @@ class BusyPoll:
         self._rest_reads = _REST_READS
         self._is_due = False
         self._misses = 0  # since the begin of the phase, or of TRIAL_READS within it
+        self._turns = 0  # with reads, since a trial began
         self._began_s = 0.0
         self._sleeping_s = 0.0
 
@@ -71,16 +78,24 @@ class BusyPoll:
             if self._phase != _RESTING:
                 self._enter(_RESTING, self._rest_reads)
             return
-        if self._phase >= _TRYING_BUSY and not self._is_due:
+        if self._phase != _RESTING and not self._is_due:
             self._is_due = True
-            self._soon(self._wait)
+            if self._phase == _TRYING_SLEEP:
+                self._soon(self.count_turn)
+            else:
+                self._soon(self.wait)
         self._left -= 1
         if self._left <= 0:
             self._go_on()
         elif self._phase == _BUSY and self._left % _TRIAL_READS == 0:
             self._misses = 0
 
-    def _wait(self) -> None:
+    def count_turn(self) -> None:
+        """Called at the end of a turn in which something was read."""
+        self._is_due = False
+        self._turns += 1
+
+    def wait(self) -> None:
         """Wait for input; give up when that is often in vain."""
         self._is_due = False
         if self._phase < _TRYING_BUSY:
@@ -99,7 +114,10 @@ class BusyPoll:
         self._began_s = now_s
         if self._phase == _TRYING_SLEEP:
             self._sleeping_s = used_s
-            self._enter(_TRYING_BUSY, _TRIAL_READS)
+            if self._turns <= _CROWD_TURNS_MAX:
+                self._rest_longer()
+            else:
+                self._enter(_TRYING_BUSY, _TRIAL_READS)
         elif self._phase != _TRYING_BUSY:
             self._enter(_TRYING_SLEEP, _TRIAL_READS)
         elif used_s <= self._sleeping_s * _CPU_SHARE_MAX:
@@ -116,3 +134,4 @@ class BusyPoll:
         self._phase = phase
         self._left = reads
         self._misses = 0
+        self._turns = 0

@@ -22,13 +22,26 @@ class Loop:
         self.cpu_s = 0.0
         self.waits = 0
         self.found = 0
+        self.is_in_turn = False
+        self._due: list[Callable[[], None]] = []
         self.busy_poll = BusyPoll(
             self._soon, self.input, longest_us, lambda: self.cpu_s, self._find
         )
 
     def _soon(self, call: Callable[[], None]) -> None:
-        self.waits += 1
-        call()
+        self.waits += call.__name__ == "wait"
+        if self.is_in_turn:
+            self._due.append(call)
+        else:
+            call()
+
+    def turn(self, reads: int) -> None:
+        """Have so many reads in one turn of the loop, each of 20 us."""
+        self.is_in_turn = True
+        self.read(reads, sleeping_us=20, busy_us=20)
+        self.is_in_turn = False
+        while self._due:
+            self._due.pop()()
 
     def _find(self) -> None:
         self.found += 1
@@ -122,12 +135,32 @@ def test_a_client_that_sends_much_at_a_time_is_not_waited_for(loop: Loop) -> Non
     assert loop.read(REST + TRIAL, sleeping_us=20, busy_us=20) == 0
 
 
+def test_a_crowd_that_comes_several_in_a_turn_is_not_waited_for(loop: Loop) -> None:
+    loop.arrive()
+    for _ in range(50_000):
+        loop.turn(2)
+    assert loop.waits == 0
+
+
+def test_two_reads_in_a_turn_now_and_then_are_no_crowd(loop: Loop) -> None:
+    loop.arrive()
+    for _ in range((REST + 2 * TRIAL + BUSY) // 8):
+        loop.turn(2)
+        for _ in range(6):
+            loop.turn(1)
+    assert loop.waits > BUSY // 2
+
+
 def test_it_waits_once_for_all_reads_of_a_turn() -> None:
     calls: list[Callable[[], None]] = []
     descriptor, other = os.pipe()
     try:
         busy_poll = BusyPoll(calls.append, descriptor, 1, lambda: 0.0, bool)
-        for _ in range(REST + TRIAL + 10):
+        for _ in range(REST + TRIAL):
+            busy_poll.after_read(40)
+            while calls:
+                calls.pop()()
+        for _ in range(10):
             busy_poll.after_read(40)
         assert len(calls) == 1
         calls.pop()()
