@@ -29,7 +29,7 @@ cdef class Inbound:
     @cython.locals(own=bytearray, rest=bytes, shared=bytearray)
     cpdef bytearray make_room(self)
     @cython.locals(own=bytearray)
-    cpdef void received(self, Py_ssize_t count) except *
+    cpdef bint received(self, Py_ssize_t count) except -1
     cpdef void resume(self) except *
     @cython.locals(used=Py_ssize_t, rest=Py_ssize_t, own=bytearray)
     cdef void _parse(self, bytearray buffer, Py_ssize_t end) except *

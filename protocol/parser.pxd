@@ -29,7 +29,7 @@ cdef class Parser(StreamParser):
     cpdef Py_ssize_t feed(self, bytearray buffer, Py_ssize_t start, Py_ssize_t end) except -1
 
     @cython.final
-    cdef void _charge(self, Py_ssize_t cost_bytes) except *
+    cdef bint _charge(self, Py_ssize_t cost_bytes) except -1
 
     cpdef void forget_buffer(self) except *
 

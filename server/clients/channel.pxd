@@ -49,7 +49,7 @@ cdef class Channel:
     cpdef object get_buffer(self, Py_ssize_t size_hint)
     cpdef void buffer_updated(self, Py_ssize_t count) except *
     @cython.locals(now=double)
-    cdef void _begin_batch(self, Py_ssize_t count, bint is_last) except *
+    cdef bint _begin_batch(self, Py_ssize_t count, bint is_last) except -1
     cdef void _finish_batch(self, Py_ssize_t read_bytes) except *
     cdef bint _is_busy(self) except -1
     @cython.locals(owner=Owner)

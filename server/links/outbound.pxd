@@ -39,7 +39,7 @@ cdef class LinkOutbound(Outbound):
     @cython.locals(data="unsigned char *", i=Py_ssize_t)
     cdef void _put(self, Py_ssize_t at, Py_ssize_t number) except *
     cdef bytearray _taken_chunk(self)
-    cdef void _forget_chunk(self) except *
+    cdef bint _forget_chunk(self) except -1
     @cython.locals(verb=bytes, base=Py_ssize_t, subject_length=Py_ssize_t, length=Py_ssize_t,
                    data="unsigned char *", at=Py_ssize_t)
     cpdef Py_ssize_t append_plain(self, Frame frame, Heads heads) except -1

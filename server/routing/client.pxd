@@ -15,6 +15,7 @@ cdef class Client(Handler):
     cdef readonly Outbound outbound
     cdef public int deliver_checks
     cdef public unsigned char dirty
+    cdef public Client next_dirty
     cdef readonly unsigned char role
     cdef public bint is_spoke
     cdef public long long in_messages

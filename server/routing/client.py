@@ -24,7 +24,7 @@ class Client(Handler):
     from there over routes, nor the reverse.
 
     The counts are of messages and of their bytes, header and payload. `dirty` tells that the
-    router has put output into `outbound` and will flush it.
+    router has put output into `outbound` and will flush it, after it that of `next_dirty`.
     """
 
     def __init__(self, cid: int, account: Account, pool: ChunkPool) -> None:
@@ -33,6 +33,7 @@ class Client(Handler):
         self.outbound = Outbound(pool)
         self.deliver_checks = 0
         self.dirty = False
+        self.next_dirty: Client | None = None
         self.role = _CLIENT
         self.is_spoke = False
         self.in_messages = 0

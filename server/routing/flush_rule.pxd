@@ -12,25 +12,26 @@ cdef class FlushRule:
     cdef readonly unsigned long long batches
     cdef readonly object soon
     cdef Client _first
-    cdef list _others
+    cdef Client _last
+    cdef Py_ssize_t _dirty
     cdef bint _is_flush_due
     cdef unsigned long long _due_since
     cdef LoneReads _lone_reads
     cdef Py_ssize_t _read_bytes
 
-    cpdef void touch(self, Client client) except *
+    cpdef bint touch(self, Client client) except -1
     cpdef void flush_soon(self) except *
     cpdef bint postpone(self) except -1
-    cpdef void flush_postponed(self) except *
+    cpdef bint flush_postponed(self) except -1
     cpdef bint is_reading(self) noexcept
     cpdef void flush_unless_due(self) except *
-    cpdef void begin_batch(self) except *
-    cpdef void end_batch(self, Py_ssize_t read_bytes) except *
-    cpdef void flush(self) except *
+    cpdef bint begin_batch(self) except -1
+    cpdef bint end_batch(self, Py_ssize_t read_bytes) except -1
+    cpdef bint flush(self) except -1
     @cython.final
-    cdef Py_ssize_t _count_dirty(self) except -1
+    cdef bint _note_dirty(self, Client client) except -1
     @cython.final
-    cdef void _note_dirty(self, Client client) except *
+    cdef void _put_back(self, Client first, Client last, Py_ssize_t count) except *
     @cython.final
-    @cython.locals(first=Client, dirty=list, left=list, client=Client, done=Py_ssize_t)
+    @cython.locals(client=Client, last=Client, following=Client, left=Py_ssize_t)
     cdef void _write_dirty(self) except *

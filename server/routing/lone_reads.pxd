@@ -15,8 +15,8 @@ cdef class LoneReads:
     cdef int _turns
     cdef Py_ssize_t _left
 
-    cpdef bint are_expected(self)
-    cpdef void begin_read(self, Py_ssize_t receivers)
+    cpdef bint are_expected(self) noexcept
+    cpdef void begin_read(self, Py_ssize_t receivers) noexcept
     @cython.locals(is_lone=bint)
-    cpdef bint end_read(self, Py_ssize_t receivers)
-    cpdef void end_turn(self, Py_ssize_t batches)
+    cpdef bint end_read(self, Py_ssize_t receivers) noexcept
+    cpdef void end_turn(self, Py_ssize_t batches) noexcept

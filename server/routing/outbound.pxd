@@ -53,16 +53,16 @@ cdef class Outbound:
                    length=Py_ssize_t, last=Py_ssize_t, data="unsigned char *", at=Py_ssize_t,
                    start=Py_ssize_t)
     cpdef void append_run(self, Frame frame, bytes sid, Py_ssize_t count) except *
-    cpdef void flush(self) except *
+    cpdef bint flush(self) except -1
     cpdef void caught_up(self) except *
     cpdef void finish(self) except *
-    cdef void _make_room(self, Py_ssize_t length) except *
+    cdef bint _make_room(self, Py_ssize_t length) except -1
     @cython.locals(chunk=bytearray, sent=Py_ssize_t)
     cdef void _write_chunk(self) except *
     cdef void _pass_on(self, bytearray chunk, Py_ssize_t start) except *
-    cdef void _fill(self, bytearray chunk) except *
+    cdef bint _fill(self, bytearray chunk) except -1
     @cython.locals(left=Py_ssize_t)
     cdef void _write(self, object piece) except *
     cdef bytearray _taken_chunk(self)
-    cdef void _drop_chunk(self) except *
-    cdef void _forget_chunk(self) except *
+    cdef bint _drop_chunk(self) except -1
+    cdef bint _forget_chunk(self) except -1

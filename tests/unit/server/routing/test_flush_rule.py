@@ -221,6 +221,38 @@ def test_what_a_flush_could_not_write_is_written_in_the_next_turn() -> None:
     assert [receiver.socket.writes for receiver in world.receivers[1:]] == [1, 1]
 
 
+def test_what_a_flush_could_not_write_comes_before_what_was_appended_meanwhile() -> None:
+    world = World(4)
+    order: list[int] = []
+
+    def writes(number: int) -> None:
+        socket = world.receivers[number].socket
+        write = socket.write
+
+        def noted(data: bytes | memoryview) -> None:
+            order.append(number)
+            if order == [0]:
+                world.publish(3)
+                world.publish(0)
+                raise OSError("broken")
+            write(data)
+
+        socket.write = noted  # type: ignore[method-assign]
+
+    for receiver in range(4):
+        writes(receiver)
+    for receiver in range(3):
+        world.publish(receiver)
+    with pytest.raises(OSError, match="broken"):
+        world.soon.turn()
+    assert world.soon.turn() == 1
+    assert order == [0, 1, 2, 3, 0]
+    world.publish(2)
+    world.publish(1)
+    world.soon.turn()
+    assert order[5:] == [2, 1]
+
+
 def test_where_one_socket_at_a_time_is_ready_its_read_ends_with_a_write() -> None:
     world = World()
     world.lone_turns()
