@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import socket
 import struct
 import time
@@ -25,6 +26,10 @@ Scene = Callable[["Entrance"], Coroutine[Any, Any, None]]
 TIMEOUT_S = 10.0
 RESET = struct.pack("ii", 1, 0)
 CONNECT = b'CONNECT {"verbose":false}\r\n'
+CROWD = 400
+MOST_IN_A_TURN = 256
+"""Sockets that are read in one call from the loop."""
+
 BLOCK = b"x" * 60_000
 BLOCKS = 200
 """Together more than what the buffers of a loopback connection take."""
@@ -90,6 +95,35 @@ def test_a_reset_behind_the_last_bytes_is_noticed_at_once(run: Callable[[Scene],
         await entrance.until(lambda: connection.reason is not None)
         assert connection.in_messages in {0, 1}  # a reset may lose what came before it
         await entrance.broker.emptied()
+        assert entrance.faults == []
+
+    run(scene)
+
+
+def test_a_crowd_that_is_reset_at_once_ends_in_turns(run: Callable[[Scene], None]) -> None:
+    async def scene(entrance: Entrance) -> None:
+        for _ in range(2):  # the second crowd gets the descriptors of the first
+            clients = [await entrance.client() for _ in range(CROWD)]
+            loop = asyncio.get_running_loop()
+            ended = [0]
+
+            def turn(
+                clients: list[tuple[socket.socket, Connection]] = clients,
+                loop: asyncio.AbstractEventLoop = loop,
+                ended: list[int] = ended,
+            ) -> None:
+                ended.append(sum(connection.reason is not None for _, connection in clients))
+                if ended[-1] < CROWD:
+                    loop.call_soon(turn)
+
+            for sock, _ in clients:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+                sock.close()
+            loop.call_soon(turn)
+            await entrance.until(lambda ended=ended: ended[-1] == CROWD)  # type: ignore[misc]
+            assert max(b - a for a, b in itertools.pairwise(ended)) <= MOST_IN_A_TURN
+            assert all(connection.reason is ClosedReason.READ_ERROR for _, connection in clients)
+            await entrance.broker.emptied()
         assert entrance.faults == []
 
     run(scene)
