@@ -18,11 +18,9 @@ def tune(server: Server, options: Options) -> None:
 
         keep_heap_small(server)
     if options.jetstream.enabled:
-        from midge.jetstream.store.file.commit_thread import share_processors  # noqa: PLC0415
-        from midge.server.process.heap import trim_after_recovery  # noqa: PLC0415
+        from midge.server.process.heap import trim_after_recovery  # noqa: PLC0415 - as above
 
         trim_after_recovery()
-        share_processors(True)
     loop = asyncio.get_running_loop()
     descriptor = descriptor_of(loop)
     if options.server.busy_poll_us and descriptor >= 0:

@@ -12,14 +12,6 @@ from midge.jetstream.store.real_file import RealFile
 native.prepare()
 
 
-def share_processors(is_allowed: bool) -> None:
-    """Let the threads and the loops that wait for them use one processor each pair, on Linux.
-
-    It is for a process that is nothing but a server: it says where the threads may run.
-    """
-    native.allow_sharing(is_allowed)
-
-
 class CommitThread:
     """Hands groups to the thread and their results back to the event loop."""
 

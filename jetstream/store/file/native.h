@@ -22,8 +22,6 @@
 #include <sys/eventfd.h>
 #endif
 
-#include "sharing.h"
-
 /* The layout of a record; records.py documents it. */
 enum {
     MIDGE_HEAD = 48,
@@ -324,7 +322,6 @@ typedef struct {
     uint32_t store_seed;
     uint64_t segment;
     int stage, error; /* the result: 0 done, 1 the write failed, 2 the sync failed; errno */
-    midge_sharing sharing;
 } midge_writer;
 
 static int midge_sync(int file) {
@@ -466,9 +463,8 @@ static int midge_take_signal(int descriptor) {
 static void *midge_writer_main(void *argument) {
     midge_writer *writer = (midge_writer *)argument;
     while (midge_take_signal(writer->job_in) && !writer->is_last) {
-        midge_sharing_start(&writer->sharing);
         midge_write_job(writer);
-        midge_sharing_wake(&writer->sharing, midge_signal, writer->done_out);
+        midge_signal(writer->done_out);
     }
     return NULL;
 }
@@ -500,7 +496,6 @@ static midge_writer *midge_writer_start(int done_in, int done_out) {
     pthread_once(&midge_crc_once, midge_crc_setup);
     writer->done_in = done_in;
     writer->done_out = done_out;
-    midge_sharing_prepare(&writer->sharing);
     if (midge_writer_open(writer) != 0) {
         free(writer);
         return NULL;
@@ -514,7 +509,6 @@ static midge_writer *midge_writer_start(int done_in, int done_out) {
 
 static void midge_writer_submit(midge_writer *writer) {
     writer->is_busy = 1;
-    midge_sharing_begin(&writer->sharing, writer->thread);
     midge_signal(writer->job_out);
 }
 
@@ -522,7 +516,6 @@ static void midge_writer_submit(midge_writer *writer) {
 static int midge_writer_take(midge_writer *writer) {
     if (!writer->is_busy || !midge_take_signal(writer->done_in)) return 0;
     writer->is_busy = 0;
-    midge_sharing_end(&writer->sharing);
     return 1;
 }
 

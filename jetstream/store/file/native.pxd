@@ -43,7 +43,6 @@ cdef extern from "midge/jetstream/store/file/native.h":
         const unsigned char *record, long long available, unsigned int store_seed,
         unsigned long long segment, unsigned long long position
     ) noexcept nogil
-    void midge_sharing_allow(int is_allowed) noexcept nogil
     midge_writer *midge_writer_start(int done_in, int done_out) noexcept nogil
     void midge_writer_submit(midge_writer *writer) noexcept nogil
     int midge_writer_take(midge_writer *writer) noexcept nogil
@@ -97,10 +96,6 @@ cdef inline bint check_head(
     unsigned long long segment, unsigned long long position
 ) noexcept:
     return midge_check_head(data + at, end - at, store_seed, segment, position)
-
-
-cdef inline void allow_sharing(bint is_allowed) noexcept:
-    midge_sharing_allow(is_allowed)
 
 
 cdef inline midge_writer *start(int done_in, int done_out) except NULL:

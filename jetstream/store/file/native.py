@@ -153,10 +153,6 @@ def _extend(file: int, size: int) -> None:
         os.ftruncate(file, size)
 
 
-def allow_sharing(is_allowed: bool) -> None:
-    """Let the threads keep to the processor of a loop that waits for them, see ``sharing.h``."""
-
-
 def start(done_in: int, done_out: int) -> _Writer:
     """Start the thread, which writes eight bytes to `done_out` after every job.
 

@@ -2,8 +2,7 @@
 
 import errno
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from select import select
 
@@ -11,10 +10,8 @@ import pytest
 
 from midge.jetstream.store.disk import DiskFile, Write
 from midge.jetstream.store.file import records
-from midge.jetstream.store.file.commit_thread import share_processors
 from midge.jetstream.store.real_disk import RealDisk
 from midge.jetstream.store.real_file import RealFile
-from midge.server.process.names import is_compiled
 
 
 class Loop:
@@ -143,93 +140,3 @@ def test_a_committer_leaves_no_descriptor_open(tmp_path: Path) -> None:
         world.close()
         assert world.results == [(0, 0)]
     assert descriptors() <= before
-
-
-shares = pytest.mark.skipif(
-    not is_compiled() or not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) == 1,
-    reason="only C code shares one of several processors, and only on Linux",
-)
-
-
-class Processors:
-    """Those that the thread of a committer may use, and its loop."""
-
-    def __init__(self, path: Path) -> None:
-        before = _tasks()
-        self.world = World(path)
-        (self.thread,) = _tasks() - before
-        self.allowed = os.sched_getaffinity(0)
-
-    def is_shared(self) -> bool:
-        of_thread = os.sched_getaffinity(self.thread)
-        assert of_thread <= self.allowed
-        return of_thread != self.allowed
-
-    def write(self, work_s: float) -> None:
-        """Write a group, while which the loop uses so much CPU time."""
-        self.world.write(b"x", 0)
-        end = time.thread_time() + work_s
-        while time.thread_time() < end:
-            pass
-        self.world.loop.wait()
-
-    def write_until_shared(self) -> None:
-        deadline = time.monotonic() + 30
-        while not self.is_shared():
-            assert time.monotonic() < deadline
-            self.write(0)
-
-
-def _tasks() -> set[int]:
-    return {int(entry.name) for entry in Path("/proc/self/task").iterdir()}
-
-
-@pytest.fixture
-def _sharing() -> Iterator[None]:
-    share_processors(True)
-    yield
-    share_processors(False)
-
-
-@shares
-@pytest.mark.usefixtures("_sharing")
-def test_the_thread_keeps_to_the_processor_of_a_loop_that_sleeps_meanwhile(tmp_path: Path) -> None:
-    processors = Processors(tmp_path)
-    assert not processors.is_shared()
-    processors.write_until_shared()
-    assert len(os.sched_getaffinity(processors.thread)) == 1
-    processors.world.close()
-    assert os.sched_getaffinity(0) == processors.allowed  # the loop may leave it
-
-
-@shares
-def test_within_a_program_the_threads_run_where_they_may(tmp_path: Path) -> None:
-    processors = Processors(tmp_path)
-    for _ in range(100):
-        processors.write(0)
-        assert not processors.is_shared()
-    processors.world.close()
-
-
-@shares
-@pytest.mark.usefixtures("_sharing")
-def test_what_a_loop_starts_when_it_has_woken_may_run_anywhere(tmp_path: Path) -> None:
-    processors = Processors(tmp_path)
-    processors.write_until_shared()
-    for _ in range(200):
-        processors.write(0)
-        assert os.sched_getaffinity(0) == processors.allowed
-    processors.world.close()
-
-
-@shares
-@pytest.mark.usefixtures("_sharing")
-def test_a_loop_that_works_meanwhile_has_a_processor_for_itself(tmp_path: Path) -> None:
-    processors = Processors(tmp_path)
-    processors.write_until_shared()
-    processors.write(0.001)
-    for work_s in [0.001] * 5 + [0] * 50:  # and some groups after it
-        processors.write(work_s)
-        assert not processors.is_shared()
-    processors.write_until_shared()
-    processors.world.close()
