@@ -11,9 +11,9 @@ system can give it one, since the suites use fixed ports.
 `--keep` adds the outcomes to a file of earlier ones, so that a report can be made of several runs;
 a test that runs again replaces what the file has of it.
 
-nats-core and nats-key-value are written for Python 3.13; `--python` names the interpreter of an
-environment that has pytest, pytest-asyncio, pytest-timeout and what the clients ask for (aiohttp,
-aiofiles, nkeys, websockets). The servers run on this one.
+nats-core, nats-jetstream and nats-key-value are written for Python 3.13; `--python` names the
+interpreter of an environment that has pytest, pytest-asyncio, pytest-timeout and what the clients
+ask for (aiohttp, aiofiles, nkeys, websockets). The servers run on this one.
 """
 
 from __future__ import annotations
