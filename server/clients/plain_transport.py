@@ -1,8 +1,9 @@
 """The transport of a plain TCP socket: reads go straight into the room that a channel has for them.
 
 An event loop's own transport asks its protocol for a buffer, and tells it afterwards what came:
-two calls from C, each with the interpreter's lock, a context, a method and boxed numbers. Here the
-loop tells that the socket is readable, and the rest is a system call into memory that is known.
+two calls from C, each with the interpreter's lock, a context, a method and boxed numbers. Here
+``ready_sockets.py`` tells that the socket is readable, and the rest is a system call into memory
+that is known.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """When what was appended for connections is written.
 
-A flush writes once to every connection that got something: when all sockets that were ready in one
-poll of the loop have been read, or at the end of each read where these have had no receiver in
-common.
+A flush writes once to every connection that got something: when all sockets that were ready
+together have been read, or, with TLS and WebSockets, at the end of each read where these have had
+no receiver in common.
 """
 
 from collections.abc import Callable

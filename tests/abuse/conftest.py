@@ -141,6 +141,16 @@ class Target:
         """Return the number of open files of the server."""
         return len(list(Path(f"/proc/{self.server.pid}/fd").iterdir()))
 
+    def descriptors_after(self, connect: Callable[[], socket.socket]) -> int:
+        """Return the number of open files once what `connect` opens has come and gone.
+
+        A loop opens a file of its own with its first stream, which it keeps.
+        """
+        at_first = self.descriptors()
+        connect().close()
+        self.wait_for_descriptors(at_first + 1)
+        return self.descriptors()
+
     def wait_for_descriptors(self, count: int) -> None:
         """Wait until the server has let go of all files but `count`."""
         wait_until(lambda: self.descriptors() <= count, f"{count} open files")

@@ -239,10 +239,7 @@ def test_row_25_those_who_leave_within_a_command_leave_nothing(
         holder = target.dial()
         for first in range(0, own, 1000):
             ask(holder, *(b"SUB held.%d %d" % (i, i) for i in range(first, first + 1000)))
-        at_first = target.descriptors()
-        upgraded(target, is_connected=False).close()
-        target.wait_for_descriptors(at_first + 1)  # a loop opens a file with its first stream
-        files = target.descriptors()
+        files = target.descriptors_after(lambda: upgraded(target, is_connected=False))
         sizes: list[int] = []
         for _ in range(5):
             clients = [upgraded(target, is_connected=False) for _ in range(at_once)]

@@ -100,30 +100,31 @@ def test_a_reset_behind_the_last_bytes_is_noticed_at_once(run: Callable[[Scene],
     run(scene)
 
 
+async def reset_a_crowd(entrance: Entrance) -> None:
+    """Have many clients reset at once, and see that they end in turns."""
+    clients = [await entrance.client() for _ in range(CROWD)]
+    loop = asyncio.get_running_loop()
+    ended = [0]
+
+    def turn() -> None:
+        ended.append(sum(connection.reason is not None for _, connection in clients))
+        if ended[-1] < CROWD:
+            loop.call_soon(turn)
+
+    for sock, _ in clients:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        sock.close()
+    loop.call_soon(turn)
+    await entrance.until(lambda: ended[-1] == CROWD)
+    assert max(b - a for a, b in itertools.pairwise(ended)) <= MOST_IN_A_TURN
+    assert all(connection.reason is ClosedReason.READ_ERROR for _, connection in clients)
+    await entrance.broker.emptied()
+
+
 def test_a_crowd_that_is_reset_at_once_ends_in_turns(run: Callable[[Scene], None]) -> None:
     async def scene(entrance: Entrance) -> None:
         for _ in range(2):  # the second crowd gets the descriptors of the first
-            clients = [await entrance.client() for _ in range(CROWD)]
-            loop = asyncio.get_running_loop()
-            ended = [0]
-
-            def turn(
-                clients: list[tuple[socket.socket, Connection]] = clients,
-                loop: asyncio.AbstractEventLoop = loop,
-                ended: list[int] = ended,
-            ) -> None:
-                ended.append(sum(connection.reason is not None for _, connection in clients))
-                if ended[-1] < CROWD:
-                    loop.call_soon(turn)
-
-            for sock, _ in clients:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-                sock.close()
-            loop.call_soon(turn)
-            await entrance.until(lambda ended=ended: ended[-1] == CROWD)  # type: ignore[misc]
-            assert max(b - a for a, b in itertools.pairwise(ended)) <= MOST_IN_A_TURN
-            assert all(connection.reason is ClosedReason.READ_ERROR for _, connection in clients)
-            await entrance.broker.emptied()
+            await reset_a_crowd(entrance)
         assert entrance.faults == []
 
     run(scene)
