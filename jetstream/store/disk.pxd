@@ -16,4 +16,5 @@ cdef class Write:
     cdef public bint with_directory
     cdef public bint is_passing
     cdef public long long extend
+    cdef public bint zeroed
     cdef public object closing

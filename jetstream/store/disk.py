@@ -16,8 +16,9 @@ class Write:
     With `seal` the data is a group of the segment with this number, and its checksums, which begin
     with `seed`, are still to be put in. `with_directory` syncs the directory as well, for the file
     is new. What `is_passing` is not expected to be read soon: it need not stay in memory once it is
-    on the disk. First of all the file is made `extend` bytes long, if that is not 0; last of all
-    `closing` is closed, as letting go of the room of a removed file may take 100 ms.
+    on the disk. First of all the file is made `extend` bytes long, if that is not 0, and `zeroed`
+    has zeros written there; last of all `closing` is closed, as letting go of the room of a removed
+    file may take 100 ms.
     """
 
     __slots__ = (
@@ -33,6 +34,7 @@ class Write:
         "sync",
         "used",
         "with_directory",
+        "zeroed",
     )
 
     def __init__(self, file: DiskFile, data: bytearray, used: int, position: int) -> None:
@@ -47,6 +49,7 @@ class Write:
         self.with_directory = False
         self.is_passing = False
         self.extend = 0
+        self.zeroed = False
         self.closing: DiskFile | None = None
 
 

@@ -192,6 +192,7 @@ class EncryptingCommitter:
         inner.sync = write.sync
         inner.with_directory = write.with_directory
         inner.extend = write.extend + HEADER if write.extend else 0
+        inner.zeroed = write.zeroed
         inner.closing = write.closing
         self._inner.write(self._without_closing(inner))
 

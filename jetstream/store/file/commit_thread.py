@@ -44,7 +44,7 @@ class CommitThread:
         native.submit(
             self._writer, file.descriptor, directory, write.data, write.used, write.position,
             write.seal, write.sync, write.is_passing, write.seed, write.segment, write.extend,
-            _taken(write.closing),
+            write.zeroed, _taken(write.closing),
         )  # fmt: skip
 
     def settle(self) -> None:

@@ -411,7 +411,7 @@ class Log:
         for listener in self._listeners:
             listener.durable(group.number)
         if segment is self.segments[-1] and not self._next.is_extending and not self.space.is_short:
-            self._next.prepare(segment)
+            self._next.prepare(segment, group.used if self.sync_each else 0)
         if group.erasures or group.overwrites:
             self.sync_written(partial(self._go_on_erasing, group))
         else:

@@ -33,6 +33,7 @@ enum {
     MIDGE_PAGE = 4096,
     MIDGE_PIECE = 256 * 1024, /* of a group, to be sealed and written */
     MIDGE_FLOOD = 1024 * 1024, /* a group of which less need not leave the page cache */
+    MIDGE_ZEROS = 64 * 1024,   /* written at once */
 };
 
 /* Writing without leaving pages behind: since Linux 6.14. Not every C library has the call. */
@@ -318,6 +319,7 @@ typedef struct {
     int cannot_pass; /* the kernel or the file system does not know what is asked for */
     unsigned char *data;
     long long used, position, extend; /* extend: how long to make the file; 0: as it is */
+    int zeroed;                       /* what is new of it is written with zeros */
     int closing;                      /* a file to close in the end; -1: none */
     uint32_t store_seed;
     uint64_t segment;
@@ -334,16 +336,32 @@ static int midge_sync(int file) {
 #endif
 }
 
-/* Make a file longer, with room on the disk; return 0 or errno. */
-static int midge_extend(int file, long long size) {
+/* Write zeros from `start` to `end`; return 0 or errno. */
+static int midge_write_zeros(int file, long long start, long long end) {
+    static const unsigned char zeros[MIDGE_ZEROS];
+    while (start < end) {
+        size_t size = end - start < MIDGE_ZEROS ? (size_t)(end - start) : MIDGE_ZEROS;
+        ssize_t wrote = pwrite(file, zeros, size, start);
+        if (wrote < 0 && errno == EINTR) continue;
+        if (wrote <= 0) return wrote < 0 ? errno : ENOSPC;
+        start += wrote;
+    }
+    return 0;
+}
+
+/* Make a file longer, with room on the disk; return 0 or errno. With `zeroed` the new part is
+ * written, too: of a part that only has room the file system notes at a sync what has been written. */
+static int midge_extend(int file, long long size, int zeroed) {
     struct stat before;
     if (fstat(file, &before) != 0) return errno;
     if (before.st_size >= size) return 0;
 #if defined(__APPLE__)
-    return ftruncate(file, size) != 0 ? errno : 0;
+    int error = ftruncate(file, size) != 0 ? errno : 0;
 #else
-    return posix_fallocate(file, before.st_size, size - before.st_size);
+    int error = posix_fallocate(file, before.st_size, size - before.st_size);
 #endif
+    if (error != 0 || !zeroed) return error;
+    return midge_write_zeros(file, before.st_size, size);
 }
 
 static int midge_is_passing(const midge_writer *writer) {
@@ -423,7 +441,7 @@ static int midge_write_sealed(midge_writer *writer) {
 }
 
 static void midge_write_parts(midge_writer *writer) {
-    if (writer->extend > 0 && (writer->error = midge_extend(writer->file, writer->extend)) != 0) {
+    if (writer->extend > 0 && (writer->error = midge_extend(writer->file, writer->extend, writer->zeroed)) != 0) {
         writer->stage = 1;
         return;
     }

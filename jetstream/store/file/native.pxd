@@ -14,6 +14,7 @@ cdef extern from "midge/jetstream/store/file/native.h":
         long long used
         long long position
         long long extend
+        int zeroed
         int closing
         unsigned int store_seed
         unsigned long long segment
@@ -108,7 +109,7 @@ cdef inline midge_writer *start(int done_in, int done_out) except NULL:
 cdef inline void submit(
     midge_writer *writer, int file, int directory, bytearray data, Py_ssize_t used,
     long long position, bint seal, bint sync, bint is_passing, unsigned int store_seed,
-    unsigned long long segment, long long extend, int closing
+    unsigned long long segment, long long extend, bint zeroed, int closing
 ) noexcept:
     writer.file = file
     writer.directory = directory
@@ -121,6 +122,7 @@ cdef inline void submit(
     writer.store_seed = store_seed
     writer.segment = segment
     writer.extend = extend
+    writer.zeroed = zeroed
     writer.closing = closing
     midge_writer_submit(writer)
 

@@ -21,6 +21,7 @@ _HEAD = 48
 _GROUP_CHAIN = 60
 
 _IDLE, _BUSY, _STOP = range(3)
+_ZEROS = 64 * 1024  # written at once
 
 _sync = getattr(os, "fdatasync", os.fsync)
 
@@ -120,11 +121,11 @@ class _Writer:
     def work(self) -> None:
         assert self.job is not None
         file, directory, data, used, position, seal, sync, store_seed, segment, *rest = self.job
-        extend, closing = rest
+        extend, zeroed, closing = rest
         self.stage = 1
         self.error = 0
         try:
-            _extend(file, extend)
+            _extend(file, extend, zeroed)
             if seal:
                 seal_group(data, used, store_seed, segment, position)
             done = 0
@@ -142,8 +143,8 @@ class _Writer:
             os.close(closing)
 
 
-def _extend(file: int, size: int) -> None:
-    """Make a file longer, with room on the disk where that can be promised."""
+def _extend(file: int, size: int, zeroed: bool) -> None:
+    """Make a file longer, with room on the disk where that can be promised, and zeros written."""
     before = os.fstat(file).st_size
     if before >= size:
         return
@@ -151,6 +152,8 @@ def _extend(file: int, size: int) -> None:
         os.posix_fallocate(file, before, size - before)
     else:
         os.ftruncate(file, size)
+    while zeroed and before < size:
+        before += os.pwrite(file, bytes(min(size - before, _ZEROS)), before)
 
 
 def start(done_in: int, done_out: int) -> _Writer:
@@ -174,6 +177,7 @@ def submit(
     store_seed: int,
     segment: int,
     extend: int,
+    zeroed: bool,
     closing: int,
 ) -> None:
     """Write ``data[:used]`` at `position` of `file` and sync it, and `directory` if not -1.
@@ -181,12 +185,13 @@ def submit(
     The one before must be done, and `data` must not be changed until this one is. With `seal` the
     data is a group that still lacks its checksums. In C, a large group that is passing leaves the
     page cache as soon as it is on the disk, where the system can do that. The file is first made
-    `extend` bytes long if that is longer than it is; the file `closing` is closed last, if it is
-    not -1.
+    `extend` bytes long if that is longer than it is, with zeros written if it is to be `zeroed`;
+    the file `closing` is closed last, if it is not -1.
     """
     with writer.condition:
         writer.job = (
-            file, directory, data, used, position, seal, sync, store_seed, segment, extend, closing,
+            file, directory, data, used, position, seal, sync, store_seed, segment,
+            extend, zeroed, closing,
         )  # fmt: skip
         writer.state = _BUSY
         writer.condition.notify_all()

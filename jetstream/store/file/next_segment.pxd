@@ -5,6 +5,8 @@ cimport cython
 from midge.jetstream.store.file.group cimport Segment
 from midge.jetstream.store.file.space cimport ahead_of, pages
 
+cdef Py_ssize_t _ZEROED_GROUP_MAX, _ZEROED_BYTES
+
 
 @cython.final
 cdef class NextSegment:
@@ -16,7 +18,7 @@ cdef class NextSegment:
 
     cpdef Segment get(self, unsigned long long number)
     cpdef Segment take(self, unsigned long long number)
-    @cython.locals(ahead=Py_ssize_t)
-    cpdef void prepare(self, Segment segment) except *
+    @cython.locals(zeroed=bint, ahead=Py_ssize_t, first=Py_ssize_t)
+    cpdef void prepare(self, Segment segment, Py_ssize_t synced) except *
     cdef Segment _create(self, unsigned long long number)
-    cdef void _extend(self, Segment segment, Py_ssize_t ahead) except *
+    cdef void _extend(self, Segment segment, Py_ssize_t ahead, bint zeroed) except *

@@ -13,6 +13,16 @@ from midge.jetstream.store.file.space import ahead_of, pages
 SEGMENT_MAX = 16 * 1024 * 1024
 """A segment is read and rewritten as a whole: 80,000 small records in some 20 ms."""
 
+_ZEROED_GROUP_MAX = 64 * 1024
+"""Bytes of a group up to which the room for the next ones is written with zeros before.
+
+The first sync of a block that only has room makes ext4 write to its journal: of groups of 10 KiB
+each takes 205 us and 68 us of CPU time instead of 128 and 37. With groups of 100 KiB that is what
+the zeros take.
+"""
+
+_ZEROED_BYTES = 512 * 1024  # at once: the next sync takes 1 ms longer for that
+
 Chore = tuple[Write, Callable[[bool], object]]
 """A write between two groups, and what is told whether it succeeded."""
 
@@ -47,18 +57,24 @@ class NextSegment:
         self._prepared = None
         return segment
 
-    def prepare(self, segment: Segment) -> None:
+    def prepare(self, segment: Segment, synced: int) -> None:
         """Prepare more room for `segment`, the last one, and the segment after it.
 
-        While other processes write, the disk may take 100 ms for that.
+        The last group had `synced` bytes; 0: it was written without a sync. While other processes
+        write, the disk may take 100 ms for that.
         """
+        zeroed = 0 < synced <= _ZEROED_GROUP_MAX
         ahead = ahead_of(segment)
+        first = self._segment_max // 4  # of the segment after it
+        if zeroed:
+            ahead = min(ahead, _ZEROED_BYTES)
+            first = min(first, _ZEROED_BYTES)
         if segment.end < self._segment_max and segment.allocated - segment.end < ahead // 2:
-            self._extend(segment, ahead)
+            self._extend(segment, ahead, zeroed)
         elif self._prepared is None and segment.end * 4 >= self._segment_max * 3:
             with contextlib.suppress(OSError):  # it is tried again when it is needed
                 self._prepared = self._create(segment.number + 1)
-                self._extend(self._prepared, self._segment_max // 4)
+                self._extend(self._prepared, first, zeroed)
 
     def give_back(self) -> bool:
         """Give back the room of the segment that is only prepared; False without one."""
@@ -82,11 +98,12 @@ class NextSegment:
         segment.is_new = True
         return segment
 
-    def _extend(self, segment: Segment, ahead: int) -> None:
+    def _extend(self, segment: Segment, ahead: int, zeroed: bool) -> None:
         self.is_extending = True
         write = Write(segment.file, bytearray(8), 0, 0)
         write.sync = False
         write.extend = pages(segment.allocated + ahead)
+        write.zeroed = zeroed
         self._chores.append((write, partial(self._extended, segment, write.extend)))
 
     def _extended(self, segment: Segment, size: int, is_well: bool) -> None:

@@ -1,7 +1,9 @@
 """The thread that writes and syncs: when its results come, and what it leaves behind."""
 
 import errno
+import fcntl
 import os
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from select import select
@@ -12,6 +14,9 @@ from midge.jetstream.store.disk import DiskFile, Write
 from midge.jetstream.store.file import records
 from midge.jetstream.store.real_disk import RealDisk
 from midge.jetstream.store.real_file import RealFile
+
+FS_IOC_FIEMAP = 0xC020660B
+UNWRITTEN = 0x800  # has room, and reads as zeros
 
 
 class Loop:
@@ -140,3 +145,32 @@ def test_a_committer_leaves_no_descriptor_open(tmp_path: Path) -> None:
         world.close()
         assert world.results == [(0, 0)]
     assert descriptors() <= before
+
+
+def extents(file: RealFile) -> list[int]:
+    """Return the flags of a file's extents, as Linux tells them."""
+    answer = bytearray(struct.pack("=QQLLLL", 0, 2**64 - 1, 0, 0, 64, 0) + bytes(64 * 56))
+    fcntl.ioctl(file.descriptor, FS_IOC_FIEMAP, answer)
+    count = struct.unpack_from("=L", answer, 20)[0]
+    return [struct.unpack_from("=L", answer, 32 + 56 * i + 40)[0] for i in range(count)]
+
+
+@pytest.mark.parametrize("zeroed", [True, False])
+def test_what_is_new_of_a_file_is_zeros_that_are_written_if_wanted(
+    tmp_path: Path, zeroed: bool
+) -> None:
+    world = World(tmp_path)
+    world.write(b"kept", 4100)  # the file ends within a page
+    world.committer.settle()
+    write = Write(world.file, bytearray(8), 0, 0)
+    write.extend, write.zeroed = 200_000, zeroed
+    world.committer.write(write)
+    world.committer.settle()
+    assert world.results == [(0, 0)] * 2
+    assert world.file.read(0, 300_000) == bytes(4100) + b"kept" + bytes(200_000 - 4104)
+    try:
+        flags = extents(world.file)
+    except OSError:
+        flags = []  # a file system that does not tell
+    assert not flags or any(flag & UNWRITTEN for flag in flags) != zeroed
+    world.close()
