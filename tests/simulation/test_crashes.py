@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from midge.jetstream.store.file import compaction, directory, log
-from tests.simulation.world import EncryptedWorld, FullWorld, IntervalWorld, PassingWorld, run
+from tests.simulation.world import (
+    EncryptedWorld,
+    FullWorld,
+    IntervalWorld,
+    PassingWorld,
+    PlainWorld,
+    run,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +47,18 @@ def test_crashes_of_an_encrypted_store(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_crashes_between_consumers_that_come_and_go(seed: int) -> None:
     run(seed, 50, PassingWorld)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_crashes_while_segments_go_unread(seed: int) -> None:
+    run(seed, 50, PlainWorld)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", range(5000, 5040))
+def test_crashes_while_segments_go_unread_in_their_long_form(seed: int) -> None:
+    run(seed, 500, PlainWorld)
 
 
 @pytest.mark.full

@@ -10,12 +10,20 @@ import pytest
 from midge.jetstream.store.disk import Disk, Write
 from midge.jetstream.store.encrypted_disk import EncryptedDisk
 from midge.jetstream.store.file import compaction, directory, identity, log
+from midge.jetstream.store.file.compaction import Compaction
 from midge.jetstream.store.file.group import Segment
 from midge.jetstream.store.file.recovery import Replay
 from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.store.interface import StoreError
 from midge.testing.simulated_disk import SimulatedCommitter, SimulatedDisk, SimulatedFile
-from tests.simulation.world import EncryptedWorld, PassingWorld, World, WrongState, run
+from tests.simulation.world import (
+    EncryptedWorld,
+    PassingWorld,
+    PlainWorld,
+    World,
+    WrongState,
+    run,
+)
 
 Patch = pytest.MonkeyPatch
 
@@ -193,6 +201,49 @@ def ids_forgotten(patch: Patch) -> None:
     patch.setattr(directory, "FileStore", Store)
 
 
+def unread_though_it_holds_more(patch: Patch) -> None:
+    """Ids, removals, consumers and deletions of streams go with a segment that is not read."""
+
+    class Unread(Compaction):
+        def read_on(self) -> bool:
+            self.segment.holds_more = False
+            return Compaction.read_on(self)
+
+    patch.setattr(directory, "Compaction", Unread)
+
+
+def not_noted_at_the_start(patch: Patch) -> None:
+    """After a restart, what a segment holds besides messages is not known."""
+
+    class Unnoted(Replay):
+        def scan(self, segment: Segment, data: bytearray) -> int:
+            end = Replay.scan(self, segment, data)
+            segment.holds_more = False
+            return end
+
+    patch.setattr(directory, "Replay", Unnoted)
+
+
+def told_by_no_other_segment(patch: Patch) -> None:
+    """Configurations and sequences go with a segment that is not read."""
+
+    class Store(FileStore):
+        def is_told_in(self, segment: Segment) -> bool:
+            return False
+
+    patch.setattr(directory, "FileStore", Store)
+
+
+def unlinked_before_it_is_durable(patch: Patch) -> None:
+    """A segment goes before the removal of its messages is on the disk."""
+
+    class Early(Compaction):
+        def _carry(self) -> None:
+            self._kept()
+
+    patch.setattr(directory, "Compaction", Early)
+
+
 def same_data_key(patch: Patch) -> None:
     patch.setattr(EncryptedDisk, "random_bytes", lambda disk, count: bytes(count))
 
@@ -248,6 +299,22 @@ def test_what_is_visible_before_it_is_durable_is_found() -> None:
 def test_a_deletion_of_a_consumer_dropped_early_is_found(monkeypatch: Patch) -> None:
     deletions_of_consumers_dropped_early(monkeypatch)
     assert is_found(PassingWorld)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        unread_though_it_holds_more,
+        not_noted_at_the_start,
+        told_by_no_other_segment,
+        unlinked_before_it_is_durable,
+    ],
+)
+def test_a_fault_of_segments_that_go_unread_is_found(
+    monkeypatch: Patch, fault: Callable[[Patch], None]
+) -> None:
+    fault(monkeypatch)
+    assert is_found(PlainWorld)
 
 
 @pytest.mark.parametrize("fault", [same_data_key, both_identities_at_once])

@@ -411,6 +411,33 @@ class PassingWorld(World):
             self.consume(stream, model)
 
 
+class PlainWorld(World):
+    """Has whole segments of nothing but messages that are gone, beside some that hold more."""
+
+    def do_something(self) -> None:
+        random = self.random
+        streams = list(self.directory.streams())
+        dice = random.random()
+        if not streams or dice < 0.06:
+            super().do_something()
+            return
+        stream: FileStore = random.choice(streams)
+        model = self.model[stream.number]
+        if dice < 0.9:
+            self.append_lines(stream, model)
+        elif dice < 0.97:
+            self.limit(stream, model)
+        else:
+            stream.purge()
+            model.kept.clear()
+
+    def limit(self, stream: FileStore, model: StreamModel) -> None:
+        left = self.random.choice([0, 1, 10])
+        stream.enforce(left, -1)
+        for seq in sorted(model.kept)[: max(len(model.kept) - left, 0)]:
+            del model.kept[seq]
+
+
 class IntervalWorld(World):
     """Syncs now and then: what is written counts, and outlives the process, not the machine."""
 

@@ -30,6 +30,7 @@ cdef class Compaction:
     cdef set _stream_deletions
     cdef bytearray _moves
     cdef Py_ssize_t _moved_count
+    cdef bint _has_ids
     cdef Py_ssize_t _erasures
     cdef Py_ssize_t _position
     cdef unsigned long long _read_group
@@ -40,6 +41,8 @@ cdef class Compaction:
     cdef unsigned int _number
     cdef FileStore _stream
 
+    @cython.locals(number="unsigned int", stream=FileStore)
+    cdef void _pass_over(self) except *
     @cython.locals(size=Py_ssize_t)
     cdef bint _sort_slice(self) except -1
     @cython.locals(at=Py_ssize_t, end=Py_ssize_t, seed="unsigned int", segment=Segment,

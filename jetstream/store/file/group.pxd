@@ -21,6 +21,7 @@ cdef class Segment:
     cdef public unsigned long long purged_group
     cdef public Py_ssize_t live_bytes
     cdef public Py_ssize_t message_bytes
+    cdef public bint holds_more
 
 
 @cython.final

@@ -22,7 +22,9 @@ class Segment:
     `end` is where its last durable group ends, `allocated` how long the file is: what is between is
     zeros with room on the disk. Up to `promised` there will be room when it is needed.
     `live_bytes` is what is left in it of the messages, as streams count them, and `message_bytes`
-    what has been written of them.
+    what has been written of them. `holds_more` tells that there is something in it that counts even
+    when its messages are gone: ids, removals, consumers, deletions of streams, or what could not be
+    read.
     """
 
     __slots__ = (
@@ -31,6 +33,7 @@ class Segment:
         "erasures",
         "file",
         "has_erasures",
+        "holds_more",
         "is_damaged",
         "is_new",
         "is_rewritten",
@@ -57,6 +60,7 @@ class Segment:
         self.is_new = False  # the directory does not know it for good yet
         self.live_bytes = 0
         self.message_bytes = 0
+        self.holds_more = False
 
 
 class Group:

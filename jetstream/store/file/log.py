@@ -272,8 +272,9 @@ class Log:
     def write_deletion(self, number: int) -> None:
         """Write down that a stream has been deleted."""
         at = self.reserve(records.HEAD, False)
-        data = self.opened().data
-        records.start_record(data, at, records.HEAD, records.STREAM_DELETED, number, 0, 0)
+        group = self.opened()
+        group.segment.holds_more = True
+        records.start_record(group.data, at, records.HEAD, records.STREAM_DELETED, number, 0, 0)
 
     def chore(self, write: Write, done: Callable[[bool], object]) -> None:
         """Write between two groups; `done` is told whether it succeeded."""

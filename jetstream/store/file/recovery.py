@@ -156,6 +156,7 @@ class Replay:
     def _replay(self, segment: Segment, data: bytearray, at: int) -> None:
         number = numbers.u32_at(data, at + 16)
         if data[at + 12] == _STREAM_DELETED:
+            segment.holds_more = True
             self._delete_stream(number)
             self._last_number = 0
             return
@@ -168,6 +169,7 @@ class Replay:
 
     def _salvage(self, segment: Segment, data: bytearray, at: int, end: int) -> None:
         """Replay what can be read from `at` to `end`, and note the rest as damage."""
+        segment.holds_more = True
         is_expected = True
         damaged_from = -1
         while at < end:

@@ -38,7 +38,9 @@ class ReplayedStore(RecordWriter):
         end = at + numbers.u32_at(data, at + 8)
         if kind == _MESSAGE:
             self._replay_message(data, at, segment, offset)
-        elif kind == records.REMOVE:
+            return
+        self._note_kind(kind, segment)
+        if kind == records.REMOVE:
             for position in range(at + _HEAD, end, 8):
                 self._forget(numbers.u64_at(data, position))
         elif kind == records.BOUNDS:
@@ -86,6 +88,7 @@ class ReplayedStore(RecordWriter):
         self._removals = bytearray()
         self._removed_below = 0
         self._is_moved = False
+        self._configured_in = self._bounded_in = self._ends_in = 0
         self._ahead_segment = 0
 
     def _replay_message(self, data: bytearray, at: int, segment: Segment, offset: int) -> None:
@@ -94,6 +97,8 @@ class ReplayedStore(RecordWriter):
             return
         kind = numbers.u32_at(data, at + 12)
         extra = numbers.u32_at(data, at + 40)
+        if extra:
+            segment.holds_more = True
         end = at + numbers.u32_at(data, at + 8) - extra
         incoming = self._incoming
         incoming.seq = seq

@@ -35,6 +35,7 @@ cdef class FileStore(ReplayedStore):
         self, unsigned long long seq, Segment segment, unsigned long long offset,
         unsigned long long target
     ) except *
+    cpdef bint is_told_in(self, Segment segment) except -1
     @cython.locals(i=Py_ssize_t, run=Run, place=Segment)
     cpdef bint needs_purge(
         self, unsigned long long upto, unsigned long long group, Segment segment

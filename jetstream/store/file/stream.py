@@ -162,6 +162,10 @@ class FileStore(ReplayedStore):
         self._runs = [run for run in self._runs if run.place is not segment]
         self._ahead_segment = 0
 
+    def is_told_in(self, segment: Segment) -> bool:
+        """Tell whether a segment may be the only one that tells a configuration or a sequence."""
+        return segment.number in {self._configured_in, self._bounded_in, self._ends_in}
+
     def needs_tombstone(self, seq: int, group: int, segment: Segment) -> bool:
         """Tell whether a removal noted in `group` and in `segment` must be kept in mind.
 

@@ -23,6 +23,9 @@ cdef class RecordWriter(RecordReader):
     cdef public bytes _config
     cdef bytearray _removals
     cdef bint _is_moved
+    cdef unsigned long long _configured_in
+    cdef unsigned long long _bounded_in
+    cdef unsigned long long _ends_in
 
     @cython.locals(log=Log, subject_length=Py_ssize_t, headers_length=Py_ssize_t, extra=bytes,
                    flags=int, middle=Py_ssize_t, length=Py_ssize_t, at=Py_ssize_t, group=Group,
@@ -49,10 +52,11 @@ cdef class RecordWriter(RecordReader):
     cdef void _lost_bytes(self, Py_ssize_t i, Run run, unsigned long long size) except *
     @cython.locals(segment=Segment)
     cdef void _lost_run(self, Run run) except *
-    @cython.locals(length=Py_ssize_t, at=Py_ssize_t, data=bytearray)
+    @cython.locals(length=Py_ssize_t, at=Py_ssize_t, group=Group)
     cdef void _write(
         self, int kind, unsigned long long seq, long long time_ns, bytes body
     ) except *
+    cdef void _note_kind(self, int kind, Segment segment) except *
     @cython.locals(body=bytes)
     cdef void _write_config(self) except *
     @cython.locals(position=Py_ssize_t, block=Block, offset=Py_ssize_t, run=Run, at=Py_ssize_t,

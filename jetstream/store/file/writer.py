@@ -25,7 +25,9 @@ _BEYOND = 128
 class RecordWriter(RecordReader):
     """Writes messages, removals and the configuration down.
 
-    Removals are gathered, and written when the group is closed.
+    Removals are gathered, and written when the group is closed. `_configured_in`, `_bounded_in` and
+    `_ends_in` are the numbers of the segments with the last records of the configuration, of the
+    bounds, and of a message.
     """
 
     def __init__(self, log: Log, number: int, seed: int) -> None:
@@ -37,6 +39,9 @@ class RecordWriter(RecordReader):
         self._config = b""
         self._removals = bytearray()
         self._is_moved = False
+        self._configured_in = 0
+        self._bounded_in = 0
+        self._ends_in = 0
 
     def close_group(self) -> None:
         """Write down what has been removed, as the group is about to go to the disk."""
@@ -93,6 +98,7 @@ class RecordWriter(RecordReader):
         )
         if extra:
             numbers.put(data, at + length, extra, 0, len(extra))
+            group.segment.holds_more = True
         self._note_run(incoming.seq, group.segment, self._counted(
             subject_length, headers_length, length - middle
         ))  # fmt: skip
@@ -125,6 +131,7 @@ class RecordWriter(RecordReader):
             if run.place is segment:
                 return
         self._runs.append(Run(seq, segment))
+        self._ends_in = segment.number
 
     def _counted(self, subject: int, headers: int, payload: int) -> int:
         fixed = _FIXED_WITH_HEADERS if headers else _FIXED
@@ -167,9 +174,19 @@ class RecordWriter(RecordReader):
         self._touch()
         length = _HEAD + len(body)
         at = self._log.reserve(length, False)
-        data = self._log.opened().data
-        records.start_record(data, at, length, kind, self.number, seq, time_ns)
-        numbers.put(data, at + _HEAD, body, 0, len(body))
+        group = self._log.opened()
+        records.start_record(group.data, at, length, kind, self.number, seq, time_ns)
+        numbers.put(group.data, at + _HEAD, body, 0, len(body))
+        self._note_kind(kind, group.segment)
+
+    def _note_kind(self, kind: int, segment: Segment) -> None:
+        """Take note of what a segment has besides messages."""
+        if kind == records.STREAM:
+            self._configured_in = segment.number
+        elif kind == records.BOUNDS:
+            self._bounded_in = segment.number
+        else:
+            segment.holds_more = True
 
     def _write_config(self) -> None:
         body = b"".join(

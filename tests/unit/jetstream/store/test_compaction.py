@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 
 import pytest
 
 from midge.jetstream.store.file.directory import StoreDirectory
+from midge.jetstream.store.file.group import Segment
 from midge.jetstream.store.file.stream import FileStore
-from midge.testing.simulated_disk import SimulatedDisk
+from midge.testing.simulated_disk import SimulatedDisk, SimulatedFile
 
 Removal = Callable[[FileStore], object]
 
@@ -72,6 +74,135 @@ def test_a_last_sequence_outlives_the_segment_of_its_message(way: str, is_shared
     assert (again.first_seq, again.last_seq, again.messages) == (1, 2, 1)
     assert again.last_time_ns == 2
     assert again.append(b"next", b"", b"", 3) == 3
+
+
+def unreadable(segment: Segment, patch: pytest.MonkeyPatch) -> None:
+    """Have reading the file of a segment fail."""
+    read = SimulatedFile.read
+
+    def failing(file: SimulatedFile, position: int, size: int) -> bytes:
+        if file is segment.file:
+            raise OSError(errno.EIO, "read")
+        return read(file, position, size)
+
+    patch.setattr(SimulatedFile, "read", failing)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize("last", ["message", "bounds", "configuration"])
+def test_a_segment_of_messages_that_are_gone_goes_unread(
+    monkeypatch: pytest.MonkeyPatch, last: str, is_restarted: bool
+) -> None:
+    """What no later segment tells of the stream is written down again."""
+    store = Store(SimulatedDisk())
+    stream = store.directory.create_stream(b"$G", b"S", b"{}")
+    stream.append(b"left", b"", bytes(5000), 1)  # so much that this segment stays as it is
+    store.in_next_segment()
+    stream.append(b"gone", b"", bytes(200), 2)
+    if last == "configuration":
+        stream.save_config(b"{new}")
+    if last == "bounds":
+        stream.skip_to(7)
+    last_seq = stream.last_seq
+    store.in_next_segment()
+    stream.purge(b"gone")
+    store.in_next_segment()
+    store.settle()
+    if is_restarted:
+        store = Store(store.disk.killed())
+        stream = next(store.directory.streams())
+    segment = store.directory.log.segments[1]
+    unreadable(segment, monkeypatch)
+    store.directory.compact()
+    store.settle()
+    assert segment not in store.directory.log.segments
+    again = store.after_a_kill()
+    assert (again.first_seq, again.last_seq, again.messages) == (1, last_seq, 1)
+    assert again.last_time_ns == 2
+    assert again.config() == (b"{new}" if last == "configuration" else b"{}")
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize("kind", ["id", "removal", "consumer", "deletion", "purge"])
+def test_a_segment_that_holds_more_than_messages_is_read(kind: str, is_restarted: bool) -> None:
+    store = Store(SimulatedDisk())
+    stream = store.directory.create_stream(b"$G", b"S", b"{}")
+    other = store.directory.create_stream(b"$G", b"OTHER", b"{}")
+    for time_ns in range(3):
+        stream.append(b"left", b"", bytes(5000), time_ns)
+    stream.append(b"removed", b"", b"", 4)
+    stream.append(b"left", b"", b"", 5)
+    store.in_next_segment()
+    stream.append(b"gone", b"", bytes(200), 6, 0, 0, b"an id" if kind == "id" else None)
+    if kind == "removal":
+        stream.remove(4)
+    elif kind == "purge":
+        stream.purge(b"removed")
+    elif kind == "consumer":
+        stream.save_consumer(b"c", b"state")
+    elif kind == "deletion":
+        store.directory.delete_stream(other)
+    store.in_next_segment()
+    stream.purge(b"gone")
+    store.in_next_segment()
+    store.settle()
+    if is_restarted:
+        store = Store(store.disk.killed())
+        stream = next(store.directory.streams())
+    before = store.after_a_kill()
+    stream.set_dedup_window(1000)
+    store.directory.compact()
+    store.settle()
+    assert 2 not in [one.number for one in store.directory.log.segments]
+    again = Store(store.disk.killed()).directory
+    (after,) = [one for one in again.streams() if one.name == b"S"]
+    assert len(list(again.streams())) == (1 if kind == "deletion" else 2)
+    assert list(after.ids()) == list(before.ids())
+    assert list(after.consumers()) == list(before.consumers())
+    assert after.messages == (4 if kind in {"removal", "purge"} else 5)
+    assert after.exists(4) == (kind not in {"removal", "purge"})
+
+
+def test_what_could_not_be_read_at_the_start_is_not_unlinked_unread() -> None:
+    store = Store(SimulatedDisk())
+    stream = store.directory.create_stream(b"$G", b"S", b"{}")
+    stream.append(b"left", b"", bytes(5000), 1)
+    store.in_next_segment()
+    stream.append(b"gone", b"", bytes(200), 2)
+    stream.append(b"hit", b"", bytes(200), 3)
+    store.in_next_segment()
+    stream.append(b"left", b"", b"", 4)
+    store.settle()
+    segment = store.directory.log.segments[1]
+    segment.file.write(segment.end - 20, b"\1")
+    store = Store(store.disk.killed())
+    stream = next(store.directory.streams())
+    assert [damage.seq for damage in store.directory.damages] == [3]
+    stream.purge(b"gone")
+    store.settle()
+    store.directory.compact()
+    store.settle()
+    assert [one.number for one in store.directory.log.segments][:3] == [1, 2, 3]
+
+
+def test_an_id_in_a_rewritten_segment_outlives_its_message() -> None:
+    store = Store(SimulatedDisk())
+    stream = store.directory.create_stream(b"$G", b"S", b"{}")
+    stream.append(b"left", b"", bytes(5000), 1)
+    store.in_next_segment()
+    stream.append(b"gone", b"", bytes(1000), 2)
+    stream.append(b"later", b"", bytes(200), 3, 0, 0, b"an id")
+    store.in_next_segment()
+    segment = store.directory.log.segments[1]
+    for subject in (b"gone", b"later"):
+        stream.purge(subject)
+        store.in_next_segment()
+        store.settle()
+        store.directory.compact()
+        store.settle()
+        assert segment.is_rewritten
+    assert segment not in store.directory.log.segments
+    assert list(store.after_a_kill().ids()) == [(b"an id", 3, 3)]
 
 
 @pytest.mark.parametrize("seed", range(8))
