@@ -139,8 +139,8 @@ def environment(setup: Setup) -> dict[str, str]:
     """Return what a figure is worthless without: commit, builds, machine and date."""
     return {
         **machine(),
-        setup.a.name: _version(setup.a.argv),
-        setup.b.name: _version(setup.b.argv),
+        setup.a.name: version(setup.a.argv),
+        setup.b.name: version(setup.b.argv),
     }
 
 
@@ -164,7 +164,8 @@ def _commit() -> str:
     return commit or "unknown"
 
 
-def _version(argv: Sequence[str]) -> str:
+def version(argv: Sequence[str]) -> str:
+    """Return what a server says of its version, with its build."""
     return _output([*argv, "--version"]) or "unknown version"
 
 

@@ -1,0 +1,317 @@
+"""Streams that are there again after a SIGKILL: how soon, and how much memory they take.
+
+A server is filled, killed, and started again on what it has left. A start is timed from before the
+process is made until the first answer to STREAM.INFO is here, which must tell of every message.
+"""
+
+import base64
+import os
+import random
+import subprocess
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from bench import frames, procfs, servers, wire
+from bench.jetstream.api import Answer, Api
+from bench.jetstream.publish import arrivals
+from bench.metrics import ScenarioError
+
+SETTLE_S = 2.0
+"""From the last acknowledgement, or the start, to the look at the memory."""
+
+Figures = Mapping[str, list[float]]
+"""What was measured on one server: metric to one value or several."""
+
+_INBOX = b"_INBOX.Xn4hQ2vLrT8sYdKc0WbZ6m"
+_MARK = b'"seq":'
+_WINDOW = 2_000
+_SAMPLES = 200
+_POLL_S = 0.002
+_START_TIMEOUT_S = 60.0
+_PAYLOAD_BYTES = 128
+_HOLD_MESSAGES = (".blk", ".log")
+"""Ends of the names of files with messages: nats-server's, and midge's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restart:
+    """What a store holds when its server is killed. Messages go round its subjects and streams."""
+
+    name: str
+    title: str
+    unit: str
+    """Whose memory is reported: a message, a key, a stream."""
+    messages: int
+    subjects: int
+    """Of all streams together; a divisor of `messages`, and a multiple of `streams`."""
+    streams: int = 1
+    per_subject: int = -1
+    """`max_msgs_per_subject` of the streams; -1 is unlimited."""
+    listed: bool = False
+    """Whether the making of a consumer that starts with the last of each subject is timed."""
+
+    @property
+    def units(self) -> int:
+        """Return how many there are of what the memory is divided by."""
+        return self.streams if self.unit == "stream" else self.messages
+
+    def stream(self, number: int) -> str:
+        """Return the name of the stream that takes a message."""
+        return f"S{number % self.streams:04d}"
+
+    def subject(self, number: int) -> bytes:
+        """Return the subject of a message."""
+        return b"js.%04d.%07d" % (number % self.streams, number % self.subjects)
+
+    def payload(self, number: int) -> bytes:
+        """Return the payload of a message, like that of no other."""
+        return b"%0*d" % (_PAYLOAD_BYTES, number)
+
+    def sequence(self, number: int) -> int:
+        """Return the sequence of a message in its stream."""
+        return number // self.streams + 1
+
+    def sampled(self) -> list[int]:
+        """Return the messages that are read after a start: the first, the last, some between."""
+        chosen = random.Random(self.name)
+        between = chosen.sample(range(self.messages), min(_SAMPLES, self.messages))
+        return [0, self.messages - 1, *between]
+
+
+class Server:
+    """A server under test, from before its process is made until it is killed."""
+
+    def __init__(self, command: servers.Command, store: Path, output: IO[bytes]) -> None:
+        port = servers.free_port()
+        flags = ["-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(store)]
+        self.address = wire.Address("127.0.0.1", port)
+        self._busy_s = _busy_but_ours_s()
+        self.begun_s = time.monotonic()
+        try:
+            self.process = subprocess.Popen([*command.argv, *flags], stdout=output, stderr=output)
+        except OSError as error:
+            text = f"cannot run {command.argv[0]}: {error.strerror}"
+            raise servers.StartError(text) from None
+
+    def first_answer(self, name: str) -> Answer:
+        """Return the answer to `$JS.API.{name}`, asked for until it comes, every 2 ms or so.
+
+        Raises:
+            StartError: it ended, or does not answer in time.
+        """
+        while True:
+            try:
+                with closing(wire.connect(self.address)) as sock:
+                    return Api(sock).ask(name)
+            except (OSError, wire.WireError, ScenarioError) as error:
+                self._check(error)
+            time.sleep(_POLL_S)
+
+    def _check(self, error: Exception) -> None:
+        if self.process.poll() is not None:
+            raise servers.StartError(f"the server ended with status {self.process.returncode}")
+        if time.monotonic() - self.begun_s > _START_TIMEOUT_S:
+            raise servers.StartError(f"no answer within {_START_TIMEOUT_S:g} s: {error}")
+
+    def busy_s(self) -> float:
+        """Return the CPU time that everything but the bench has used since the process was made."""
+        return _busy_but_ours_s() - self._busy_s
+
+    def rss_bytes(self) -> int:
+        """Return the resident memory."""
+        return procfs.rss_bytes(self.process.pid)
+
+    def open_files(self) -> int:
+        """Return how many files and sockets it has open."""
+        return len(list((procfs.PROC / str(self.process.pid) / "fd").iterdir()))
+
+
+def _busy_but_ours_s() -> float:
+    return procfs.machine_busy_s() - sum(os.times()[:2])
+
+
+@contextmanager
+def launched(command: servers.Command, store: Path) -> Iterator[Server]:
+    """Make the process of a server, and kill it at the end of the block."""
+    with tempfile.TemporaryFile() as output:
+        server = Server(command, store, output)
+        try:
+            yield server
+        finally:
+            server.process.kill()
+            server.process.wait()
+
+
+def run(case: Restart, command: servers.Command, starts: int) -> Figures:
+    """Fill a store, kill its server, and start it on what is left: once, and `starts` times more.
+
+    Before those all files are read, so that they are in the page cache: midge drops large groups
+    from it once they are on the disk. Each start ends in a kill.
+
+    Raises:
+        ScenarioError: something is not there any more after a start.
+    """
+    found: dict[str, list[float]] = defaultdict(list)
+    with tempfile.TemporaryDirectory() as name:
+        store = Path(name)
+        with launched(command, store) as server:
+            empty_bytes, half_s = _fill(case, server, found)
+        for number in range(1 + starts):
+            if number:
+                _warm(store)
+            found["checkpoints"].append(len(checkpoints(store, half_s)))
+            with launched(command, store) as server:
+                _start(case, server, found["start" if number else "first_start"], found)
+                if number == starts:
+                    _look(case, server, found, empty_bytes, "_after")
+                with closing(wire.connect(server.address)) as sock:
+                    check_messages(case, Api(sock))
+    return found
+
+
+def _fill(case: Restart, server: Server, found: dict[str, list[float]]) -> tuple[int, float]:
+    """Make the streams and fill them; return the memory before, and when half was stored."""
+    server.first_answer("INFO")
+    with closing(wire.connect(server.address)) as sock:
+        api = Api(sock)
+        time.sleep(SETTLE_S)
+        empty_bytes = server.rss_bytes()
+        for number in range(case.streams):
+            name = case.stream(number)
+            settings = {"storage": "file", "max_msgs_per_subject": case.per_subject}
+            subjects = [f"js.{number:04d}.>"]
+            api.ask(f"STREAM.CREATE.{name}", {"name": name, "subjects": subjects, **settings})
+        half_s = publish(case, server.address)
+    _look(case, server, found, empty_bytes)
+    return empty_bytes, half_s
+
+
+def publish(case: Restart, address: wire.Address) -> float:
+    """Publish all messages, a window of them at a time; return when half of them were stored."""
+    half_s = 0.0
+    with closing(wire.connect(address)) as sock:
+        sock.sendall(frames.sub(_INBOX, b"1"))
+        wire.round_trip(sock)
+        acknowledged = arrivals(sock, _MARK)
+        for first in range(0, case.messages, _WINDOW):
+            numbers = range(first, min(first + _WINDOW, case.messages))
+            sock.sendall(
+                b"".join(
+                    frames.pub(case.subject(number), case.payload(number), reply=_INBOX)
+                    for number in numbers
+                )
+            )
+            missing = len(numbers)
+            while missing > 0:
+                missing -= next(acknowledged)
+            if not half_s and numbers.stop * 2 >= case.messages:
+                half_s = time.time()
+    return half_s
+
+
+def checkpoints(store: Path, since_s: float) -> list[Path]:
+    """Return the files without messages that were written since then: what may shorten a start."""
+    return [
+        path
+        for path in store.rglob("*")
+        if path.is_file()
+        and path.suffix not in _HOLD_MESSAGES
+        and path.stat().st_mtime >= since_s
+        and path.stat().st_size
+    ]
+
+
+def _warm(store: Path) -> None:
+    for path in store.rglob("*"):
+        if path.is_file():
+            path.read_bytes()
+
+
+def _start(
+    case: Restart, server: Server, took_ms: list[float], found: dict[str, list[float]]
+) -> None:
+    """Note how long a start takes that has just begun; its first answer tells of everything."""
+    info = server.first_answer(f"STREAM.INFO.{case.stream(case.messages - 1)}")
+    took_s = time.monotonic() - server.begun_s
+    cpu_s = procfs.cpu_s(server.process.pid)
+    took_ms.append(took_s * 1e3)
+    found["start_cpu"].append(cpu_s * 1e3)
+    found["others"].append(max(server.busy_s() - cpu_s, 0.0) / took_s)
+    check_state(case, info["state"])
+
+
+def check_state(case: Restart, state: Answer) -> None:
+    """Compare what a stream says that it holds with what was published to it.
+
+    Raises:
+        ScenarioError: there is a difference.
+    """
+    each = case.messages // case.streams
+    subjects = case.subjects // case.streams
+    expected = {"messages": each, "first_seq": 1, "last_seq": each, "num_subjects": subjects}
+    held = {name: state.get(name) for name in expected}
+    if held != expected:
+        raise ScenarioError(f"after a start, a stream says {held}, and not {expected}")
+
+
+def check_messages(case: Restart, api: Api) -> None:
+    """Read some messages, by sequence and as the last of their subjects, and count all streams'.
+
+    Raises:
+        ScenarioError: a message is not what was published, or a stream is not whole.
+    """
+    for number in range(case.streams):
+        check_state(case, api.ask(f"STREAM.INFO.{case.stream(number)}")["state"])
+    for number in case.sampled():
+        last = case.messages - case.subjects + number % case.subjects
+        by_subject = {"last_by_subj": case.subject(number).decode()}
+        for request, expected in (({"seq": case.sequence(number)}, number), (by_subject, last)):
+            message = api.ask(f"STREAM.MSG.GET.{case.stream(number)}", request)["message"]
+            found = (message["seq"], message["subject"].encode(), base64.b64decode(message["data"]))
+            if found != (case.sequence(expected), case.subject(expected), case.payload(expected)):
+                raise ScenarioError(f"message {expected} is {found}")
+
+
+def _look(
+    case: Restart,
+    server: Server,
+    found: dict[str, list[float]],
+    empty_bytes: int,
+    when: str = "",
+) -> None:
+    """Note the memory and the open files, and how long the making of a consumer takes."""
+    time.sleep(SETTLE_S)
+    found["memory" + when].append((server.rss_bytes() - empty_bytes) / case.units)
+    found["files" + when].append(server.open_files())
+    if case.listed:
+        with closing(wire.connect(server.address)) as sock:
+            found["consumer" + when].append(consumer_ms(case, Api(sock), f"C{when}"))
+
+
+def consumer_ms(case: Restart, api: Api, name: str) -> float:
+    """Make a consumer of the last message of each subject; return the time of that.
+
+    Raises:
+        ScenarioError: it does not have all of them before it.
+    """
+    config = {
+        "name": name,
+        "deliver_policy": "last_per_subject",
+        "filter_subject": "js.>",
+        "ack_policy": "none",
+        "mem_storage": True,
+    }
+    stream = case.stream(0)
+    request = {"stream_name": stream, "config": config, "action": "create"}
+    began_s = time.monotonic()
+    made = api.ask(f"CONSUMER.CREATE.{stream}.{name}", request)
+    took_s = time.monotonic() - began_s
+    if made["num_pending"] != case.subjects:
+        raise ScenarioError(f"{case.subjects} subjects, {made['num_pending']} pending")
+    return took_s * 1e3
