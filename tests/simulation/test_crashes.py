@@ -7,6 +7,7 @@ import pytest
 from midge.jetstream.store.file import compaction, directory, log
 from tests.simulation.world import (
     EncryptedWorld,
+    FailingWorld,
     FullWorld,
     IntervalWorld,
     PassingWorld,
@@ -30,6 +31,11 @@ def test_crashes(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_crashes_on_full_disks(seed: int) -> None:
     run(seed, 50, FullWorld)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_crashes_where_starts_fail(seed: int) -> None:
+    run(seed, 50, FailingWorld)
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -18,6 +18,7 @@ from midge.jetstream.store.interface import StoreError
 from midge.testing.simulated_disk import SimulatedCommitter, SimulatedDisk, SimulatedFile
 from tests.simulation.world import (
     EncryptedWorld,
+    FailingWorld,
     PassingWorld,
     PlainWorld,
     World,
@@ -267,7 +268,6 @@ FAULTS = [
     tail_not_cut,
     tail_cut_too_early,
     recovery_not_synced,
-    page_cache_believed,
     rename_before_sync,
     batch_cut_in_half,
     tombstones_dropped_early,
@@ -294,6 +294,11 @@ def test_a_planted_fault_is_found(monkeypatch: Patch, fault: Callable[[Patch], N
 
 def test_what_is_visible_before_it_is_durable_is_found() -> None:
     assert is_found(Visible)
+
+
+def test_that_the_page_cache_is_believed_after_a_failed_sync_is_found(monkeypatch: Patch) -> None:
+    page_cache_believed(monkeypatch)
+    assert is_found(FailingWorld)
 
 
 def test_a_deletion_of_a_consumer_dropped_early_is_found(monkeypatch: Patch) -> None:
