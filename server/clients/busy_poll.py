@@ -28,6 +28,12 @@ _MISSES_MAX = _TRIAL_READS // 2
 _CROWD_TURNS_MAX = _TRIAL_READS * 3 // 4
 """Turns of the loop for a trial's reads up to which sockets are ready several at a time."""
 
+_STAY_NS = 1_000_000
+"""Time that one call of the loop may take with waits; the loop's timers wait so long, too."""
+
+_READS_FROM_TURN = 15
+"""Reads in the loop's turn, in a row, until one is left to the loop, which may let it stay."""
+
 _CPU_SHARE_MAX = 1.25
 """CPU time of a read, in times of what it takes with sleep, up to which it is worth it."""
 
@@ -48,6 +54,11 @@ class BusyPoll:
     is the longest wait, and `cpu_time` returns the seconds of CPU time that the thread of the loop
     has used. It waits when all that the read has caused is done and written. `read` is called when
     the wait has an end: what it can read at once the loop need not find.
+
+    A turn of the loop takes 1 us. Reads within a call of the loop, from `enter` to `leave`, save
+    even that: `stays` tells it to wait by itself for the next one, up to 1 ms in all, while the
+    loop has nothing to call. `due` returns in how many milliseconds it has, 0 for at once, and -1
+    for never; within the loop's turn it is always 0. Its first call may take long.
     """
 
     def __init__(
@@ -57,16 +68,23 @@ class BusyPoll:
         longest_us: int,
         cpu_time: Callable[[], float],
         read: Callable[[], object],
+        due: Callable[[], int],
     ) -> None:
+        self.descriptor = descriptor
+        self.longest_ns = longest_us * 1000
         self._soon = soon
-        self._descriptor = descriptor
-        self._longest_ns = longest_us * 1000
         self._cpu_time = cpu_time
         self._read = read
+        self._due = due
         self._phase = _RESTING
         self._left = _REST_READS  # reads of this phase
         self._rest_reads = _REST_READS
-        self._is_due = False
+        self._is_due = False  # the wait, in the loop's turn
+        self._is_inside = False  # a call of the loop
+        self._has_read = False  # within it, since it last waited
+        self._stay_ends_ns = 0  # 0: it has not waited
+        self._reads_from_turn = 0
+        self._is_left_to_loop = False  # what comes next
         self._misses = 0  # since the begin of the phase, or of TRIAL_READS within it
         self._turns = 0  # with reads, since a trial began
         self._began_s = 0.0
@@ -78,7 +96,9 @@ class BusyPoll:
             if self._phase != _RESTING:
                 self._enter(_RESTING, self._rest_reads)
             return
-        if self._phase != _RESTING and not self._is_due:
+        if self._is_inside and self._phase >= _TRYING_BUSY:
+            self._has_read = True
+        elif self._phase != _RESTING and not self._is_due:
             self._is_due = True
             if self._phase == _TRYING_SLEEP:
                 self._soon(self.count_turn)
@@ -100,12 +120,54 @@ class BusyPoll:
         self._is_due = False
         if self._phase < _TRYING_BUSY:
             return
-        if plain_socket.wait_for_input(self._descriptor, self._longest_ns):
+        is_left_to_loop = self._is_left_to_loop
+        self._is_left_to_loop = False
+        if not plain_socket.wait_for_input(self.descriptor, self.longest_ns):
+            self.miss()
+        elif not is_left_to_loop:
             self._read()
+
+    def miss(self) -> None:
+        """Note a wait in vain; give up when there are many."""
+        self._misses += 1
+        if self._misses >= _MISSES_MAX:
+            self._rest_longer()
+
+    # Within a call of the loop.
+
+    def enter(self) -> None:
+        """Note that the loop calls, to have read what is ready; `leave` follows."""
+        self._is_inside = True
+        self._has_read = False
+        self._stay_ends_ns = 0
+
+    def leave(self) -> None:
+        """Note that the call is over."""
+        self._is_inside = False
+
+    def stays(self) -> bool:
+        """Tell whether to wait now, all being done and written; else the loop does if need be."""
+        if not self._has_read or self._phase < _TRYING_BUSY or self._is_due:
+            return False
+        self._has_read = False
+        now_ns = plain_socket.now_ns()
+        if self._stay_ends_ns == 0:
+            self._stay_ends_ns = now_ns + _STAY_NS
+        if now_ns >= self._stay_ends_ns:
+            self._is_left_to_loop = True
+        elif self._due() != 0:
+            self._reads_from_turn = 0
+            return True
         else:
-            self._misses += 1
-            if self._misses >= _MISSES_MAX:
-                self._rest_longer()
+            self._reads_from_turn += 1
+            if self._reads_from_turn > _READS_FROM_TURN:
+                self._reads_from_turn = 0
+                self._is_left_to_loop = True
+        self._is_due = True
+        self._soon(self.wait)
+        return False
+
+    # Phases.
 
     def _go_on(self) -> None:
         """Enter the next phase."""
@@ -117,6 +179,8 @@ class BusyPoll:
             if self._turns <= _CROWD_TURNS_MAX:
                 self._rest_longer()
             else:
+                self._due()  # it may load what it needs, and that is no part of the trial
+                self._began_s = self._cpu_time()
                 self._enter(_TRYING_BUSY, _TRIAL_READS)
         elif self._phase != _TRYING_BUSY:
             self._enter(_TRYING_SLEEP, _TRIAL_READS)

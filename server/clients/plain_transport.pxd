@@ -25,9 +25,12 @@ cdef class PlainTransport(Readable):
     cdef object _waiting
     cdef Py_ssize_t _waiting_bytes
 
-    @cython.locals(channel=Channel, inbound=Inbound, buffer=bytearray, offered=Py_ssize_t,
-                   count=Py_ssize_t)
+    @cython.locals(inbound=Inbound, buffer=bytearray, count=Py_ssize_t)
     cpdef void on_readable(self, bint is_ending) except *
+    @cython.locals(inbound=Inbound, buffer=bytearray, count=Py_ssize_t)
+    cpdef int read_next(self, int others, long long longest_ns) except -2
+    @cython.locals(channel=Channel, inbound=Inbound, buffer=bytearray, offered=Py_ssize_t)
+    cdef void _go_on(self, Py_ssize_t count, bint is_ending) except *
     cdef bint _may_read(self) noexcept
     cdef void _read_nothing(self, int number) except *
     cdef void _unwatch(self) except *

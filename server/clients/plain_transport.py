@@ -98,27 +98,53 @@ class PlainTransport(Readable):
         if self._is_paused:
             self._has_more = True
             return
-        channel = self._channel
-        assert channel is not None, "a lost transport is not watched"
-        inbound = channel.inbound
+        assert self._channel is not None, "a lost transport is not watched"
+        inbound = self._channel.inbound
         try:
             buffer = inbound.make_room()
             count = plain_socket.receive(self._descriptor, buffer, inbound.start, inbound.offered)
-            while count > 0:
-                offered = inbound.offered
-                channel.buffer_updated(count)
-                if count < offered and not is_ending:
-                    return
-                if not self._may_read():
-                    self._has_more = True
-                    return
-                buffer = inbound.make_room()
-                count = plain_socket.receive_more(
-                    self._descriptor, buffer, inbound.start, inbound.offered
-                )
-            self._read_nothing(-count)
+            self._go_on(count, is_ending)
         except Exception as error:  # noqa: BLE001 - as a loop's transports do, whatever it is
             self._fail(error)
+
+    def read_next(self, others: int, longest_ns: int) -> int:
+        """Wait for more without sleep, and read it; 0 where it is not to be read, or not now."""
+        if not (self._is_watched and self._may_read()):
+            return 0
+        assert self._channel is not None, "a lost transport is not watched"
+        inbound = self._channel.inbound
+        try:
+            buffer = inbound.make_room()
+            count = plain_socket.receive_next(
+                self._descriptor, buffer, inbound.start, inbound.offered, others, longest_ns
+            )
+            if count == plain_socket.OTHERS_FIRST:
+                return 0
+            if count == plain_socket.NOTHING_CAME:
+                return -1
+            self._go_on(count, False)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._fail(error)
+        return 1
+
+    def _go_on(self, count: int, is_ending: bool) -> None:
+        """Take the `count` bytes that were received, and read on while the room is filled."""
+        channel = self._channel
+        assert channel is not None, "a lost transport is not read"
+        inbound = channel.inbound
+        while count > 0:
+            offered = inbound.offered
+            channel.buffer_updated(count)
+            if count < offered and not is_ending:
+                return
+            if not self._may_read():
+                self._has_more = True
+                return
+            buffer = inbound.make_room()
+            count = plain_socket.receive_more(
+                self._descriptor, buffer, inbound.start, inbound.offered
+            )
+        self._read_nothing(-count)
 
     def _may_read(self) -> bool:
         """Tell whether the channel wants what comes."""

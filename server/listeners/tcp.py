@@ -129,7 +129,9 @@ class Listener(Acceptor):
         try:
             loop = asyncio.get_running_loop()
             if self._broker.ready_sockets is None:
-                self._broker.ready_sockets = ReadySockets(loop, self._broker.router)
+                self._broker.ready_sockets = ReadySockets(
+                    loop, self._broker.router, self._broker.busy_poll
+                )
             transport = PlainTransport(
                 loop, self._broker.ready_sockets, accepted, connection.channel
             )

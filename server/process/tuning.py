@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
+from functools import cache, partial
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -26,13 +29,46 @@ def tune(server: Server, options: Options) -> None:
     if options.server.busy_poll_us and descriptor >= 0:
         from midge.server.clients.busy_poll import BusyPoll  # noqa: PLC0415 - as above
 
-        server.broker.busy_poll = BusyPoll(
+        broker = server.broker
+        broker.busy_poll = BusyPoll(
             loop.call_soon,
             descriptor,
             options.server.busy_poll_us,
             time.thread_time,
-            server.broker.read_ready,
+            broker.read_ready,
+            due_of(loop),
         )
+        if broker.ready_sockets is not None:  # somebody has connected already
+            broker.ready_sockets.busy_poll = broker.busy_poll
+
+
+def due_of(loop: asyncio.AbstractEventLoop) -> Callable[[], int]:
+    """Return what tells in how many milliseconds `loop` has a callback to call.
+
+    It says 0 if at once, and -1 if there is none; always 0 where that is not to be known. uvloop
+    has no name for it, but the libuv within it does: `uv_backend_timeout`.
+    """
+
+    @cache
+    def timeout() -> Callable[[], int]:
+        import ctypes  # noqa: PLC0415 - takes a millisecond and 384 kB, and is seldom needed
+
+        try:
+            library = import_module("uvloop.loop")
+            if not isinstance(loop, library.Loop):
+                return int
+            function = ctypes.PyDLL(library.__file__).uv_backend_timeout
+            pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+                ("PyCapsule_GetPointer", ctypes.pythonapi)
+            )
+            pointer = pointer_of(library.libuv_get_loop_t_ptr(loop), None)
+        except (ImportError, OSError, AttributeError, TypeError):
+            return int
+        function.argtypes = (ctypes.c_void_p,)
+        function.restype = ctypes.c_int
+        return partial(function, ctypes.c_void_p(pointer))
+
+    return lambda: timeout()()
 
 
 def descriptor_of(loop: asyncio.AbstractEventLoop) -> int:

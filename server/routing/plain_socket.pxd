@@ -37,6 +37,27 @@ cdef extern from *:
         return now.tv_sec * 1000000000LL + now.tv_nsec;
     }
 
+    #define MIDGE_NOTHING_CAME (-100001)
+    #define MIDGE_OTHERS_FIRST (-100002)
+
+    /* What `descriptor` brings, until `others` can be read. Whoever else could run goes first. */
+    static Py_ssize_t midge_receive_next(
+        int descriptor, unsigned char *data, size_t length, int others, long long longest_ns
+    ) {
+        struct pollfd wanted = {others, POLLIN, 0};
+        long long end_ns = midge_now_ns() + longest_ns;
+        for (;;) {
+            Py_ssize_t count = midge_receive(descriptor, data, length);
+            if (count != -EAGAIN && count != -EWOULDBLOCK)
+                return count;
+            if (poll(&wanted, 1, 0) != 0)
+                return MIDGE_OTHERS_FIRST;
+            if (midge_now_ns() >= end_ns)
+                return MIDGE_NOTHING_CAME;
+            sched_yield();
+        }
+    }
+
     /* Whoever else could run on this processor goes first. */
     static int midge_wait_for_input(int descriptor, long long longest_ns) {
         struct pollfd wanted = {descriptor, POLLIN, 0};
@@ -54,6 +75,12 @@ cdef extern from *:
     Py_ssize_t midge_receive(int descriptor, unsigned char *data, size_t length) noexcept nogil
     enum: READY_MAX "MIDGE_READY_MAX"
     int midge_ready(int descriptor, int *found) noexcept
+    enum: NOTHING_CAME "MIDGE_NOTHING_CAME"
+    enum: OTHERS_FIRST "MIDGE_OTHERS_FIRST"
+    Py_ssize_t midge_receive_next(
+        int descriptor, unsigned char *data, size_t length, int others, long long longest_ns
+    ) noexcept nogil
+    long long midge_now_ns() noexcept
     bint midge_wait_for_input(int descriptor, long long longest_ns) noexcept nogil
 
 
@@ -78,6 +105,16 @@ cdef inline Py_ssize_t receive_more(
     return count
 
 
+cdef inline Py_ssize_t receive_next(
+    int descriptor, unsigned char *data, Py_ssize_t start, Py_ssize_t length, int others,
+    long long longest_ns
+) noexcept:
+    cdef Py_ssize_t count
+    with nogil:
+        count = midge_receive_next(descriptor, data + start, length, others, longest_ns)
+    return count
+
+
 cdef inline int ready(object epoll, int descriptor, list found) except -1:
     cdef int numbers[READY_MAX]
     cdef int count = midge_ready(descriptor, numbers)
@@ -85,6 +122,10 @@ cdef inline int ready(object epoll, int descriptor, list found) except -1:
     for i in range(count):
         found[i] = numbers[i]
     return count
+
+
+cdef inline long long now_ns() noexcept:
+    return midge_now_ns()
 
 
 cdef inline bint wait_for_input(int descriptor, long long longest_ns) noexcept:

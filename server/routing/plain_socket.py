@@ -12,6 +12,11 @@ import time
 
 READY_MAX = 256
 
+NOTHING_CAME = -100_001
+OTHERS_FIRST = -100_002
+
+_NOTHING_YET = (-errno.EAGAIN, -errno.EWOULDBLOCK)
+
 
 def send(descriptor: int, data: bytearray, length: int) -> int:
     """Send ``data[:length]`` without waiting; return how much was taken, -1 for none.
@@ -40,6 +45,27 @@ def receive_more(descriptor: int, data: bytearray, start: int, length: int) -> i
     return receive(descriptor, data, start, length)
 
 
+def receive_next(
+    descriptor: int, data: bytearray, start: int, length: int, others: int, longest_ns: int
+) -> int:
+    """Do what `receive` does as soon as something is there; it does not sleep, nor keep others off.
+
+    Returns NOTHING_CAME after so long, or OTHERS_FIRST when `others` can be read before.
+    """
+    poll = select.poll()
+    poll.register(others, select.POLLIN)
+    end_ns = time.monotonic_ns() + longest_ns
+    while True:
+        count = receive(descriptor, data, start, length)
+        if count not in _NOTHING_YET:
+            return count
+        if poll.poll(0):
+            return OTHERS_FIRST
+        if time.monotonic_ns() >= end_ns:
+            return NOTHING_CAME
+        os.sched_yield()
+
+
 def ready(epoll: select.epoll, descriptor: int, found: list[int]) -> int:  # noqa: ARG001 - of C
     """Put the descriptors that `epoll` has events of into `found`, READY_MAX at most.
 
@@ -50,6 +76,11 @@ def ready(epoll: select.epoll, descriptor: int, found: list[int]) -> int:  # noq
     events = epoll.poll(0, READY_MAX)
     found[: len(events)] = [~number if mask & ending else number for number, mask in events]
     return len(events)
+
+
+def now_ns() -> int:
+    """Return the monotonic time."""
+    return time.monotonic_ns()
 
 
 def wait_for_input(descriptor: int, longest_ns: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -23,15 +24,18 @@ class Loop:
         self.waits = 0
         self.found = 0
         self.is_in_turn = False
-        self._due: list[Callable[[], None]] = []
+        self._due_calls: list[Callable[[], None]] = []
+        self.due_ms = -1
+        self.asked = 0  # what is due
+        self.read_s = 0.0  # what a read within a call takes
         self.busy_poll = BusyPoll(
-            self._soon, self.input, longest_us, lambda: self.cpu_s, self._find
+            self._soon, self.input, longest_us, lambda: self.cpu_s, self._find, self._due
         )
 
     def _soon(self, call: Callable[[], None]) -> None:
         self.waits += call.__name__ == "wait"
         if self.is_in_turn:
-            self._due.append(call)
+            self._due_calls.append(call)
         else:
             call()
 
@@ -40,11 +44,40 @@ class Loop:
         self.is_in_turn = True
         self.read(reads, sleeping_us=20, busy_us=20)
         self.is_in_turn = False
-        while self._due:
-            self._due.pop()()
+        while self._due_calls:
+            self._due_calls.pop()()
 
     def _find(self) -> None:
         self.found += 1
+
+    def _due(self) -> int:
+        self.asked += 1
+        time.sleep(self.read_s)
+        return self.due_ms
+
+    def call(self, reads: int) -> int:
+        """Have the loop call, and reads come one after the other; return how many came within."""
+        busy_poll = self.busy_poll
+        done = 0
+        self.is_in_turn = True
+        busy_poll.enter()
+        busy_poll.after_read(40)
+        while busy_poll.stays():
+            if done == reads:
+                busy_poll.miss()
+                break
+            busy_poll.after_read(40)
+            done += 1
+        busy_poll.leave()
+        self.is_in_turn = False
+        while self._due_calls:
+            self._due_calls.pop()()
+        return done
+
+    def begin_to_poll(self) -> None:
+        """Have the trials favour it."""
+        self.arrive()
+        self.read(REST + 2 * TRIAL, sleeping_us=20, busy_us=20)
 
     def arrive(self) -> None:
         os.write(self._output, b"x")
@@ -155,7 +188,7 @@ def test_it_waits_once_for_all_reads_of_a_turn() -> None:
     calls: list[Callable[[], None]] = []
     descriptor, other = os.pipe()
     try:
-        busy_poll = BusyPoll(calls.append, descriptor, 1, lambda: 0.0, bool)
+        busy_poll = BusyPoll(calls.append, descriptor, 1, lambda: 0.0, bool, int)
         for _ in range(REST + TRIAL):
             busy_poll.after_read(40)
             while calls:
@@ -169,3 +202,89 @@ def test_it_waits_once_for_all_reads_of_a_turn() -> None:
     finally:
         os.close(descriptor)
         os.close(other)
+
+
+def test_a_call_of_the_loop_goes_on_with_what_comes_next(loop: Loop) -> None:
+    assert loop.call(5) == 0, "nothing has shown that it is cheap"
+    loop.begin_to_poll()
+    before = loop.waits
+    assert loop.call(5) == 5
+    assert loop.waits == before, "the loop's turn has no part in it"
+
+
+def test_a_call_ends_when_the_loop_has_something_to_call(loop: Loop) -> None:
+    loop.begin_to_poll()
+    loop.due_ms = 0
+    before, found = loop.waits, loop.found
+    assert loop.call(5) == 0
+    assert (loop.waits, loop.found) == (before + 1, found + 1), "it waits in the loop's turn"
+    loop.due_ms = 10
+    assert loop.call(5) == 5
+
+
+def test_a_call_ends_after_a_millisecond_and_leaves_the_next_read_to_the_loop(loop: Loop) -> None:
+    loop.begin_to_poll()
+    loop.read_s = 20e-6
+    found = loop.found
+    began = time.monotonic()
+    assert 0 < loop.call(1_000_000) < 1_000_000
+    assert 0.001 <= time.monotonic() - began < 1
+    assert loop.found == found, "the loop finds what has come, and calls again"
+    loop.read(1, sleeping_us=20, busy_us=20)
+    assert loop.found == found + 1, "only the next one"
+
+
+def test_now_and_then_a_read_is_left_to_the_loop_where_it_has_always_something_to_call(
+    loop: Loop,
+) -> None:
+    loop.begin_to_poll()
+    loop.due_ms = 0
+    found = loop.found
+    for _ in range(160):
+        assert loop.call(1) == 0
+    assert loop.found == found + 150
+
+
+def test_a_call_does_not_go_on_while_a_trial_sleeps_or_much_comes(loop: Loop) -> None:
+    loop.arrive()
+    loop.read(REST, sleeping_us=20, busy_us=20)
+    assert loop.call(5) == 0
+    assert loop.waits == 0
+    loop.read(TRIAL + TRIAL, sleeping_us=20, busy_us=20)
+    assert loop.call(5) == 5
+    loop.busy_poll.enter()
+    loop.busy_poll.after_read(40)
+    loop.busy_poll.after_read(5_000)
+    assert not loop.busy_poll.stays()
+    loop.busy_poll.leave()
+
+
+def test_waits_in_vain_within_calls_count_too(loop: Loop) -> None:
+    loop.begin_to_poll()
+    loop.read(TRIAL, sleeping_us=20, busy_us=20)
+    for _ in range(TRIAL // 2):
+        loop.busy_poll.enter()
+        loop.busy_poll.after_read(40)
+        assert loop.busy_poll.stays()
+        loop.busy_poll.miss()
+        loop.busy_poll.leave()
+    assert loop.call(5) == 0
+
+
+def test_a_read_outside_of_a_call_waits_in_the_turn_of_the_loop(loop: Loop) -> None:
+    loop.begin_to_poll()
+    loop.is_in_turn = True
+    loop.busy_poll.after_read(40)
+    loop.is_in_turn = False
+    loop.busy_poll.enter()
+    loop.busy_poll.after_read(40)
+    assert not loop.busy_poll.stays(), "it waits as soon as the call is over"
+    loop.busy_poll.leave()
+
+
+def test_what_is_due_is_first_asked_before_a_trial_and_not_in_one(loop: Loop) -> None:
+    loop.arrive()
+    loop.read(REST + TRIAL - 1, sleeping_us=20, busy_us=20)
+    assert loop.asked == 0
+    loop.read(1, sleeping_us=20, busy_us=20)
+    assert loop.asked == 1

@@ -115,7 +115,7 @@ def test_lines_come_however_they_are_split() -> None:
 def test_what_is_read_by_itself_may_be_followed_by_a_wait_without_sleep() -> None:
     host = make_host()
     waits: list[object] = []
-    host.busy_poll = BusyPoll(waits.append, 0, 1, lambda: 0.0, bool)
+    host.busy_poll = BusyPoll(waits.append, 0, 1, lambda: 0.0, bool, int)
     owner, _ = opened(host)
     for _ in range(1_000):
         owner.channel.feed(b"one\n")

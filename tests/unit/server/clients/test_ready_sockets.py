@@ -185,6 +185,27 @@ def test_more_than_one_call_tells_are_told_in_the_next(run: Callable[[Scene], No
     run(scene)
 
 
+def test_a_reader_may_close_it(run: Callable[[Scene], None]) -> None:
+    async def scene(world: World) -> None:
+        readers = [world.reader() for _ in range(3)]
+        faults: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, what: faults.append(what))
+
+        def close() -> None:
+            world.sockets.close()
+            for reader in readers:
+                world.sockets.forget(reader.socket.fileno())
+
+        for reader in readers:
+            reader.then = close
+            reader.peer.send(b"x")
+        await world.turns()
+        assert [len(reader.told) for reader in readers].count(1) == 1
+        assert faults == []
+
+    run(scene)
+
+
 def test_once_it_is_closed_nobody_is_told(run: Callable[[Scene], None]) -> None:
     async def scene(world: World) -> None:
         reader = world.reader()

@@ -13,7 +13,7 @@ import midge
 from midge.server.config.jetstream import JetStream
 from midge.server.config.options import Options, ServerProcesses
 from midge.server.process import heap
-from midge.server.process.tuning import descriptor_of, tune
+from midge.server.process.tuning import descriptor_of, due_of, tune
 from midge.server.server import Server
 
 LOOPS = [uvloop.new_event_loop, asyncio.SelectorEventLoop]
@@ -81,3 +81,43 @@ def test_a_loop_without_a_descriptor_is_left_as_it_is() -> None:
 def test_a_server_within_a_program_does_not_poll() -> None:
     with pytest.raises(midge.ConfigError, match="busy_poll_us"):
         midge.Server(server_busy_poll_us=10)
+
+
+def test_uvloop_tells_what_is_due() -> None:
+    async def told() -> list[int]:
+        loop = asyncio.get_running_loop()
+        due = due_of(loop)
+        near, far = socket.socketpair()
+        seen: list[int] = []
+        done = loop.create_future()
+
+        def look() -> None:
+            near.recv(1)
+            seen.append(due())
+            timer = loop.call_later(60, bool)
+            seen.append(due())
+            timer.cancel()
+            loop.call_soon(done.set_result, None)
+            seen.append(due())
+
+        with near, far:
+            loop.add_reader(near, look)
+            far.send(b"x")
+            await done
+            loop.remove_reader(near)
+        seen.append(due())
+        return seen
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        before, with_timer, with_call, in_turn = runner.run(told())
+    assert before != 0
+    assert 50_000 < with_timer <= 60_000
+    assert (with_call, in_turn) == (0, 0)
+
+
+def test_a_loop_that_does_not_tell_may_have_something_due() -> None:
+    async def told() -> int:
+        return due_of(asyncio.get_running_loop())()
+
+    with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+        assert runner.run(told()) == 0
