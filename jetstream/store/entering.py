@@ -43,7 +43,7 @@ def _begin_rows(block: Block, place: int, count: int) -> int:
             numbers.set_u16(block.keys, numbers.grow(block.keys, 2) >> 1, i)
     elif len(rows) < place * layout.ROW:
         numbers.resize(rows, place * layout.ROW)
-    return numbers.grow(rows, count * layout.ROW)
+    return numbers.grow_in_steps(rows, count * layout.ROW, layout.SPAN * layout.ROW)
 
 
 def _write_rows(

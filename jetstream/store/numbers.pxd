@@ -17,11 +17,34 @@ cdef extern from *:
         return (unsigned long long)product ^ (unsigned long long)(product >> 64);
     }
 
+    /* Nearly all subjects and small payloads have 8 to 32 bytes. Four words that may overlap are
+     * that many, so that no branch depends on the length, which changes from message to message. */
+    static inline void midge_copy(char *target, const unsigned char *source, Py_ssize_t length) {
+        if (length >= 8 && length <= 32) {
+            Py_ssize_t second = length < 16 ? length - 8 : 8;
+            Py_ssize_t third = length > 16 ? length - 16 : 0;
+            unsigned long long words[4];
+            memcpy(words, source, 8);
+            memcpy(words + 1, source + second, 8);
+            memcpy(words + 2, source + third, 8);
+            memcpy(words + 3, source + length - 8, 8);
+            memcpy(target, words, 8);
+            memcpy(target + second, words + 1, 8);
+            memcpy(target + third, words + 2, 8);
+            memcpy(target + length - 8, words + 3, 8);
+        } else {
+            memcpy(target, source, length);
+        }
+    }
+
     /* PyByteArray_AS_STRING looks each time whether there is a byte at all, which callers know. */
     #define midge_octets(data) (((PyByteArrayObject *)(data))->ob_start)
+    #define midge_room(data) (((PyByteArrayObject *)(data))->ob_alloc)
     """
     char *midge_octets(bytearray data) noexcept nogil
+    Py_ssize_t midge_room(bytearray data) noexcept nogil
     unsigned long long midge_fold(unsigned long long a, unsigned long long b) noexcept nogil
+    void midge_copy(char *target, const unsigned char *source, Py_ssize_t length) noexcept nogil
 
 
 cdef inline unsigned int u16(bytearray data, Py_ssize_t index) noexcept:
@@ -79,11 +102,21 @@ cdef inline Py_ssize_t grow(bytearray data, Py_ssize_t size) except -1:
     return before
 
 
+# CPython keeps the room that a bytearray has had as long as half of it is in use.
+cdef inline Py_ssize_t grow_in_steps(bytearray data, Py_ssize_t size, Py_ssize_t most) except -1:
+    cdef Py_ssize_t before = PyByteArray_GET_SIZE(data)
+    cdef Py_ssize_t wanted = before + size
+    if wanted >= midge_room(data) and wanted < most:
+        PyByteArray_Resize(data, min(wanted * 2, most))
+    PyByteArray_Resize(data, wanted)
+    return before
+
+
 cdef inline void put(
     bytearray target, Py_ssize_t position, const unsigned char *data, Py_ssize_t start,
     Py_ssize_t end
 ) noexcept:
-    memcpy(midge_octets(target) + position, data + start, end - start)
+    midge_copy(midge_octets(target) + position, data + start, end - start)
 
 
 cdef inline bytes take(bytearray data, Py_ssize_t start, Py_ssize_t end):

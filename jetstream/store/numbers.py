@@ -63,6 +63,11 @@ def grow(data: bytearray, size: int) -> int:
     return before
 
 
+def grow_in_steps(data: bytearray, size: int, most: int) -> int:  # noqa: ARG001 - of C
+    """Do what `grow` does, and reserve room for as much again, up to `most` bytes together."""
+    return grow(data, size)
+
+
 def put(target: bytearray, position: int, data: Octets, start: int, end: int) -> None:
     """Copy ``data[start:end]`` into `target` at byte `position`."""
     target[position : position + end - start] = data[start:end]

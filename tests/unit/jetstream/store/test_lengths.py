@@ -1,0 +1,49 @@
+"""Subjects and payloads of any length are stored as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from midge.jetstream.store.file.directory import StoreDirectory
+from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.store.memory import MemoryStore
+from midge.testing.simulated_disk import SimulatedDisk
+from tests.support.published_lines import store_lines
+
+
+def file_store() -> StreamStore:
+    return StoreDirectory(SimulatedDisk(), lambda: None).create_stream(b"$G", b"S", b"{}")
+
+
+STORES: list[Callable[[], StreamStore]] = [MemoryStore, file_store]
+
+
+@pytest.mark.parametrize("make", STORES, ids=["memory", "file"])
+@pytest.mark.parametrize("is_one_by_one", [False, True], ids=["at once", "one by one"])
+def test_messages_of_every_length(make: Callable[[], StreamStore], is_one_by_one: bool) -> None:
+    letters = bytes(range(65, 91)) * 3
+    messages = [
+        (letters[length % 7 :][: 1 + length], letters[:payload])
+        for length in range(48)
+        for payload in {0, 1, 7, length, 48 - length, 33}
+    ] * 9
+    store = make()
+    for subject in sorted({subject for subject, _ in messages}):
+        store.append(subject, b"", b"", 1)
+    first = store.last_seq + 1
+    done = 0
+    while done < len(messages):
+        taken = 0 if is_one_by_one else store_lines(store, messages[done : done + 500], 2)
+        if taken == 0:
+            subject, payload = messages[done]
+            store.append(subject, b"", payload, 2)
+            taken = 1
+        done += taken
+    found = []
+    for seq in range(first, store.last_seq + 1):
+        message = store.load(seq)
+        assert message is not None
+        found.append((message.subject, message.payload))
+    assert found == messages
