@@ -56,6 +56,8 @@ _SPACE = re.compile(r"\s*")
 _SPACE_AND_COMMENTS = re.compile(r"(?:\s+|#[^\r\n]*|//[^\r\n]*)*")
 _COMMENT = re.compile(r"(?:#|//)[^\r\n]*")
 _KEY = re.compile(r"[^\s=:]+")
+# Whatever follows digits and does not end a number begins a text, even what else ends one.
+_DIGITS_OF_TEXT = re.compile(r"[0-9]+[\]'\\]")
 # Consume long runs at once: a step per character would hold the GIL too long.
 _WORD = re.compile(r"""[^\s,;\]}'\\]*(?:\\.[^\s,;\]}'\\]*)*""")
 _DOUBLE_QUOTED = re.compile(r'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
@@ -265,11 +267,9 @@ class Lexer:
 
     def _word(self) -> Token:
         token = self._token(Kind.SCALAR)
-        word = self._match(_WORD)
+        word = self._rest_of_word()
         if not word:
             self._fail(f"Expected value but found '{self._peek()}'")
-        if self._peek() in ("'", "\\"):
-            self._position += 1  # a quote ends a word; a lone backslash is at the end of the text
         if "\\" in word:
             return token._replace(value=self._unescape(word))
         if word.lower() in _TRUTH:
@@ -278,18 +278,30 @@ class Lexer:
             return token._replace(kind=Kind.VARIABLE, value=word[1:])
         return token._replace(value=word)
 
+    def _rest_of_word(self) -> str:
+        word = self._match(_WORD)
+        self._end_word()
+        return word
+
+    def _end_word(self) -> None:
+        if self._peek() in ("'", "\\"):
+            self._position += 1  # a quote ends a word; a lone backslash is at the end of the text
+
     def _number(self) -> Token:
         token = self._token(Kind.SCALAR)
+        if digits := self._match(_DIGITS_OF_TEXT):
+            return token._replace(value=digits + self._unescape(self._rest_of_word()))
         word = self._match(_WORD)
         if word.startswith("-") and not word[1:2].isdigit():
             self._fail(f"Expected a digit but got '{word[1:2] or self._next()}'.")
-        if integer := _INTEGER.fullmatch(word):
+        if (integer := _INTEGER.fullmatch(word)) and self._peek() != "'":
             return token._replace(value=self._integer(integer))
         if word.count(".") == 1 and re.fullmatch(_FLOAT, word):
             return token._replace(value=float(word))
         if "-" in word[1:] and re.fullmatch(_DATE, word):
             return token._replace(value=self._date(word))
         self._check_text_that_begins_as_number(word)
+        self._end_word()
         return token._replace(value=self._unescape(word))
 
     def _integer(self, found: re.Match[str]) -> int:

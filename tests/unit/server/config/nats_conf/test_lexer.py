@@ -83,6 +83,13 @@ def value(text: str) -> Any:
         ("(\n a)b\n)", "\n a)b\n"),
         ("9e", 9 * 10**18),
         ("b\\", "b"),
+        ("1]", "1]"),
+        ("12'b", "12'b"),
+        ("12]b'", "12]b"),
+        ("1\\x41", "1\\x41"),
+        ("1]\\x41", "1]A"),
+        ("1b'", "1b"),
+        ("11k'", "11k"),
     ],
 )
 def test_values(text: str, expected: Any) -> None:
@@ -94,6 +101,16 @@ def test_values(text: str, expected: Any) -> None:
 @pytest.mark.parametrize("end", ["\n", ";", ",", "", " ", " # c", " // c", "\r\n", "}"])
 def test_what_ends_a_value(end: str) -> None:
     assert [token.value for token in tokens(f"a: 5{end}")] == ["a", 5]
+
+
+@pytest.mark.parametrize("text", ["[1]]", "[0, 1]]", "[1] ]", "[1]a]", "[{a: 1}, 1]]"])
+def test_a_bracket_right_after_digits_is_a_part_of_a_text(text: str) -> None:
+    assert tokens(f"a: {text}")[-2].value in ("1]", "1]a")
+
+
+@pytest.mark.parametrize("text", ["[1 ]", "[-1]", "[1k]", "[1.5]", "[a1]", "[1,]"])
+def test_a_bracket_after_other_items_ends_an_array(text: str) -> None:
+    assert tokens(f"a: {text}")[-1].kind is Kind.ARRAY_END
 
 
 @pytest.mark.parametrize("separator", [":", "=", " ", " : ", "\t=\t", "\n", "\n=", " \n\n "])
@@ -115,7 +132,7 @@ def test_a_key_runs_to_a_blank_or_separator() -> None:
 
 
 def test_places_count_as_nats_server_does() -> None:
-    text = 'a: 1\n  b: {\n  c: 2 }\n"d": [5\n 6]\n'
+    text = 'a: 1\n  b: {\n  c: 2 }\n"d": [5\n 6 ]\n'
     places = [(token.value, token.line, token.column) for token in tokens(text)]
     assert places == [
         ("a", 1, 0),
@@ -129,7 +146,7 @@ def test_places_count_as_nats_server_does() -> None:
         (None, 4, 6),
         (5, 4, 7),
         (6, 5, 2),
-        (None, 5, 3),
+        (None, 5, 4),
     ]
 
 
