@@ -17,6 +17,7 @@ cdef class ReadySockets:
     cdef object _loop
     cdef Router _router
     cdef public BusyPoll busy_poll
+    cdef int _last
     cdef int _lone
     cdef bint _is_closed
     cdef object _wanted
@@ -30,5 +31,5 @@ cdef class ReadySockets:
     @cython.locals(is_postponed=bint, reader=Readable, outcome=int)
     cdef void _read_next(self, BusyPoll busy_poll) except *
     @cython.locals(is_postponed=bint, found=list, number=int, is_ending=bint, reader=Readable,
-                   count=int)
+                   count=int, last=int)
     cdef void _read_ready(self) except *

@@ -54,7 +54,8 @@ class ReadySockets:
         self._loop = loop
         self._router = router
         self.busy_poll = busy_poll
-        self._lone = -1  # the descriptor that was read alone
+        self._last = -1  # the descriptor that was read alone
+        self._lone = -1  # it, where it was so twice in a row
         self._is_closed = False
         # Each message is told of once: a loop's own epoll looks at the socket again after it.
         self._wanted = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
@@ -130,7 +131,8 @@ class ReadySockets:
             found = self._found
             count = plain_socket.ready(self._epoll, self._descriptor, found)
             if count > 0:
-                self._lone = found[0] if count == 1 else -1
+                last, self._last = self._last, found[0] if count == 1 else -1
+                self._lone = last if last == self._last else -1
             for i in range(count):
                 number = found[i]
                 is_ending = number < 0
