@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from bench import frames, stats, wire
 from bench.counters import Counters
@@ -35,6 +35,20 @@ STAMP_BYTES = 16
 
 _RECEIVE_BYTES = 64 * 1024
 _POLL_S = 0.002
+
+
+class Evenly(Protocol):
+    """What is published, and how often."""
+
+    @property
+    def rate(self) -> int:
+        """Return how many messages are published a second."""
+
+    def subjects(self) -> list[bytes]:
+        """Return the subject of each connection, all of one length."""
+
+    def order(self) -> list[int]:
+        """Return in which order the connections publish, each to the one before it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +75,8 @@ class OpenLoop:
             workers = stack.enter_context(staff())
             socks = self._connected(server, stack)
             counters = Counters(1, 1)
-            receiver = Worker("the receiver", _receive, socks, counters)
-            sender = Worker("the sender", _send, self, socks, counters)
+            receiver = Worker("the receiver", receive, socks, self.subjects()[0], counters)
+            sender = Worker("the sender", send, self, socks, counters)
             workers += [receiver, sender]
             if self.monitored:
                 workers.append(Worker("the scraper", _scrape, server.monitoring_port))
@@ -90,17 +104,9 @@ class OpenLoop:
         self, workers: Sequence[Worker], counters: Counters, seconds: float
     ) -> Sequence[int]:
         """Send messages for a duration and receive all; return latencies in nanoseconds."""
-        receiver, sender = workers[:2]
-        sender.ask(seconds)
-        sender.answer(seconds + STALL_TIMEOUT_S)
-        stalled_at = time.monotonic() + STALL_TIMEOUT_S
-        while counters.outstanding_bytes():
-            receiver.raise_failure()
-            if time.monotonic() > stalled_at:
-                raise ScenarioError(f"{counters.outstanding_bytes()} messages never arrived")
-            time.sleep(_POLL_S)
-        receiver.ask("latencies")
-        latencies: array.array[int] = receiver.answer()
+        latencies = array.array("q")
+        for of_connection in exchange(workers[0], workers[1], counters, seconds):
+            latencies.extend(of_connection)
         return latencies
 
     def subjects(self) -> list[bytes]:
@@ -112,6 +118,29 @@ class OpenLoop:
         numbers = list(range(self.connections))
         random.Random(self.name).shuffle(numbers)
         return numbers
+
+
+def exchange(
+    receiver: Worker, sender: Worker, counters: Counters, seconds: float
+) -> list["array.array[int]"]:
+    """Have messages sent for a duration and received; return the latencies of each connection.
+
+    They are in nanoseconds.
+
+    Raises:
+        ScenarioError: a message is missing.
+    """
+    sender.ask(seconds)
+    sender.answer(seconds + STALL_TIMEOUT_S)
+    stalled_at = time.monotonic() + STALL_TIMEOUT_S
+    while counters.outstanding_bytes():
+        receiver.raise_failure()
+        if time.monotonic() > stalled_at:
+            raise ScenarioError(f"{counters.outstanding_bytes()} messages never arrived")
+        time.sleep(_POLL_S)
+    receiver.ask("latencies")
+    latencies: list[array.array[int]] = receiver.answer()
+    return latencies
 
 
 def percentiles(latencies_ns: Sequence[int]) -> Measurement:
@@ -130,7 +159,7 @@ def stamps(data: bytes, frame_bytes: int) -> list[int]:
     ]
 
 
-def _send(pipe: Connection, scenario: OpenLoop, socks: list[socket.socket], sent: Counters) -> None:
+def send(pipe: Connection, scenario: Evenly, socks: list[socket.socket], sent: Counters) -> None:
     """Serve "publish for so many seconds" until dismissed (sender process)."""
     gc.disable()
     subjects = scenario.subjects()
@@ -149,23 +178,27 @@ def _send(pipe: Connection, scenario: OpenLoop, socks: list[socket.socket], sent
         pipe.send(None)
 
 
-def _receive(pipe: Connection, socks: list[socket.socket], counters: Counters) -> None:
-    """Note when messages arrive; on request, answer with all latencies (receiver process)."""
+def receive(
+    pipe: Connection, socks: list[socket.socket], subject: bytes, counters: Counters
+) -> None:
+    """Note when messages arrive; on request, answer with all latencies (receiver process).
+
+    All subjects are as long as `subject`; the answer has an array for each connection.
+    """
     gc.disable()
-    subject = frames.numbered(b"open", len(socks))[0]
     frame_bytes = len(frames.msg(subject, b"1", b"0" * STAMP_BYTES))
     by_fd = {sock.fileno(): sock for sock in socks}
     rests = dict.fromkeys(by_fd, b"")
     poller = select.epoll()
     for fd in (pipe.fileno(), *by_fd):
         poller.register(fd, select.EPOLLIN)
-    latencies = array.array("q")
+    latencies = {fd: array.array("q") for fd in by_fd}
     while True:
         for fd, _ in poller.poll():
             if fd == pipe.fileno():
                 pipe.recv()
-                pipe.send(latencies)
-                latencies = array.array("q")
+                pipe.send(list(latencies.values()))
+                latencies = {fd: array.array("q") for fd in by_fd}
                 continue
             data = rests[fd] + by_fd[fd].recv(_RECEIVE_BYTES)
             now_ns = time.monotonic_ns()
@@ -174,7 +207,7 @@ def _receive(pipe: Connection, socks: list[socket.socket], counters: Counters) -
             whole = len(data) // frame_bytes * frame_bytes
             rests[fd] = data[whole:]
             found = stamps(data[:whole], frame_bytes)
-            latencies.extend([now_ns - stamp for stamp in found])
+            latencies[fd].extend([now_ns - stamp for stamp in found])
             counters.received[0] += len(found)
 
 
