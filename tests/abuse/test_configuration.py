@@ -32,7 +32,7 @@ BROKEN = {
     "a key that never ends": ("x" * MIB, r"server\.conf:1:"),
     "an unknown key": ("debug: false\nmax_paylaod: 1\n", r"server\.conf:2:1: unknown field"),
     "many unknown keys": (WIDE, r"server\.conf: \d+ more errors"),
-    "a wrong type": ("debug: false\n\nmax_payload: [1]\n", r"server\.conf:3:1: "),
+    "a wrong type": ("debug: false\n\nmax_payload: [ 1 ]\n", r"server\.conf:3:1: "),
     "a huge number": ("max_payload: " + "9" * 100_000, r"integer '9{64}' is out of the range"),
     "bytes that are no text": ("debug: \x00\x01\x02\n", r"on line 1|server\.conf:1:"),
     "half a map": ("authorization {\n  users = [\n", r"on line 3: 'Unexpected EOF"),
