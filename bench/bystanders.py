@@ -15,9 +15,6 @@ from bench.jetstream.bystanders import CASES, Bystanders
 from bench.load import beside
 from bench.metrics import Measurement, ScenarioError
 
-QUIET_CORES = 0.2
-"""A wait that is too long is only the server's fault while other programs use no more."""
-
 LIMITS_US = {"p999_us": 10_000.0, "max_us": 50_000.0}
 """What midge may keep a message at most."""
 
@@ -60,18 +57,13 @@ def judge(wait_us: float, limit_us: float | None, others: float) -> str:
     if limit_us is None:
         return ""
     wanted = f"≤ {limit_us / 1e3:g} ms"
-    if wait_us <= limit_us:
-        return f"{wanted} reached"
-    if others > QUIET_CORES:
-        return f"{wanted} not judged: others used {others:.1f} cores"
-    return f"{wanted} **missed**"
+    return report.judged(wanted, is_reached=wait_us <= limit_us, others=others)
 
 
 def page(table: str, commands: Sequence[servers.Command], seconds: float) -> str:
     """Return the results page."""
     a, b = commands
-    facts = {**report.machine(), **{one.name: report.version(one.argv) for one in commands}}
-    listed = "\n".join(f"- {name}: {value}" for name, value in facts.items())
+    listed = "\n".join(f"- {name}: {value}" for name, value in report.facts(commands).items())
     return f"""# Messages of others while a stream works
 
 {listed}

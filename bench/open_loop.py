@@ -73,7 +73,7 @@ class OpenLoop:
         """
         with ExitStack() as stack:
             workers = stack.enter_context(staff())
-            socks = self._connected(server, stack)
+            socks = connected(server, stack, self.subjects())
             counters = Counters(1, 1)
             receiver = Worker("the receiver", receive, socks, self.subjects()[0], counters)
             sender = Worker("the sender", send, self, socks, counters)
@@ -88,17 +88,6 @@ class OpenLoop:
             after = Reading.take(server, workers)
         used = figures(before, after, len(latencies), elapsed_s)
         return {**{name: used[name] for name in used if name != "rate"}, **percentiles(latencies)}
-
-    def _connected(self, server: Server, stack: ExitStack) -> list[socket.socket]:
-        """Open the connections; each subscribes to the subject of its own number."""
-        socks = []
-        for subject in self.subjects():
-            sock = stack.enter_context(closing(wire.connect(server.address)))
-            sock.sendall(frames.sub(subject, b"1"))
-            wire.round_trip(sock)
-            sock.settimeout(None)
-            socks.append(sock)
-        return socks
 
     def _exchange(
         self, workers: Sequence[Worker], counters: Counters, seconds: float
@@ -118,6 +107,18 @@ class OpenLoop:
         numbers = list(range(self.connections))
         random.Random(self.name).shuffle(numbers)
         return numbers
+
+
+def connected(server: Server, stack: ExitStack, subjects: Sequence[bytes]) -> list[socket.socket]:
+    """Open a connection for each subject, which it subscribes to; `stack` closes them."""
+    socks = []
+    for subject in subjects:
+        sock = stack.enter_context(closing(wire.connect(server.address)))
+        sock.sendall(frames.sub(subject, b"1"))
+        wire.round_trip(sock)
+        sock.settimeout(None)
+        socks.append(sock)
+    return socks
 
 
 def exchange(

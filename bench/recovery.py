@@ -19,8 +19,6 @@ from bench.load import beside
 from bench.metrics import ScenarioError
 
 MILLION = 1_000_000
-QUIET_CORES = 0.2
-"""A start that takes too long is only the server's fault while other programs use no more."""
 
 CASES = (
     Restart(
@@ -60,11 +58,8 @@ class Limit:
     def judge(self, unit: str, a: float, ratio: float, others: float = 0.0) -> str:
         """Say what is wanted, and whether it is reached, while others used so many cores."""
         wanted = f"≤ {self.most:g} of it" if self.is_share else f"≤ {self.most:,g} {unit}".rstrip()
-        if (ratio if self.is_share else a) <= self.most:
-            return f"{wanted} reached"
-        if others > QUIET_CORES:
-            return f"{wanted} not judged: others used {others:.1f} cores"
-        return f"{wanted} **missed**"
+        is_reached = (ratio if self.is_share else a) <= self.most
+        return report.judged(wanted, is_reached=is_reached, others=others)
 
 
 LIMITS: Mapping[str, Mapping[str, Limit]] = {
@@ -175,8 +170,7 @@ def page(
 ) -> str:
     """Return the results page."""
     a, b = commands
-    facts = {**report.machine(), **{one.name: report.version(one.argv) for one in commands}}
-    listed = "\n".join(f"- {name}: {value}" for name, value in facts.items())
+    listed = "\n".join(f"- {name}: {value}" for name, value in report.facts(commands).items())
     table = "".join(row for comparison in comparisons for row in rows(comparison))
     return f"""# Restarts and memory of file streams
 

@@ -12,12 +12,16 @@ from pathlib import Path
 from bench.compare import Comparison, Setup
 from bench.metrics import METRICS, format_value
 from bench.scenarios import TARGETS
+from bench.servers import Command
 
 _ROOT = Path(__file__).resolve().parent.parent
 _MEASURED = ("midge", "jetstream", "protocol", "server", "sublist", "setup.py", "pyproject.toml")
 
 UNCOMMITTED = "with uncommitted changes"
 """Marks a commit whose figures cannot be reproduced from the repository."""
+
+QUIET_CORES = 0.2
+"""A time that is too long is only the server's fault while other programs use no more."""
 
 
 @dataclass(frozen=True)
@@ -137,11 +141,21 @@ def _busy(comparison: Comparison, who: str) -> str:
 
 def environment(setup: Setup) -> dict[str, str]:
     """Return what a figure is worthless without: commit, builds, machine and date."""
-    return {
-        **machine(),
-        setup.a.name: version(setup.a.argv),
-        setup.b.name: version(setup.b.argv),
-    }
+    return facts((setup.a, setup.b))
+
+
+def facts(commands: Sequence[Command]) -> dict[str, str]:
+    """Return what holds for a measurement of these servers."""
+    return {**machine(), **{one.name: version(one.argv) for one in commands}}
+
+
+def judged(wanted: str, *, is_reached: bool, others: float) -> str:
+    """Say whether what is wanted of a time is reached, while other programs used so many cores."""
+    if is_reached:
+        return f"{wanted} reached"
+    if others > QUIET_CORES:
+        return f"{wanted} not judged: others used {others:.1f} cores"
+    return f"{wanted} **missed**"
 
 
 def machine() -> dict[str, str]:

@@ -23,8 +23,8 @@ from bench.jetstream.api import Api, asking
 from bench.jetstream.publish import arrivals
 from bench.meter import Reading, figures
 from bench.metrics import Measurement, ScenarioError
+from bench.open_loop import connected, percentiles, receive, send
 from bench.open_loop import exchange as probed
-from bench.open_loop import percentiles, receive, send
 from bench.servers import Server
 from bench.workers import Worker, staff
 
@@ -77,7 +77,7 @@ class Bystanders:
             api = stack.enter_context(asking(server))
             api.create_stream(STREAM, ["js.>"], storage=self.storage, **self.settings)
             workers = stack.enter_context(staff())
-            socks = self._connected(server, stack)
+            socks = connected(server, stack, self.subjects())
             counters = Counters(1, 1)
             workers.append(Worker("the receiver", receive, socks, self.subjects()[0], counters))
             workers.append(Worker("the sender", send, self, socks, counters))
@@ -106,16 +106,6 @@ class Bystanders:
             "others_busy": used["others_busy"],
             "server_busy": used["server_busy"],
         }
-
-    def _connected(self, server: Server, stack: ExitStack) -> list[socket.socket]:
-        socks = []
-        for subject in self.subjects():
-            sock = stack.enter_context(closing(wire.connect(server.address)))
-            sock.sendall(frames.sub(subject, b"1"))
-            wire.round_trip(sock)
-            sock.settimeout(None)
-            socks.append(sock)
-        return socks
 
 
 def _count(client: Worker) -> int:

@@ -441,9 +441,12 @@ static int midge_write_sealed(midge_writer *writer) {
 }
 
 static void midge_write_parts(midge_writer *writer) {
-    if (writer->extend > 0 && (writer->error = midge_extend(writer->file, writer->extend, writer->zeroed)) != 0) {
-        writer->stage = 1;
-        return;
+    if (writer->extend > 0) {
+        writer->error = midge_extend(writer->file, writer->extend, writer->zeroed);
+        if (writer->error != 0) {
+            writer->stage = 1;
+            return;
+        }
     }
     if ((writer->seal ? midge_write_sealed(writer) : midge_write_bytes(writer, 0, writer->used)) != 0)
         return;

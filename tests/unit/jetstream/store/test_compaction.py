@@ -76,6 +76,18 @@ def test_a_last_sequence_outlives_the_segment_of_its_message(way: str, is_shared
     assert again.append(b"next", b"", b"", 3) == 3
 
 
+def purged(store: Store, stream: FileStore, is_restarted: bool) -> tuple[Store, FileStore]:
+    """Purge what is gone, in a segment of its own, and perhaps start anew on what that leaves."""
+    store.in_next_segment()
+    stream.purge(b"gone")
+    store.in_next_segment()
+    store.settle()
+    if not is_restarted:
+        return store, stream
+    again = Store(store.disk.killed())
+    return again, next(again.directory.streams())
+
+
 def unreadable(segment: Segment, patch: pytest.MonkeyPatch) -> None:
     """Have reading the file of a segment fail."""
     read = SimulatedFile.read
@@ -104,13 +116,7 @@ def test_a_segment_of_messages_that_are_gone_goes_unread(
     if last == "bounds":
         stream.skip_to(7)
     last_seq = stream.last_seq
-    store.in_next_segment()
-    stream.purge(b"gone")
-    store.in_next_segment()
-    store.settle()
-    if is_restarted:
-        store = Store(store.disk.killed())
-        stream = next(store.directory.streams())
+    store, stream = purged(store, stream, is_restarted)
     segment = store.directory.log.segments[1]
     unreadable(segment, monkeypatch)
     store.directory.compact()
@@ -142,13 +148,7 @@ def test_a_segment_that_holds_more_than_messages_is_read(kind: str, is_restarted
         stream.save_consumer(b"c", b"state")
     elif kind == "deletion":
         store.directory.delete_stream(other)
-    store.in_next_segment()
-    stream.purge(b"gone")
-    store.in_next_segment()
-    store.settle()
-    if is_restarted:
-        store = Store(store.disk.killed())
-        stream = next(store.directory.streams())
+    store, stream = purged(store, stream, is_restarted)
     before = store.after_a_kill()
     stream.set_dedup_window(1000)
     store.directory.compact()
