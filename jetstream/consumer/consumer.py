@@ -156,6 +156,9 @@ class Consumer(Delivering):
         super().purged(first_seq, gone_seq, is_wider=is_wider)
         self._removals = _STALE
 
+    def disk_answered(self) -> None:
+        """Take note that what was on its way to the disk is there, or lost."""
+
     def lowest_seq(self) -> int:
         """Return the first sequence whose removal would concern this consumer."""
         first = self.pending.first
@@ -192,6 +195,22 @@ class Consumer(Delivering):
             self.num_pending = count
         else:
             self.num_pending = store.count_pending(self.filters, self.next_seq, False, visible)
+
+    def _is_more_coming(self) -> bool:
+        """Tell whether a message that matches is on its way to the disk."""
+        store = self.store
+        visible = store.visible_seq
+        if visible >= store.last_seq:
+            return False
+        return store.next_seq(self.filters, max(self.next_seq, visible + 1)) > 0
+
+    def _count_coming(self) -> int:
+        """Return how many messages that match are on their way to the disk."""
+        store = self.store
+        visible = store.visible_seq
+        if visible >= store.last_seq:
+            return 0
+        return store.count_pending(self.filters, max(self.next_seq, visible + 1))
 
     def _recount(self) -> None:
         """Count anew if messages that were counted may have gone."""

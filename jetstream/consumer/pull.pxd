@@ -11,6 +11,7 @@ from midge.jetstream.consumer.requests cimport (
     read_body,
 )
 from midge.jetstream.environment.sink cimport Receiver
+from midge.jetstream.store.interface cimport StreamStore
 
 cdef long long _SECOND_NS, _MILLISECOND_NS, _SWEEP_INTERVAL_NS
 cdef int _NO_PRIORITY, _OVERFLOW, _PINNED, _PRIORITIZED
@@ -27,6 +28,8 @@ cdef class PullConsumer(Consumer):
     cdef object _request_timer
     cdef long long _request_timer_ns
     cdef long long _swept_ns
+    cdef object _disk_timer
+    cdef bint _is_disk_late
     cdef object _inactive_timer
     cdef long long _threshold_ns
 
@@ -50,6 +53,8 @@ cdef class PullConsumer(Consumer):
                    asked="long long", due_ns="long long")
     cpdef long long _sweep(self, bint is_at_end) except *
     cdef bint _is_over(self, PullRequest request, long long now_ns, bint is_at_end) except -1
+    @cython.locals(store=StreamStore)
+    cdef bint _waits_for_disk(self, PullRequest request) except -1
     cdef long long _next_due(
         self, PullRequest request, long long now_ns, long long due_ns
     ) except *

@@ -21,6 +21,7 @@ from midge.jetstream.json.times import format_duration
 
 _SECOND_NS = 1_000_000_000
 _MILLISECOND_NS = 1_000_000
+_DISK_WAIT_S = 1.0  # most that requests wait which must not; a disk that is well takes 0.1 ms
 _SWEEP_INTERVAL_NS = _SECOND_NS  # how often a full queue is searched for requests without interest
 
 REPLY_OF_IMPORT = b"_R_."
@@ -45,7 +46,8 @@ class PullConsumer(Consumer):
     well be delivered at once.
 
     Requests are served in turns, one message each. A request ends when its batch is complete, when
-    it expires, when its inbox has no subscriber any more, or with a status that says why.
+    it expires, when its inbox has no subscriber any more, or with a status that says why. One that
+    must not wait ends where the stream does: behind the messages on their way to the disk.
     """
 
     def __init__(self, host: ConsumerHost, config: ConsumerConfig, name: bytes) -> None:
@@ -58,6 +60,8 @@ class PullConsumer(Consumer):
         self._request_timer: Timer | None = None
         self._request_timer_ns = 0
         self._swept_ns = 0
+        self._disk_timer: Timer | None = None
+        self._is_disk_late = False
         self._inactive_timer: Timer | None = None
         self._threshold_ns = 0
         self._begin_consumer(host, config, name)
@@ -79,10 +83,11 @@ class PullConsumer(Consumer):
         self.requests.clear()
         if self.pin is not None:
             self.pin.stop()
-        for timer in (self._request_timer, self._inactive_timer):
+        for timer in (self._request_timer, self._disk_timer, self._inactive_timer):
             if timer is not None:
                 timer.cancel()
         self._request_timer = None
+        self._disk_timer = None
         self._inactive_timer = None
 
     def release(self) -> None:
@@ -231,9 +236,15 @@ class PullConsumer(Consumer):
             return b""
         self._recount()
         pending = max(self.num_pending, 0) + self.pending.queued
-        if pending == 0 and asked.expires_ns == 0:
+        if (
+            pending == 0
+            and asked.expires_ns == 0
+            and (self._is_disk_late or not self._is_more_coming())
+        ):
             self.last_active_ns = now_ns
             return statuses.NO_MESSAGES
+        if self._is_stalled():
+            pending += self._count_coming()
         if pending > 0 and pending < self._sweep(is_at_end=False):
             self.last_active_ns = now_ns
             return statuses.REQUESTS_PENDING
@@ -413,9 +424,52 @@ class PullConsumer(Consumer):
             self._say(request, statuses.request_timeout(request.left, request.bytes_left))
             return True
         if is_at_end and request.no_wait and (not request.expires_ns or request.delivered):
+            if self._waits_for_disk(request):
+                return False
             self._say(request, statuses.NO_MESSAGES)
             return True
         return not self.sink.has_interest(request.reply)
+
+    # Requests that must not wait, while messages are on their way to the disk.
+
+    def _waits_for_disk(self, request: PullRequest) -> bool:
+        """Tell whether a request that would end waits for what is on its way to the disk.
+
+        It waits once after each message that it gets, as new messages may replace those it waits
+        for as fast as the disk takes them; and not for a disk that is full.
+        """
+        store = self.store
+        if store.visible_seq >= store.last_seq or self._is_disk_late:
+            return False
+        if request.awaited_after != request.delivered:
+            if not self._is_more_coming():
+                return False
+            request.awaited_after = request.delivered
+            request.awaited_seq = store.last_seq
+        elif request.awaited_seq <= store.visible_seq:
+            return False
+        if self._disk_timer is None:
+            self._disk_timer = self.clock.call_later(_DISK_WAIT_S, self._disk_late)
+            store.barrier(self.disk_answered)
+        return True
+
+    def _disk_late(self) -> None:
+        self._is_disk_late = True
+        self._sweep(is_at_end=not self._is_stalled())
+
+    def disk_answered(self) -> None:
+        """See `Consumer.disk_answered`."""
+        self._is_disk_late = False
+        if self._disk_timer is not None:
+            self._disk_timer.cancel()
+            self._disk_timer = None
+        if self.is_closed or self.is_ready:
+            return
+        self.signal()
+        if not self.is_ready:
+            self._sweep(is_at_end=not self._is_stalled())
+
+    # When requests are looked at again.
 
     def _next_due(self, request: PullRequest, now_ns: int, due_ns: int) -> int:
         """Send a heartbeat that is due; return the earlier of `due_ns` and what comes next."""

@@ -35,6 +35,8 @@ cdef class PullRequest:
     cdef public long long left
     cdef public long long bytes_left
     cdef public long long delivered
+    cdef public long long awaited_after
+    cdef public unsigned long long awaited_seq
     cdef readonly bint no_wait
     cdef readonly long long expires_ns
     cdef readonly long long heartbeat_ns

@@ -135,10 +135,14 @@ def _read_as_go(body: bytes) -> RequestBody:
 class PullRequest:
     """A request that waits: `left` messages and `bytes_left` bytes, 0 for any number, are to come.
 
-    Times are on the monotonic clock; 0 for never.
+    Times are on the monotonic clock; 0 for never. A request that would have ended after
+    `awaited_after` messages waits until all up to `awaited_seq` are on the disk; -1 for none that
+    has.
     """
 
     __slots__ = (
+        "awaited_after",
+        "awaited_seq",
         "bytes_left",
         "checked_turn",
         "delivered",
@@ -160,6 +164,8 @@ class PullRequest:
 
     def __init__(self) -> None:
         self.delivered = 0
+        self.awaited_after = -1
+        self.awaited_seq = 0
         self.checked_turn = 0
         self.receiver: Receiver | None = None
         self.receiver_turn = 0

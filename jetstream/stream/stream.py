@@ -475,6 +475,8 @@ class Stream(StreamHost):
         self.last_msg_id = _NO_BYTES
         self.contents.account()
         self.answers.fail(self.refusal(_store_failed(error)))
+        for consumer in self.consumers:
+            consumer.disk_answered()
 
 
 def _ignore(_: object) -> None:

@@ -239,7 +239,11 @@ class Consuming:
         self.show()
 
     def settle(self, _: int) -> None:
-        """Have all of it written, and note what must not be forgotten any more."""
+        """Have all of it written, and note what must not be forgotten any more.
+
+        A request that waited for the disk is served meanwhile, which may be forgotten.
+        """
+        before = self.now.copied()
         self.rig.advance(_SETTLED_S)
         self.take()
         self.rig.advance(0)
@@ -249,7 +253,7 @@ class Consuming:
                 break
             self.show()
         self.take()
-        self.noted = self.now.copied()
+        self.noted = before
 
     def fuse(self, number: int) -> None:
         """Have the machine stop within the next operations of the disk."""

@@ -12,6 +12,9 @@ FULL = range(10_000, 30_000)
 TIMED = range(1, 501)
 BATCH = 500
 
+REPLACING = (100_856,)
+"""Programs in which a message comes in the place of one that awaits its ack, and is asked for."""
+
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
@@ -19,6 +22,12 @@ async def test_random_programs_do_the_same() -> None:
     comparison = Comparison(at_once=30)
     await comparison.run(QUICK, restarts=True)
     assert comparison.programs == len(QUICK)
+    assert [str(one) for one in comparison.differences] == []
+
+
+async def test_a_message_that_replaces_another_is_delivered_as_by_nats_server() -> None:
+    comparison = Comparison(at_once=1)
+    await comparison.run(REPLACING, restarts=False)
     assert [str(one) for one in comparison.differences] == []
 
 
