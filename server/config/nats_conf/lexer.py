@@ -2,7 +2,8 @@ r"""Cut a nats-server configuration text into tokens.
 
 The grammar depends on the place: a key runs to a blank, `=` or `:`; a value's first character
 determines its kind; entries end at a line's end, `,`, `;` or `}`. The lexer therefore keeps a stack
-of the maps and arrays that are open. It does not recurse, and the stack is bounded.
+of the maps and arrays that are open. It does not recurse, and the stack is bounded. Braces around
+top-level entries, here called blocks, mean nothing.
 """
 
 from __future__ import annotations
@@ -55,6 +56,9 @@ _BLANK = re.compile(r"[ \t]*")
 _SPACE = re.compile(r"\s*")
 _SPACE_AND_COMMENTS = re.compile(r"(?:\s+|#[^\r\n]*|//[^\r\n]*)*")
 _COMMENT = re.compile(r"(?:#|//)[^\r\n]*")
+# A slash alone is a blank behind a top-level value, and a comma behind one of a map or an array.
+_BLANKS_AND_SLASHES = re.compile(r"(?:[ \t]|/(?!/))*")
+_SPACE_COMMENTS_AND_SLASHES = r"(?:\s+|#[^\r\n]*|//[^\r\n]*|/)*"
 _KEY = re.compile(r"[^\s=:]+")
 # Whatever follows digits and does not end a number begins a text, even what else ends one.
 _DIGITS_OF_TEXT = re.compile(r"[0-9]+[\]'\\]")
@@ -64,7 +68,7 @@ _DOUBLE_QUOTED = re.compile(r'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
 # Patterns of what is rare stay text, which `re` compiles when it is met: 0.1 ms of a start each.
 _BLOCK_END = r"\n\)(?=\n|\Z)"
 _INCLUDE_WORD = r"[^\s;}']*"
-_ESCAPE = r"(?s)\\(x(..)|.)"
+_ESCAPE = r"(?s)\\(x..|.)"
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", '"': '"', "\\": "\\"}
 _HEX = r"[0-9a-fA-F]{2}"
 
@@ -88,6 +92,7 @@ class Lexer:
         self._line = 1
         self._line_start = 0
         self._counted = 0
+        self._blocks = 0
 
     def tokens(self) -> Iterator[Token]:
         """Yield the tokens in order.
@@ -114,10 +119,8 @@ class Lexer:
         """Read a key up to where its value begins, an include, or the end of the map or text."""
         self._match(_SPACE_AND_COMMENTS)
         if context is None:
-            while self._peek() == "{":  # a file may be wrapped in braces
-                self._position += 1
-                self._match(_SPACE_AND_COMMENTS)
-            if self._peek() == "}" and not self._text[self._position + 1 :].strip():
+            self._pass_blocks()
+            if self._peek() in ("}", '"', "'") and self._is_over():
                 return None
         elif self._peek() == "}":
             return self._bracket(Kind.MAP_END)
@@ -127,18 +130,42 @@ class Lexer:
             return None
         return self._key(context)
 
+    def _is_over(self) -> bool:
+        """Tell whether nothing but this brace, or a quote that opens nothing, is left to read."""
+        after = self._position + 1
+        return after == len(self._text) or (self._peek() == "}" and not self._text[after:].strip())
+
+    def _pass_blocks(self) -> None:
+        """Read the braces before a top-level entry."""
+        while self._peek() == "{" or (self._peek() == "}" and self._blocks):
+            self._blocks += 1 if self._next() == "{" else -1
+            is_inner = self._blocks > 0 and self._text[self._position - 1] == "}"
+            skipped = re.compile(_SPACE_COMMENTS_AND_SLASHES) if is_inner else _SPACE_AND_COMMENTS
+            self._match(skipped)
+            if is_inner and self._peek() != "}":
+                found = self._next()
+                if found not in (",", ";"):
+                    expected = "Expected a block-level to end with a '}'"
+                    self._fail(f"{expected}, but got '{found}' instead.")
+                self._match(_SPACE_AND_COMMENTS)
+
     def _key(self, context: Kind | None) -> Token:
         quote = self._peek()
         if quote in "=:":
-            self._fail(f"Unexpected key separator '{quote}'")
+            self._fail(f"Unexpected key separator '{quote}'{'' if context is None else '.'}")
         if quote == "]" and context is not None:
             self._fail("Unexpected array end ']' processing map.")
+        if quote == "/":
+            if context is None:
+                self._fail("Unexpected EOF.")
+            self._position += 1  # it is dropped, and what follows begins the key, even a blank
         if quote in "\"'":
             key = self._token(Kind.KEY, column_offset=1)
-            name = self._until_quote(quote)
+            kind = "quoted" if quote == "'" else "double quoted"
+            name = self._until_quote(quote, f" processing {kind} map key" if context else "")
         else:
             key = self._token(Kind.KEY)
-            name = self._match(_KEY)
+            name = self._next() + self._match(_KEY)
             if name.lower() == "include" and self._peek().isspace():
                 return self._include()
         self._separator(context)
@@ -156,7 +183,7 @@ class Lexer:
 
     def _array_item(self) -> Token:
         self._match(_SPACE_AND_COMMENTS)
-        if self._peek() == ",":
+        if self._peek() in (",", "/"):
             self._fail("Unexpected array value terminator ','.")
         if self._peek() == "]":
             return self._bracket(Kind.ARRAY_END)
@@ -168,12 +195,16 @@ class Lexer:
         """Read the end of an entry, and close the maps and arrays that end with it."""
         while True:
             context = open_ends[-1] if open_ends else None
-            self._match(_BLANK)
+            self._match(_BLANK if context else _BLANKS_AND_SLASHES)
             comment = _COMMENT.match(self._text, self._position)
             if comment is not None:
                 self._position = comment.end()
             found = self._peek()
-            if found in ("", "\n", "\r") or (found == "," and context is not None):
+            if context is None and self._blocks and found in ("", "}"):
+                if not found:
+                    self._fail_after_value(context, found)
+                return
+            if found in ("", "\n", "\r") or (found in ",/" and context is not None):
                 self._position += len(found)
                 return
             if found == "}" and context is None:
@@ -190,7 +221,8 @@ class Lexer:
 
     def _fail_after_value(self, context: Kind | None, found: str) -> NoReturn:
         if context is None:
-            expected = "Expected a top-level value to end with a new line, comment or EOF"
+            level = "block" if self._blocks else "top"
+            expected = f"Expected a {level}-level value to end with a new line, comment or EOF"
         elif context is Kind.MAP_END:
             expected = 'Expected a map value terminator "," or a map terminator "}"'
         else:
@@ -232,11 +264,14 @@ class Lexer:
         return self._word()
 
     def _nothing(self, end: str, context: Kind | None) -> Token:
-        """Read an absent value as an empty text, in a map only before a semicolon."""
+        """Read an absent value as an empty text; in a map, `}` ends the map without one.
+
+        The map then is the value of its last key, and what that was a key of begins nothing.
+        """
         if context is Kind.MAP_END and end == ",":
             self._fail('Unexpected map value terminator ",".')
         if context is Kind.MAP_END and end == "}":
-            self._fail(f"Expected value but found '{end}'")
+            return self._bracket(Kind.MAP_END)
         return self._token(Kind.SCALAR)._replace(value="")
 
     def _bracket(self, kind: Kind) -> Token:
@@ -267,30 +302,33 @@ class Lexer:
 
     def _word(self) -> Token:
         token = self._token(Kind.SCALAR)
-        word = self._rest_of_word()
+        word = self._match(_WORD)
+        text = self._end_word(word)
         if not word:
             self._fail(f"Expected value but found '{self._peek()}'")
-        if "\\" in word:
-            return token._replace(value=self._unescape(word))
+        if "\\" in word or self._text[self._position - 1] == "'":
+            return token._replace(value=text)
         if word.lower() in _TRUTH:
             return token._replace(value=_TRUTH[word.lower()])
         if word.startswith("$"):
             return token._replace(kind=Kind.VARIABLE, value=word[1:])
         return token._replace(value=word)
 
-    def _rest_of_word(self) -> str:
-        word = self._match(_WORD)
-        self._end_word()
-        return word
-
-    def _end_word(self) -> None:
-        if self._peek() in ("'", "\\"):
-            self._position += 1  # a quote ends a word; a lone backslash is at the end of the text
+    def _end_word(self, word: str) -> str:
+        """Consume the quote that may end a word; return the word without its escapes."""
+        text = self._unescape(word)
+        end = self._peek()
+        if end == "'":
+            self._position += 1
+        elif end == "\\":  # before a line's end, or that of the text
+            self._position += 1
+            self._fail_escape(self._next())
+        return text
 
     def _number(self) -> Token:
         token = self._token(Kind.SCALAR)
         if digits := self._match(_DIGITS_OF_TEXT):
-            return token._replace(value=digits + self._unescape(self._rest_of_word()))
+            return token._replace(value=digits + self._end_word(self._match(_WORD)))
         word = self._match(_WORD)
         if word.startswith("-") and not word[1:2].isdigit():
             self._fail(f"Expected a digit but got '{word[1:2] or self._next()}'.")
@@ -301,8 +339,7 @@ class Lexer:
         if "-" in word[1:] and re.fullmatch(_DATE, word):
             return token._replace(value=self._date(word))
         self._check_text_that_begins_as_number(word)
-        self._end_word()
-        return token._replace(value=self._unescape(word))
+        return token._replace(value=self._end_word(word))
 
     def _integer(self, found: re.Match[str]) -> int:
         digits, suffix, binary = found.groups()
@@ -352,18 +389,31 @@ class Lexer:
         return token._replace(value=path)
 
     def _unescape(self, text: str) -> str:
+        """Return what was just consumed without its escapes."""
         return re.sub(_ESCAPE, self._escaped, text) if "\\" in text else text
 
     def _escaped(self, found: re.Match[str]) -> str:
         character = found[1]
         if character in _ESCAPES:
             return _ESCAPES[character]
-        if found[2] is None:
-            allowed = r"Only the following escape characters are allowed: \xXX, \t, \n, \r, \", \\."
-            self._fail(f"Invalid escape character '{character[0]}'. {allowed}")
-        if not re.fullmatch(_HEX, found[2]):
-            self._fail(f"Expected two hexadecimal digits after '\\x', but got '{found[2]}'")
-        return chr(int(found[2], 16))
+        self._position += found.start() + 2 - len(found.string)
+        if not character.startswith("x"):
+            self._fail_escape(character)
+        digits = self._text[self._position : self._position + 2]
+        if end := re.search(r"[\r\n]", digits):
+            self._position += end.end()
+            self._fail("Expected two hexadecimal digits after '\\x', but hit end of line")
+        if not re.fullmatch(_HEX, digits):
+            digits = digits if len(digits) == 2 else self._text[-2:]
+            self._fail(f"Expected two hexadecimal digits after '\\x', but got '{digits}'")
+        self._position += len(found.string) - found.start() - 2
+        return chr(int(digits, 16))
+
+    def _fail_escape(self, character: str) -> NoReturn:
+        if not character:
+            self._fail("Unexpected EOF.")
+        allowed = r"Only the following escape characters are allowed: \xXX, \t, \n, \r, \", \\."
+        self._fail(f"Invalid escape character '{character}'. {allowed}")
 
     # Places.
 
@@ -384,12 +434,12 @@ class Lexer:
         self._position = found.end()
         return found[0]
 
-    def _until_quote(self, quote: str) -> str:
+    def _until_quote(self, quote: str, place: str = "") -> str:
         """Consume a quoted text without escapes, quotes included."""
         start, end = self._position + 1, self._text.find(quote, self._position + 1)
         if end < 0:
             self._position = len(self._text)
-            self._fail("Unexpected EOF.")
+            self._fail(f"Unexpected EOF{place}.")
         self._position = end + 1
         return self._text[start:end]
 

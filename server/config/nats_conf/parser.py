@@ -159,7 +159,7 @@ class Parser:
                 return container[name].value
         if name in self._source.environment:
             return self._from_environment(token)
-        raise ConfError(f"variable reference for '{name}' on line {token.line} can not be found")
+        raise self._not_found(token)
 
     def _from_environment(self, token: Token) -> Any:
         """Return the value of an environment variable, whose text is read as a value."""
@@ -169,9 +169,16 @@ class Parser:
         source.open_variables.append(name)
         try:
             text = f"value={source.environment[name]}"
-            return Parser(text, self._file, source).parse()["value"].value
+            found = Parser(text, self._file, source).parse().get("value")
         except ConfigError as error:
             place = f"variable reference for '{name}' on line {token.line}"
             raise ConfError(f"{place} could not be parsed: {error}") from None
         finally:
             source.open_variables.pop()
+        if found is None:  # a map whose last key has no value is the value of that
+            raise self._not_found(token)
+        return found.value
+
+    def _not_found(self, token: Token) -> ConfError:
+        text = f"variable reference for '{token.value}' on line {token.line} can not be found"
+        return ConfError(text)

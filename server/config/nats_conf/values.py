@@ -6,6 +6,7 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from midge.protocol.errors import quote
 from midge.server.config.nats_conf.errors import ConfError
 
 if TYPE_CHECKING:
@@ -25,6 +26,11 @@ DEFAULT_PORT = 4222
 def fail(node: Node, text: str) -> NoReturn:
     """Refuse `node`; the error has its position."""
     raise ConfError(text, where=node.where)
+
+
+def quoted(text: str) -> str:
+    """Return a text as Go shows it in an error."""
+    return quote(text.encode("utf-8", "surrogateescape"))
 
 
 def show(node: Node) -> str:
@@ -105,11 +111,11 @@ def duration(node: Node, written: str, prefix: str = "") -> float:
     if written in ("0", "+0", "-0"):
         return 0.0
     if len(written) > _DURATION_LENGTH_MAX or not re.fullmatch(_DURATION, written):
-        fail(node, f'{prefix}time: {_duration_fault(written)} duration "{written[:60]}"')
+        fail(node, f"{prefix}time: {_duration_fault(written)} duration {quoted(written[:60])}")
     parts = re.findall(_DURATION_PART, written)
     total = sum(float(number) * _UNITS_S[unit] for number, unit in parts)
     if total >= _DURATION_MAX_S:
-        fail(node, f'{prefix}time: invalid duration "{written}"')
+        fail(node, f"{prefix}time: invalid duration {quoted(written)}")
     return round(-total if written.startswith("-") else total, 9)
 
 
@@ -119,7 +125,7 @@ def _duration_fault(written: str) -> str:
         if not number.strip("."):
             break
         if unit not in _UNITS_S:
-            return f'unknown unit "{unit}" in' if unit else "missing unit in"
+            return f"unknown unit {quoted(unit)} in" if unit else "missing unit in"
     return "invalid"
 
 

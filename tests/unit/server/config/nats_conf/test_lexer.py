@@ -14,6 +14,15 @@ TOP_END = (
     "Parse error on line 1: 'Expected a top-level value to end with a new line, comment or EOF, "
     "but got '2' instead.'"
 )
+BLOCK_END = (
+    "Parse error on line 1: 'Expected a block-level value to end with a new line, comment or EOF, "
+    "but got '{}' instead.'"
+)
+INNER_END = (
+    "Parse error on line 1: 'Expected a block-level to end with a '}}', but got '{}' instead.'"
+)
+ESCAPES = r"Only the following escape characters are allowed: \xXX, \t, \n, \r, \", \\."
+HEX = "Parse error on line {}: 'Expected two hexadecimal digits after '\\x', but {}'"
 ARRAY_END = (
     'Parse error on line 1: \'Expected an array value terminator "," or an array terminator '
     "\"]\", but got '}' instead.'"
@@ -82,7 +91,6 @@ def value(text: str) -> Any:
         ("grüße", "grüße"),
         ("(\n a)b\n)", "\n a)b\n"),
         ("9e", 9 * 10**18),
-        ("b\\", "b"),
         ("1]", "1]"),
         ("12'b", "12'b"),
         ("12]b'", "12]b"),
@@ -90,6 +98,8 @@ def value(text: str) -> Any:
         ("1]\\x41", "1]A"),
         ("1b'", "1b"),
         ("11k'", "11k"),
+        ("true'", "true"),
+        ("$a'", "$a"),
     ],
 )
 def test_values(text: str, expected: Any) -> None:
@@ -150,7 +160,44 @@ def test_places_count_as_nats_server_does() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["", " \n", "# c", "// c\n#d", "{}", "{ }\n", "{\n#x\n}"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{a: 1, b: 2}",
+        "{a: 1\n}\nb: 2\n",
+        "{}a: 1\n{b: 2}",
+        "{a: 1}b: 2",
+        "{{a: 1};b: 2}",
+        "{{{},a: 1}\n} b: 2",
+        "{{a: 1} / # c\n} b: 2",
+        "{a: 1 /} b: 2",
+        "a: 1 / /\nb: 2 /",
+        "a: 1\nb: 2\n'",
+        'a: 1\nb: 2\n"',
+    ],
+)
+def test_blocks_slashes_and_a_last_quote_mean_nothing(text: str) -> None:
+    assert [token.value for token in tokens(text)] == ["a", 1, "b", 2]
+
+
+@pytest.mark.parametrize("text", ["a {b: 1 / c: 2}", "a {b: 1 /c: 2}", "a {/b: 1, /c: 2 /}"])
+def test_a_slash_in_a_map_is_a_comma_or_dropped(text: str) -> None:
+    assert [token.value for token in tokens(text)] == ["a", None, "b", 1, "c", 2, None]
+
+
+def test_a_slash_in_an_array_is_a_comma() -> None:
+    assert [token.value for token in tokens("a [1 / 2 /]")] == ["a", None, 1, 2, None]
+
+
+def test_a_map_may_end_behind_a_key() -> None:
+    kinds = [token.kind.name for token in tokens("a {b: 1, c: }\nd: 2")]
+    assert kinds == [
+        *("KEY", "MAP_START", "KEY", "SCALAR", "KEY", "MAP_END"),
+        *("KEY", "SCALAR"),
+    ]
+
+
+@pytest.mark.parametrize("text", ["", " \n", "# c", "// c\n#d", "{}", "{ }\n", "{\n#x\n}", '"'])
 def test_nothing(text: str) -> None:
     assert tokens(text) == []
 
@@ -161,7 +208,29 @@ def test_nothing(text: str) -> None:
         ("a", "config is invalid (x.conf:1:1)"),
         ("a\n", "config is invalid (x.conf:2:1)"),
         ("a: -", "Parse error on line 1: 'Expected a digit but got ''.'"),
-        ("a: {b: }", "Parse error on line 1: 'Expected value but found '}''"),
+        ("a: {b: ,}", "Parse error on line 1: 'Unexpected map value terminator \",\".'"),
+        ("a: b\\\n", f"Parse error on line 2: 'Invalid escape character '\\n'. {ESCAPES}'"),
+        ("a: \\\nb: 1", f"Parse error on line 2: 'Invalid escape character '\\n'. {ESCAPES}'"),
+        ("a: $b\\\n", f"Parse error on line 2: 'Invalid escape character '\\n'. {ESCAPES}'"),
+        ("a: 1b\\\n", f"Parse error on line 2: 'Invalid escape character '\\n'. {ESCAPES}'"),
+        ("a: [b\\\n]", f"Parse error on line 2: 'Invalid escape character '\\n'. {ESCAPES}'"),
+        ("a: b\\q\\\n", f"Parse error on line 1: 'Invalid escape character 'q'. {ESCAPES}'"),
+        ('a: "\\q\n\n"', f"Parse error on line 1: 'Invalid escape character 'q'. {ESCAPES}'"),
+        ("a: b\\", "Parse error on line 1: 'Unexpected EOF.'"),
+        ("a: b\\x4\n", HEX.format(2, "hit end of line")),
+        ("a: b\\x\n", HEX.format(2, "hit end of line")),
+        ("a: b\\x4 ", HEX.format(1, "got '4 '")),
+        ("a: b\\x4", HEX.format(1, "got 'x4'")),
+        ("a: b\\x41\\x4g", HEX.format(1, "got '4g'")),
+        ("/a: 1", "Parse error on line 1: 'Unexpected EOF.'"),
+        ("a: [/ 1]", "Parse error on line 1: 'Unexpected array value terminator ','.'"),
+        ('a: {"', "Parse error on line 1: 'Unexpected EOF processing double quoted map key.'"),
+        ("a: {'", "Parse error on line 1: 'Unexpected EOF processing quoted map key.'"),
+        ("a: {=1}", "Parse error on line 1: 'Unexpected key separator '='.'"),
+        ("{a: 1 b}", BLOCK_END.format("b")),
+        ("{a: 1", BLOCK_END.format("")),
+        ("{{a: 1} b: 2}", INNER_END.format("b")),
+        ("{{a: 1}", INNER_END.format("")),
         (
             "a: 1 2",
             TOP_END,
