@@ -21,6 +21,7 @@ from midge.jetstream.store.disk import DiskFile, SuppliedDisk, Write
 from midge.jetstream.store.file import records
 
 SECTOR = 512
+PAGE = 4096
 
 _TRACED_MAX = 10_000
 _SIZE = 1 << 40
@@ -37,6 +38,19 @@ class Inode:
     data: bytearray = field(default_factory=bytearray)
     stored: bytearray = field(default_factory=bytearray)
     dirty: set[int] = field(default_factory=set)
+    cold: set[int] = field(default_factory=set)
+    """The pages that are only on the medium."""
+
+    def drop_pages(self) -> None:
+        """Keep nothing in the page cache that can be read from the medium."""
+        self.cold = set(range(-(-len(self.data) // PAGE)))
+        self.cold.difference_update(sector * SECTOR // PAGE for sector in self.dirty)
+
+    def cold_in(self, position: int, size: int) -> set[int]:
+        """Return the pages of a range that are only on the medium."""
+        if not self.cold:
+            return set()
+        return self.cold.intersection(range(position // PAGE, -(-(position + size) // PAGE)))
 
     def write(self, position: int, data: bytes) -> None:
         """Write into the page cache."""
@@ -44,6 +58,7 @@ class Inode:
         if end > len(self.data):
             self.data.extend(bytes(end - len(self.data)))
         self.data[position:end] = data
+        self.cold.difference_update(self.cold_in(position, len(data)))
         self.dirty.update(range(position // SECTOR, (end + SECTOR - 1) // SECTOR))
 
     def resize(self, size: int) -> None:
@@ -84,7 +99,8 @@ class SimulatedDisk(SuppliedDisk):
     """A directory in memory, whose failures `random`, a seed or a generator, makes repeatable.
 
     `free` is the room left in bytes, `latency_s` what a write with its sync takes by the server's
-    clock. A sync fails after `fail_sync_at` more; -1 is never.
+    clock. A sync fails after `fail_sync_at` more; -1 is never. `cold_reads` counts the reads that
+    had to wait for the medium, after `drop_pages`, and so long held up everything else.
     """
 
     def __init__(self, random: Random | int = 0) -> None:
@@ -98,6 +114,8 @@ class SimulatedDisk(SuppliedDisk):
         self.fail_sync_at = -1
         self.free = _SIZE
         self.latency_s = 0.0
+        self.cold_reads = 0
+        self.fetches: deque[Callable[[], object]] = deque()
         self.sync_failed: Callable[[], object] = lambda: None
         self.trace: deque[str] = deque(maxlen=_TRACED_MAX)
         self._call_later: Callable[..., object] | None = None
@@ -148,10 +166,36 @@ class SimulatedDisk(SuppliedDisk):
         self.committers.append(SimulatedCommitter(self, done))
         return self.committers[-1]
 
+    def fetch(self, file: DiskFile, position: int, size: int, done: Callable[[], object]) -> None:
+        """Bring what is in a file into the page cache when the disk's time for it has come."""
+        assert isinstance(file, SimulatedFile)
+        inode = file.inode
+
+        def come() -> None:
+            inode.cold.difference_update(inode.cold_in(position, size))
+            done()
+
+        self.fetches.append(come)
+        if self._call_later is not None:
+            self._call_later(self.latency_s, self.pump_fetch)
+
     def close(self) -> None:
-        """Do nothing: there is nothing to release."""
+        """Forget what is being fetched."""
+        self.fetches.clear()
 
     # What runs it.
+
+    def drop_pages(self) -> None:
+        """Keep in the page cache only what has not been synced."""
+        for inode in self.entries.values():
+            inode.drop_pages()
+
+    def pump_fetch(self) -> bool:
+        """Complete the fetch that was asked for first; False without one."""
+        if not self.fetches:
+            return False
+        self.fetches.popleft()()
+        return True
 
     def work_by(self, call_later: Callable[..., object]) -> None:
         """Do writes by themselves from now on, each `latency_s` after it was asked for.
@@ -230,7 +274,17 @@ class SimulatedFile(DiskFile):
 
     def read(self, position: int, size: int) -> bytes:
         """Return up to `size` bytes from `position` on."""
+        cold = self.inode.cold_in(position, size)
+        if cold:
+            self.disk.cold_reads += 1
+            self.inode.cold.difference_update(cold)
         return bytes(self.inode.data[position : position + size])
+
+    def read_at_hand(self, position: int, size: int) -> bytes | None:
+        """Return what the page cache has from `position` on; None for nothing."""
+        cold = self.inode.cold_in(position, size)
+        end = min(cold) * PAGE if cold else position + size
+        return bytes(self.inode.data[position:end]) if end > position else None
 
     def write(self, position: int, data: bytes | bytearray) -> None:
         """Write piece by piece, so that the machine can stop in between."""

@@ -58,6 +58,7 @@ class Sending:
         self._ended = ended
         self._is_over = False
         self.snapshot = snapshot
+        snapshot.go_on = self._go_on
         self.client: dict[str, Any] = {}
         self._to = to
         self._chunk_bytes, self._slots = limits
@@ -126,6 +127,8 @@ class Sending:
                 self.fail(str(error))
                 return spent
             self._buffer += self.snapshot.output.take()
+            if self.snapshot.is_waiting:
+                return spent
         if self._slots > 0:
             self._go_on()
         return spent

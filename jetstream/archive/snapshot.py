@@ -7,13 +7,14 @@ and the state are taken at the beginning.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from midge.jetstream.archive import entries
 from midge.jetstream.archive.consumers import ConsumerCut
 from midge.jetstream.archive.framing import S2Writer
 from midge.jetstream.json.encode import encode
-from midge.jetstream.store.interface import Keeper, StoredMessage
+from midge.jetstream.store.interface import Keeper, MessageView, StoredMessage
 from midge.jetstream.stream import state
 from midge.protocol.errors import MidgeError
 
@@ -38,7 +39,9 @@ class SnapshotError(MidgeError):
 class Snapshot(Keeper):
     """One snapshot.
 
-    `shown_state` is the stream's state as answers show it; `output` has what is written.
+    `shown_state` is the stream's state as answers show it; `output` has what is written. While
+    `is_waiting`, the next message is being fetched from the disk; `go_on` is called when it is
+    there.
     """
 
     def __init__(self, stream: Stream, *, with_consumers: bool) -> None:
@@ -49,6 +52,9 @@ class Snapshot(Keeper):
         self._kept_order: list[int] = []
         self._kept_bytes = 0
         self._time_ns = stream.clock.wall_ns()
+        self._view = MessageView()
+        self.is_waiting = False
+        self.go_on: Callable[[], object] = lambda: None
         self._failure = ""
         self._is_done = False
         self._cuts = [ConsumerCut(one) for one in stream.consumers.listed()]
@@ -69,6 +75,7 @@ class Snapshot(Keeper):
             SnapshotError: it cannot be finished.
         """
         spent = 0
+        self.is_waiting = False
         while spent < budget and not self._is_done:
             if self._failure:
                 raise SnapshotError(self._failure)
@@ -77,6 +84,8 @@ class Snapshot(Keeper):
                 spent += self._write(entries.CONSUMERS + cut.name, cut.encode())
                 continue
             message = self._next()
+            if self.is_waiting:
+                break
             if message is None:
                 self.output.write(entries.END)
                 self.output.finish()
@@ -96,6 +105,10 @@ class Snapshot(Keeper):
             self._store.keepers.remove(self)
         self._kept.clear()
         self._kept_order.clear()
+
+    def fetched(self) -> None:
+        """Go on with the message that was not in memory."""
+        self.go_on()
 
     # What the stream tells.
 
@@ -133,10 +146,14 @@ class Snapshot(Keeper):
         self.close()
 
     def _next(self) -> StoredMessage | None:
-        """Return the next message, stored or kept; None after the last one."""
+        """Return the next message, stored or kept; None after the last, or while it is fetched."""
         stored = None
         if self._at < self._end_seq:
-            stored = self._store.load_next((), self._at + 1, self._end_seq)
+            found = self._store.try_next((), self._at + 1, self._end_seq, self._view, self)
+            if found < 0:
+                self.is_waiting = True
+                return None
+            stored = self._view.copied() if found else None
         if self._kept_order and (stored is None or self._kept_order[0] < stored.seq):
             stored = self._kept.pop(heapq.heappop(self._kept_order))
             self._kept_bytes -= len(stored.subject) + len(stored.headers) + len(stored.payload)

@@ -29,16 +29,18 @@ cdef class Delivering(Tracking):
     cdef unsigned long long _turn
     cdef bint _is_at_limit
     cdef bint _adds_headers
+    cdef bint _is_fetching
 
     cdef void _begin_delivering(
         self, ConsumerHost host, ConsumerConfig config, bytes name
     ) except *
     @cython.locals(spent=Py_ssize_t, cost=Py_ssize_t)
     cpdef Py_ssize_t deliver(self, Py_ssize_t budget) except -1
+    cpdef void fetched(self) except *
     @cython.locals(view=MessageView, ack=AckSubject, visible="unsigned long long",
                    start="unsigned long long",
                    spent=Py_ssize_t, receiver=Receiver, seq="unsigned long long",
-                   pending="long long", size=Py_ssize_t, more=Py_ssize_t)
+                   pending="long long", size=Py_ssize_t, more=Py_ssize_t, found=int)
     cdef Py_ssize_t _deliver_run(self, Py_ssize_t budget) except -1
     @cython.locals(message=StoredMessage)
     cdef Py_ssize_t _deliver_next(self) except -1
@@ -65,8 +67,9 @@ cdef class Delivering(Tracking):
         self, unsigned long long seq, unsigned long long deliveries, bint is_first
     ) except *
     @cython.locals(message=StoredMessage, visible="unsigned long long",
-                   start="unsigned long long")
+                   start="unsigned long long", seq="unsigned long long")
     cdef StoredMessage _next_message(self)
+    cdef bint _is_at_hand(self, unsigned long long seq) except -1
     @cython.locals(upto="unsigned long long", seq="unsigned long long", message=StoredMessage)
     cdef StoredMessage _next_last(self)
     cdef void _recount(self) except *

@@ -45,6 +45,7 @@ class Delivering(Tracking):
         self._turn = 0
         self._is_at_limit = False
         self._adds_headers = False
+        self._is_fetching = False
         self._begin_tracking(host, config, name)
 
     def deliver(self, budget: int) -> int:
@@ -59,13 +60,16 @@ class Delivering(Tracking):
         self._now_ns = self._ticks.monotonic_ns()
         self._wall_ns = self._ticks.wall_ns()
         self._is_at_limit = False
+        self._is_fetching = False
         self._recount()
-        while not self.is_closed and self._may_deliver():
+        while not self.is_closed and not self._is_fetching and self._may_deliver():
             if spent >= budget:
                 self._turn_over()
                 self.signal()
                 return spent
-            cost = self._deliver_run(budget - spent) or self._deliver_next()
+            cost = self._deliver_run(budget - spent)
+            if not cost and not self._is_fetching:
+                cost = self._deliver_next()
             if not cost:
                 break
             spent += cost
@@ -73,6 +77,10 @@ class Delivering(Tracking):
         if not self.is_closed:
             self._drained()
         return spent
+
+    def fetched(self) -> None:
+        """Take note that the message which the last turn waited for is at hand."""
+        self.signal()
 
     def _deliver_run(self, budget: int) -> int:
         """Deliver messages straight from the store, for about `budget` bytes; return the cost.
@@ -95,7 +103,9 @@ class Delivering(Tracking):
             if receiver is None or self.next_seq > visible:
                 break
             start = self._passed_seq if self._passed_seq > self.next_seq else self.next_seq
-            if not self.store.show_next(self.filters, start, visible, view):
+            found = self.store.try_next(self.filters, start, visible, view, self)
+            if found <= 0:
+                self._is_fetching = found < 0
                 break
             if not receiver.is_open(view):
                 break
@@ -255,6 +265,8 @@ class Delivering(Tracking):
     def _next_message(self) -> StoredMessage | None:
         """Return the message to deliver next, or None, and set `_deliveries`."""
         if self.pending.queued:
+            if not self._is_at_hand(self.pending.next_queued()):
+                return None
             message = self._next_again()
             if message is not None:
                 return message
@@ -264,13 +276,16 @@ class Delivering(Tracking):
         self._deliveries = 1
         if self.last_per_subject_upto:
             message = self._next_last()
-            if message is not None:
+            if message is not None or self._is_fetching:
                 return message
         visible = self.store.visible_seq
         if self.next_seq > visible:
             return None
         start = self._passed_seq if self._passed_seq > self.next_seq else self.next_seq
-        message = self.store.load_next(self.filters, start, visible)
+        seq = self.store.next_seq(self.filters, start, visible)
+        if seq and not self._is_at_hand(seq):
+            return None
+        message = self.store.load(seq) if seq else None
         if message is None:
             self.next_seq = visible + 1
             self.num_pending = 0
@@ -279,6 +294,11 @@ class Delivering(Tracking):
         self.next_seq = message.seq + 1
         return message
 
+    def _is_at_hand(self, seq: int) -> bool:
+        """Tell whether a message can be read at once; otherwise this turn ends, for another."""
+        self._is_fetching = not self.store.is_at_hand(seq, self)
+        return not self._is_fetching
+
     def _next_last(self) -> StoredMessage | None:
         """Return the next message that was its subject's last when the consumer was made."""
         upto = self.last_per_subject_upto
@@ -286,6 +306,8 @@ class Delivering(Tracking):
             seq = self.store.next_last_seq(self.filters, self.next_seq, upto)
             if not seq:
                 break
+            if not self._is_at_hand(seq):
+                return None
             self.next_seq = seq + 1
             message = self.store.load(seq)
             if message is not None:

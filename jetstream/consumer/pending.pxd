@@ -59,6 +59,8 @@ cdef class Pending:
     cpdef void enqueue(self, Entry entry) except *
     cpdef void enqueue_first(self, Entry entry) except *
     @cython.locals(entry=Entry)
+    cpdef unsigned long long next_queued(self) except? 0
+    @cython.locals(entry=Entry)
     cpdef Entry take_queued(self)
     cpdef bint is_queued(self, Entry entry) except -1
     @cython.locals(last=Py_ssize_t)

@@ -213,6 +213,11 @@ class Pending:
         self._queue.prepend(entry)
         self.queued += 1
 
+    def next_queued(self) -> int:
+        """Return the sequence of what `take_queued` would return; 0 for none."""
+        entry = None if self._queue is None else self._queue.first
+        return 0 if entry is None else entry.seq
+
     def take_queued(self) -> Entry | None:
         """Take the first entry out of the queue; it waits nowhere."""
         entry = None if self._queue is None else self._queue.first

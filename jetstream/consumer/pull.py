@@ -424,7 +424,7 @@ class PullConsumer(Consumer):
             self._say(request, statuses.request_timeout(request.left, request.bytes_left))
             return True
         if is_at_end and request.no_wait and (not request.expires_ns or request.delivered):
-            if self._waits_for_disk(request):
+            if self._is_fetching or self._waits_for_disk(request):
                 return False
             self._say(request, statuses.NO_MESSAGES)
             return True

@@ -76,6 +76,10 @@ class DiskFile:
         """Return up to `size` bytes from `position` on."""
         raise NotImplementedError
 
+    def read_at_hand(self, position: int, size: int) -> bytes | bytearray | None:
+        """Return what `read` would as far as that needs no waiting for the disk; None: nothing."""
+        return self.read(position, size)
+
     def write(self, position: int, data: bytes | bytearray) -> None:
         """Write all of `data` at `position`."""
         raise NotImplementedError
@@ -151,6 +155,13 @@ class Disk:
         """Return what writes groups; it calls `done` on the event loop after each of them.
 
         `done` gets 0 and 0, or 1 or 2 when the write or the sync failed, and the errno.
+        """
+        raise NotImplementedError
+
+    def fetch(self, file: DiskFile, position: int, size: int, done: Callable[[], object]) -> None:
+        """Have what is in a file brought to hand, and call `done` on the event loop.
+
+        Errors are left to who reads it. What is under way when the disk is closed is forgotten.
         """
         raise NotImplementedError
 

@@ -53,10 +53,12 @@ class EncryptedFile(DiskFile):
 
     def read(self, position: int, size: int) -> bytes:
         """Return up to `size` bytes from `position` on."""
-        stored = self.inner.read(position + HEADER, size)
-        if not stored:
-            return stored
-        return _with_zeros(stored, self.stream.apply(stored, position), position)
+        return self._opened(self.inner.read(position + HEADER, size), position)
+
+    def read_at_hand(self, position: int, size: int) -> bytes | None:
+        """Return what `read` would as far as that needs no waiting for the disk; None: nothing."""
+        stored = self.inner.read_at_hand(position + HEADER, size)
+        return None if stored is None else self._opened(bytes(stored), position)
 
     def write(self, position: int, data: bytes | bytearray) -> None:
         """Write `data` at `position`, where the same stood before, or nothing."""
@@ -86,6 +88,12 @@ class EncryptedFile(DiskFile):
     def close(self) -> None:
         """Release the file."""
         self.inner.close()
+
+    def _opened(self, stored: bytes, position: int) -> bytes:
+        """Decrypt what the file has at `position`."""
+        if not stored:
+            return stored
+        return _with_zeros(stored, self.stream.apply(stored, position), position)
 
 
 class EncryptedDisk(Disk):
@@ -149,6 +157,13 @@ class EncryptedDisk(Disk):
     def committer(self, done: Callable[[int, int], None]) -> Committer:
         """Return what encrypts groups, and has them written by the disk's own."""
         return EncryptingCommitter(self._inner.committer(done))
+
+    def fetch(self, file: DiskFile, position: int, size: int, done: Callable[[], object]) -> None:
+        """Have what is in a file brought to hand; it is decrypted when it is read."""
+        if isinstance(file, EncryptedFile):
+            self._inner.fetch(file.inner, position + HEADER, size, done)
+        else:
+            self._inner.fetch(file, position, size, done)
 
     def close(self) -> None:
         """Release the lock of the directory."""

@@ -90,6 +90,11 @@ cdef class StreamStore:
         self, tuple filters, unsigned long long start_seq, unsigned long long end_seq,
         MessageView view
     ) except -1
+    cpdef int try_next(
+        self, tuple filters, unsigned long long start_seq, unsigned long long end_seq,
+        MessageView view, object waiter
+    ) except? -1
+    cpdef bint is_at_hand(self, unsigned long long seq, object waiter) except -1
     cpdef unsigned long long next_seq(
         self, tuple filters, unsigned long long start_seq, unsigned long long end_seq=*
     ) except? 0

@@ -14,6 +14,7 @@ durable at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 from midge.jetstream.store.published import PublishedLines
 from midge.protocol import memory
@@ -139,6 +140,13 @@ class Keeper:
     def removing_all(self) -> None:
         """Take note that all messages are about to be removed at once."""
         raise NotImplementedError
+
+
+class Waiter(Protocol):
+    """Reads messages, and can wait for those that are not in memory."""
+
+    def fetched(self) -> None:
+        """Take note that what had to be fetched is there."""
 
 
 class StreamStore:
@@ -275,6 +283,27 @@ class StreamStore:
         self, filters: tuple[bytes, ...], start_seq: int, end_seq: int, view: MessageView
     ) -> bool:
         """Set `view` to what `load_next` would return; False instead of None."""
+        raise NotImplementedError
+
+    def try_next(
+        self,
+        filters: tuple[bytes, ...],
+        start_seq: int,
+        end_seq: int,
+        view: MessageView,
+        waiter: Waiter,
+    ) -> int:
+        """Do what `show_next` does, without waiting for a disk.
+
+        Returns 1 for a message, 0 for none, and -1 for one that is being fetched for `waiter`.
+        """
+        raise NotImplementedError
+
+    def is_at_hand(self, seq: int, waiter: Waiter) -> bool:
+        """Tell whether a message can be loaded without waiting for a disk.
+
+        Otherwise it is fetched for `waiter`. There need not be one of this sequence.
+        """
         raise NotImplementedError
 
     def next_seq(self, filters: tuple[bytes, ...], start_seq: int, end_seq: int = 0) -> int:

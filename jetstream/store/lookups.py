@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from midge.jetstream.store.counting import count_wanted, next_missing
 from midge.jetstream.store.filters import Filters
 from midge.jetstream.store.indexed import Run
-from midge.jetstream.store.interface import MessageView, StoredMessage, SubjectState
+from midge.jetstream.store.interface import MessageView, StoredMessage, SubjectState, Waiter
 from midge.jetstream.store.message_index import WANTED
 from midge.jetstream.store.removing import RemovingStore
 
@@ -49,6 +49,21 @@ class SearchableStore(RemovingStore):
         else:
             seq = self.next_seq(filters, start_seq, end_seq)
         return seq != 0 and self.show(seq, view)
+
+    def try_next(
+        self,
+        filters: tuple[bytes, ...],
+        start_seq: int,
+        end_seq: int,
+        view: MessageView,
+        waiter: Waiter,
+    ) -> int:
+        """Do what `show_next` does, without waiting for a disk; see `StreamStore`."""
+        return 1 if self.show_next(filters, start_seq, end_seq, view) else 0
+
+    def is_at_hand(self, seq: int, waiter: Waiter) -> bool:
+        """Tell whether a message can be loaded without waiting for a disk; see `StreamStore`."""
+        return True
 
     def show(self, seq: int, view: MessageView) -> bool:
         """Set `view` to the message of this sequence; False if there is none."""

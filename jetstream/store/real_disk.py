@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from midge.jetstream.store.disk import Committer, Disk, DiskFile
+from midge.jetstream.store.fetch_threads import FetchThreads
 from midge.jetstream.store.file.commit_thread import CommitThread
 from midge.jetstream.store.interface import StoreError
 from midge.jetstream.store.real_file import RealFile
@@ -34,6 +35,7 @@ class RealDisk(Disk):
         self.path = path
         self.add_reader = add_reader
         self.remove_reader = remove_reader
+        self._fetches: FetchThreads | None = None
         Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
         self.descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         self._lock = os.open(Path(path) / "lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -82,7 +84,16 @@ class RealDisk(Disk):
         """Return a thread that writes and syncs, without the interpreter in the compiled build."""
         return CommitThread(self.descriptor, self.add_reader, self.remove_reader, done)
 
+    def fetch(self, file: DiskFile, position: int, size: int, done: Callable[[], object]) -> None:
+        """Have a thread read what is in a file, so that it is in the page cache."""
+        assert isinstance(file, RealFile)
+        if self._fetches is None:
+            self._fetches = FetchThreads(self.add_reader, self.remove_reader)
+        self._fetches.fetch(file.descriptor, position, size, done)
+
     def close(self) -> None:
         """Release the lock of the directory."""
+        if self._fetches is not None:
+            self._fetches.close()
         os.close(self._lock)
         os.close(self.descriptor)

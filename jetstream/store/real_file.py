@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 
 from midge.jetstream.store.disk import DiskFile
+
+_NO_WAITING = getattr(os, "RWF_NOWAIT", 0)
+_CANNOT_TELL = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
 
 
 class RealFile(DiskFile):
@@ -23,6 +27,25 @@ class RealFile(DiskFile):
             if not more:
                 break
             data += more
+        return data
+
+    def read_at_hand(self, position: int, size: int) -> bytes | bytearray | None:
+        """Return what the page cache has of `size` bytes from `position` on; None for nothing.
+
+        Where the system or the file system cannot tell, as in memory, it is read in any case.
+        """
+        if not _NO_WAITING:
+            return self.read(position, size)
+        data = bytearray(size)
+        try:
+            count = os.preadv(self.descriptor, [data], position, _NO_WAITING)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno not in _CANNOT_TELL:
+                raise
+            return self.read(position, size)
+        del data[count:]
         return data
 
     def write(self, position: int, data: bytes | bytearray) -> None:

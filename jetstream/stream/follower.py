@@ -92,6 +92,10 @@ class Follower:
         if self._timer is None and not self._stream.is_closed:
             self._timer = self._stream.clock.call_later(delay_s, self.read)
 
+    def fetched(self) -> None:
+        """Go on with the message that was not in memory."""
+        self.wake()
+
     def read(self) -> None:
         """Take what is visible, some messages at a time."""
         self._timer = None
@@ -103,7 +107,10 @@ class Follower:
         for _ in range(_TURN_MESSAGES):
             if self.last_seq >= store.visible_seq:
                 return
-            message = store.load_next(self._filters, self.last_seq + 1, store.visible_seq)
+            seq = store.next_seq(self._filters, self.last_seq + 1, store.visible_seq)
+            if seq and not store.is_at_hand(seq, self):
+                return
+            message = store.load(seq) if seq else None
             if message is None:
                 self.last_seq = store.visible_seq
                 return

@@ -10,6 +10,7 @@ were told decides what may come again:
   was delivered or acknowledged is noted. None of it is forgotten later, not even how often.
 - No count exceeds the deliveries that there were, and no position is ahead of the stream.
 - In the end every message that was durable has been delivered and acknowledged.
+- What is delivered is never read by waiting for the disk; pages leave the page cache at any time.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ _CHANCES = {
     "flush": 16,
     "pump": 20,
     "settle": 5,
+    "forget": 4,
     "fuse": 3,
     "kill": 2,
     "power": 3,
@@ -147,7 +149,11 @@ class Consuming:
     def recover(self) -> None:
         """Begin another life, and look at what it begins with."""
         self.directory = StoreDirectory(self.disk, lambda: None)
-        self.store = next(self.directory.streams())
+        streams = list(self.directory.streams())
+        if not streams:
+            raise WrongState("the stream is gone")
+        (self.store,) = streams
+        self.disk.cold_reads = 0
         self.visible = self.store.visible_seq
         self.durable.update(range(1, self.visible + 1))  # also what nobody was told of
         self.now = self.noted.copied()
@@ -234,8 +240,9 @@ class Consuming:
         self.directory.flush()
 
     def pump(self, _: int) -> None:
-        """Have the disk complete a write."""
+        """Have the disk complete a write, and a read."""
         self.disk.pump()
+        self.disk.pump_fetch()
         self.show()
 
     def settle(self, _: int) -> None:
@@ -254,6 +261,11 @@ class Consuming:
             self.show()
         self.take()
         self.noted = before
+
+    def forget(self, _: int) -> None:
+        """Leave nothing in the page cache."""
+        if not self.disk.fetches:  # or what has come would be gone again
+            self.disk.drop_pages()
 
     def fuse(self, number: int) -> None:
         """Have the machine stop within the next operations of the disk."""
@@ -325,6 +337,9 @@ class Consuming:
         for _ in range(200):
             self.sent.clear()
             self.pull(2)
+            while self.disk.pump_fetch():
+                self.rig.run()
+                self.take()
             for one in list(self.sent):
                 self._note_settled(one)
                 self.rig.ack(self.consumer, one)
@@ -332,6 +347,8 @@ class Consuming:
                 break
             self.rig.advance(1)
         self.settle(0)
+        if self.disk.cold_reads:
+            raise WrongState(f"{self.disk.cold_reads} reads waited for the disk")
         missing = self.durable - (
             set(self.seen.deliveries) if self.policy == "none" else self.seen.acked
         )

@@ -9,7 +9,7 @@ import pytest
 from midge.jetstream.consumer import log, state
 from midge.jetstream.consumer.consumer import Consumer
 from midge.jetstream.store.disk import Write
-from midge.testing.simulated_disk import SimulatedCommitter
+from midge.testing.simulated_disk import SimulatedCommitter, SimulatedFile
 from tests.simulation.consuming import Consuming, failure, program, shrunk
 
 Patch = pytest.MonkeyPatch
@@ -88,10 +88,15 @@ def written_too_late(patch: Patch) -> None:
     patch.setattr(log, "WRITE_DELAY_S", 0.2)
 
 
+def cold_reads_on_the_loop(patch: Patch) -> None:
+    patch.setattr(SimulatedFile, "read_at_hand", SimulatedFile.read)
+
+
 @pytest.mark.parametrize(
     "fault",
     [
         confirmed_before_the_sync,
+        cold_reads_on_the_loop,
         delivery_counts_lost,
         acks_lost,
         deliveries_lost,

@@ -18,6 +18,7 @@ cdef class Log:
     cdef readonly object disk
     cdef readonly object turns
     cdef readonly object buffers
+    cdef readonly object fetches
     cdef readonly unsigned int seed
     cdef public unsigned long long group
     cdef public unsigned long long durable

@@ -17,6 +17,7 @@ from midge.jetstream.store import numbers
 from midge.jetstream.store.disk import Disk, Write
 from midge.jetstream.store.file import records
 from midge.jetstream.store.file.buffers import ReadBuffers
+from midge.jetstream.store.file.fetches import Fetches
 from midge.jetstream.store.file.group import Group, Segment
 from midge.jetstream.store.file.next_segment import SEGMENT_MAX, Chore, NextSegment
 from midge.jetstream.store.file.recent import RecentGroups
@@ -63,6 +64,7 @@ class Log:
         self.disk = disk
         self.turns = turns if turns is not None else Turns()
         self.buffers = ReadBuffers()
+        self.fetches = Fetches(disk)
         self.seed = seed
         self.group = 1
         self.durable = 0

@@ -11,7 +11,7 @@ from midge.jetstream.store.interface cimport MessageView
 from midge.jetstream.store.lookups cimport SearchableStore
 from midge.jetstream.store.message_index cimport Block
 
-cdef Py_ssize_t _HEAD, _BEYOND, _AHEAD
+cdef Py_ssize_t _HEAD, _BEYOND, _AHEAD, _FETCHED
 
 
 cdef class RecordReader(SearchableStore):
@@ -24,7 +24,16 @@ cdef class RecordReader(SearchableStore):
     cdef Py_ssize_t _ahead_end
     cdef unsigned long long _read_segment
     cdef Py_ssize_t _read_end
+    cdef bint _is_trying
+    cdef bint _is_away
 
+    cpdef int try_next(
+        self, tuple filters, unsigned long long start_seq, unsigned long long end_seq,
+        MessageView view, object waiter
+    ) except? -1
+    @cython.locals(position=Py_ssize_t, block=Block, run=Run, segment=Segment, offset=Py_ssize_t,
+                   size=Py_ssize_t)
+    cpdef bint is_at_hand(self, unsigned long long seq, object waiter) except -1
     @cython.locals(position=Py_ssize_t, block=Block, run=Run, offset="unsigned long long",
                    size="unsigned long long", was_reading=bint, found=Py_ssize_t,
                    time="long long")
@@ -42,5 +51,11 @@ cdef class RecordReader(SearchableStore):
     cdef Py_ssize_t _bytes_at(
         self, Segment segment, Py_ssize_t offset, Py_ssize_t size
     ) except? -1
+    cdef bint _is_next(self, Segment segment, Py_ssize_t offset) noexcept
+    @cython.locals(is_next=bint, least=Py_ssize_t)
+    cdef bint _try_ahead(
+        self, Segment segment, Py_ssize_t offset, Py_ssize_t size, object waiter
+    ) except -1
     cdef void _read_ahead(self, Segment segment, Py_ssize_t offset, Py_ssize_t size) except *
+    cdef void _have_ahead(self, Segment segment, Py_ssize_t offset, object data) except *
     cdef void _show_record(self, MessageView view, bytearray data, Py_ssize_t at) noexcept

@@ -7,8 +7,9 @@ from midge.jetstream.store.file import records
 from midge.jetstream.store.file.group import Group, Segment
 from midge.jetstream.store.file.log import Log
 from midge.jetstream.store.indexed import Run
-from midge.jetstream.store.interface import MessageView
+from midge.jetstream.store.interface import MessageView, Waiter
 from midge.jetstream.store.lookups import SearchableStore
+from midge.jetstream.store.numbers import Octets
 
 _HEAD = 48  # records.HEAD, as a C number
 
@@ -16,6 +17,8 @@ _BEYOND = 128
 """How much longer a record may be than what its message counts, without being read twice."""
 
 _AHEAD = 64 * 1024  # read at once when messages are read one after the other
+
+_FETCHED = 1024 * 1024  # the same where they are not in the page cache
 
 
 class RecordReader(SearchableStore):
@@ -32,6 +35,46 @@ class RecordReader(SearchableStore):
         self._ahead_end = 0
         self._read_segment = 0
         self._read_end = 0
+        self._is_trying = False  # what is in no memory is not to be read
+        self._is_away = False  # as was found then
+
+    def try_next(
+        self,
+        filters: tuple[bytes, ...],
+        start_seq: int,
+        end_seq: int,
+        view: MessageView,
+        waiter: Waiter,
+    ) -> int:
+        """Do what `show_next` does, without waiting for a disk; see `StreamStore`."""
+        self._is_trying = True
+        self._is_away = False
+        try:
+            if self.show_next(filters, start_seq, end_seq, view):
+                return 1
+        finally:
+            self._is_trying = False
+        if not self._is_away:
+            return 0
+        if not self.is_at_hand(view.seq, waiter):
+            return -1
+        return 1 if self.show(view.seq, view) else 0
+
+    def is_at_hand(self, seq: int, waiter: Waiter) -> bool:
+        """Tell whether a message can be loaded without waiting for a disk; see `StreamStore`."""
+        position = self._index.locate(seq)
+        if position < 0:
+            return True
+        block = self._index.block
+        offset = block.offset(position)
+        size = block.size(position) + _BEYOND
+        run = self._runs[self._run_index(seq)]
+        segment: Segment = run.place
+        return (
+            self._is_ahead(segment, offset, size)
+            or self._log.find(segment, offset) is not None
+            or self._try_ahead(segment, offset, size, waiter)
+        )
 
     def drop_ahead(self) -> None:
         """Give up what was read ahead; a view that shows something of it keeps it alive."""
@@ -60,6 +103,7 @@ class RecordReader(SearchableStore):
             seed = self._log.seed
             whole = records.check(self._ahead, at, len(self._ahead), seed, segment.number, offset)
             if whole == 2 and numbers.u64_at(self._ahead, at + 24) == view.seq:
+                self._read_segment = segment.number
                 self._read_end = offset + size
                 self._show_record(view, self._ahead, at)
                 return True
@@ -67,6 +111,9 @@ class RecordReader(SearchableStore):
         if group is not None:
             self._show_record(view, group.data, offset - group.base)
             return True
+        if self._is_trying:
+            self._is_away = True
+            return False
         at = self._bytes_at(segment, offset, size + _BEYOND)
         if at < 0 or numbers.u64_at(self._ahead, at + 24) != view.seq:
             self.lost.add(view.seq)
@@ -98,8 +145,8 @@ class RecordReader(SearchableStore):
         at = offset - self._ahead_start
         # Behind what was durable then, the buffer has zeros where there may be records by now. What
         # ends within `_BEYOND` of that is read again: the head of its record must be there.
-        if not self._is_ahead(segment, offset, size):
-            is_next = self._read_segment == segment.number and 0 <= offset - self._read_end < _AHEAD
+        if not self._is_ahead(segment, offset, min(size, segment.end - offset)):
+            is_next = self._is_next(segment, offset)
             self._read_ahead(segment, offset, max(size, _AHEAD) if is_next else size)
             at = 0
         whole = records.check(
@@ -117,8 +164,32 @@ class RecordReader(SearchableStore):
         self._read_end = offset + size - _BEYOND
         return at if whole == 2 else -1
 
+    def _is_next(self, segment: Segment, offset: int) -> bool:
+        """Tell whether messages are read one after the other."""
+        return self._read_segment == segment.number and 0 <= offset - self._read_end < _AHEAD
+
+    def _try_ahead(self, segment: Segment, offset: int, size: int, waiter: Waiter) -> bool:
+        """Read a record ahead without waiting for the disk; False: it is fetched for `waiter`."""
+        fetches = self._log.fetches
+        if fetches.is_waiting(segment.number, offset, waiter):
+            return False
+        is_next = self._is_next(segment, offset)
+        data = segment.file.read_at_hand(offset, max(size, _AHEAD) if is_next else size)
+        least = min(size, segment.end - offset)
+        if data is not None and len(data) >= least:
+            fetches.is_met(segment.number, offset)
+            self._have_ahead(segment, offset, data)
+            return True
+        if fetches.is_met(segment.number, offset):  # fetched, and gone again
+            return True
+        fetches.begin(segment, offset, max(size, _FETCHED) if is_next else size, waiter)
+        return False
+
     def _read_ahead(self, segment: Segment, offset: int, size: int) -> None:
-        self._ahead = bytearray(segment.file.read(offset, size))
+        self._have_ahead(segment, offset, segment.file.read(offset, size))
+
+    def _have_ahead(self, segment: Segment, offset: int, data: Octets) -> None:
+        self._ahead = bytearray(data)
         self._ahead_segment = segment.number
         self._ahead_start = offset
         self._ahead_end = min(offset + len(self._ahead), segment.end)

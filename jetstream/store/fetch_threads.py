@@ -1,0 +1,83 @@
+"""Threads that read files into the page cache, for the event loop is not to wait for the disk."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+_THREADS = 4
+"""Reads that the disk has at once: it takes them in the order that suits it."""
+
+_PIECE_BYTES = 256 * 1024
+
+
+class FetchThreads:
+    """Reads pieces of files, and tells the event loop as soon as they are in the page cache.
+
+    `add_reader` and `remove_reader` are those of `RealDisk`.
+    """
+
+    def __init__(
+        self,
+        add_reader: Callable[[int, Callable[[], None]], object],
+        remove_reader: Callable[[int], object],
+    ) -> None:
+        self._remove_reader = remove_reader
+        self._wake_in, self._wake_out = os.pipe()
+        os.set_blocking(self._wake_in, False)
+        os.set_blocking(self._wake_out, False)
+        self._finished: deque[Callable[[], object]] = deque()
+        self._is_closed = False
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="midge-fetch")
+        add_reader(self._wake_in, self._woken)
+
+    def fetch(self, file: int, position: int, size: int, done: Callable[[], object]) -> None:
+        """Read `size` bytes from `position` on, then call `done` on the event loop.
+
+        `file` may be closed meanwhile.
+        """
+        self._threads.submit(self._read, os.dup(file), position, size, done)
+
+    def close(self) -> None:
+        """End the threads; what has not been read is given up."""
+        self._is_closed = True
+        self._threads.shutdown()
+        self._remove_reader(self._wake_in)
+        os.close(self._wake_in)
+        os.close(self._wake_out)
+
+    def _read(self, file: int, position: int, size: int, done: Callable[[], object]) -> None:
+        """Read, in a thread."""
+        try:
+            with contextlib.suppress(OSError):  # who reads it then meets the same
+                self._read_pieces(file, position, position + size)
+        finally:
+            os.close(file)
+        self._finished.append(done)
+        with contextlib.suppress(BlockingIOError):  # a full pipe wakes the loop, too
+            os.write(self._wake_out, b"\0")
+
+    def _read_pieces(self, file: int, at: int, end: int) -> None:
+        # Without that the system notes in the page cache where to begin reading further ahead, and
+        # whoever reads that page does so: 4 ms of the event loop beside a busy disk, not 0.3.
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
+            os.posix_fadvise(file, at, end - at, os.POSIX_FADV_WILLNEED)
+        buffer = bytearray(min(_PIECE_BYTES, end - at))
+        while at < end and not self._is_closed:
+            count = os.preadv(file, [memoryview(buffer)[: end - at]], at)
+            if not count:
+                return
+            at += count
+
+    def _woken(self) -> None:
+        """Hand on what has been read, on the event loop."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake_in, 4096)
+        for _ in range(len(self._finished)):
+            if self._is_closed:
+                return
+            self._finished.popleft()()
