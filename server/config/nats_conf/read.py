@@ -39,6 +39,7 @@ def read_conf_file(
         raise ConfError("config has no values or is empty", where=file)
     result = Result()
     read_map(Node(entries, file, 1, 0), Section(result, result.values, ()), SERVER)
+    _check_users_of_accounts(result)
     if result.errors:
         raise _all_of(result.errors, file)
 
@@ -47,6 +48,20 @@ def read_conf_file(
         return next((result.places[key[:n]] for n in ends if key[:n] in result.places), file)
 
     return Layer(result.values, where, ConfError, tuple(result.warnings))
+
+
+def _check_users_of_accounts(result: Result) -> None:
+    """Refuse what nats-server cannot have together: users of accounts, and one for all or a token.
+
+    midge could, and so its own files may say both.
+    """
+    if not any(account.get("users") for account in result.values.get("accounts", ())):
+        return
+    authorization = result.values.get("authorization", {})
+    for key, what in (("user", "single user/pass"), ("token", "token")):
+        if authorization.get(key):
+            text = f"Can not have a {what} and a users array"
+            result.errors.append(ConfError(text, where=result.places["authorization",]))
 
 
 def _all_of(errors: list[ConfigError], file: str) -> ConfigError:
