@@ -29,6 +29,7 @@ COMPILED_FOLDERS = ("protocol", "sublist", "jetstream", "server")
 # is its interpreted twin, so there is nothing to compile.
 INLINE_ONLY = frozenset(
     {
+        "midge.jetstream.archive.crc32c",
         "midge.jetstream.store.file.native",
         "midge.jetstream.store.layout",
         "midge.jetstream.store.numbers",

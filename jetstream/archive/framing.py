@@ -7,6 +7,7 @@ the first chunk. Only what nats-server writes and reads lives here: no padding i
 from __future__ import annotations
 
 from midge.jetstream.archive.s2 import BLOCK_MAX, Encoder, S2Error, checksum, decode
+from midge.jetstream.store import numbers
 
 _MAGIC = b"\xff\x06\x00\x00S2sTwO"
 _MAGICS = (b"S2sTwO", b"sNaPpY")
@@ -22,25 +23,44 @@ _CHUNK_LIMIT = _BLOCK_LIMIT + (_BLOCK_LIMIT // 6) + 32
 
 
 class S2Writer:
-    """Compresses what is written. `take` returns what has come out of that so far."""
+    """Compresses what is written. `take` returns what has come out of that so far.
+
+    Who writes in `block`, where `room` says, tells by `wrote` how much it was.
+    """
 
     def __init__(self) -> None:
         self._encoder = Encoder()
-        self._block = bytearray()
+        self.block = bytearray(2 * BLOCK_MAX)
+        self._used = 0
         self._out = [_MAGIC]
         self.ready_bytes = len(_MAGIC)
         """How much `take` would return."""
 
     def write(self, data: bytes) -> None:
         """Compress more."""
-        self._block += data
-        while len(self._block) >= BLOCK_MAX:
-            self._write_block(BLOCK_MAX)
+        size = len(data)
+        at = self.room(size)
+        numbers.put(self.block, at, data, 0, size)
+        self.wrote(size)
+
+    def room(self, size: int) -> int:
+        """Make room for so many bytes in `block`; return where they go."""
+        end = self._used + size
+        if end > len(self.block):
+            numbers.grow(self.block, end - len(self.block))
+        return self._used
+
+    def wrote(self, size: int) -> None:
+        """Take note that so many bytes have been written where `room` said."""
+        self._used += size
+        if self._used >= BLOCK_MAX:
+            self._write_blocks()
 
     def finish(self) -> None:
         """Compress what is left over."""
-        if self._block:
-            self._write_block(len(self._block))
+        if self._used:
+            self._write_block(0, self._used)
+            self._used = 0
 
     def take(self) -> bytes:
         """Return the bytes that are ready, once."""
@@ -49,17 +69,26 @@ class S2Writer:
         self.ready_bytes = 0
         return out
 
-    def _write_block(self, size: int) -> None:
-        block = self._block
-        crc = checksum(block, 0, size).to_bytes(4, "little")
-        body = self._encoder.encode(block, size)
+    def _write_blocks(self) -> None:
+        """Compress all whole blocks."""
+        at = 0
+        while self._used - at >= BLOCK_MAX:
+            self._write_block(at, BLOCK_MAX)
+            at += BLOCK_MAX
+        numbers.move(self.block, 0, at, self._used)
+        self._used -= at
+        if len(self.block) > 2 * BLOCK_MAX:  # for a large message
+            numbers.resize(self.block, 2 * BLOCK_MAX)
+
+    def _write_block(self, start: int, size: int) -> None:
+        crc = checksum(self.block, start, start + size).to_bytes(4, "little")
+        body = self._encoder.encode(self.block, start, size)
         kind = _COMPRESSED if body else _PLAIN
         if not body:
-            body = bytes(block[:size])
+            body = numbers.take(self.block, start, start + size)
         head = bytes([kind]) + (len(body) + 4).to_bytes(3, "little") + crc
         self._out += (head, body)
         self.ready_bytes += len(head) + len(body)
-        del block[:size]
 
 
 class S2Reader:

@@ -11,7 +11,7 @@ from midge.jetstream.archive.entries import ArchiveError
 from midge.jetstream.archive.restore import Unpacker
 from midge.jetstream.archive.restored import RestoredStream
 from midge.jetstream.archive.s2 import S2Error
-from midge.jetstream.archive.work import Work
+from midge.jetstream.archive.work import RECEIVING_BYTES, WaitTurn
 from midge.jetstream.errors import ApiError, JetStreamError
 from midge.jetstream.json import type_names
 from midge.jetstream.json.encode import encode
@@ -57,7 +57,7 @@ class Receiving:
         self,
         host: RestoreHost,
         restored: RestoredStream,
-        wait_turn: Callable[[Work], object],
+        wait_turn: WaitTurn,
         ended: Callable[[bytes], object],
     ) -> None:
         self.restored = restored
@@ -101,7 +101,7 @@ class Receiving:
 
     def _wait(self) -> None:
         self._is_waiting = True
-        self._wait_turn(self._work)
+        self._wait_turn(self._work, RECEIVING_BYTES)
 
     def _work(self, budget: int) -> int:
         """Store for about `budget` bytes of work; return what that took."""

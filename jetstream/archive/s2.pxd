@@ -2,15 +2,19 @@
 
 cimport cython
 
+from midge.jetstream.archive cimport crc32c
 from midge.jetstream.store cimport numbers
 
 cdef Py_ssize_t _HASH_BITS, _HASH_SHIFT, _MARGIN, _SIZE_DIGITS_MAX
 cdef unsigned int _HASH_FACTOR, _WORD, _CRC_MASK
-cdef bytearray _table
 
 
-@cython.locals(crc="unsigned int", i=Py_ssize_t)
+@cython.locals(crc="unsigned int")
 cpdef unsigned int checksum(
+    const unsigned char *data, Py_ssize_t start, Py_ssize_t end
+) noexcept
+@cython.locals(crc="unsigned int")
+cpdef unsigned int checksum_by_tables(
     const unsigned char *data, Py_ssize_t start, Py_ssize_t end
 ) noexcept
 @cython.locals(size=Py_ssize_t, i=Py_ssize_t, octet=Py_ssize_t)
@@ -52,13 +56,16 @@ cdef class Encoder:
     cdef bytearray _out
     cdef Py_ssize_t _used
 
-    @cython.locals(rest=Py_ssize_t, literal=Py_ssize_t)
-    cpdef bytes encode(self, bytearray data, Py_ssize_t size)
+    @cython.locals(rest=Py_ssize_t, literal=Py_ssize_t, end=Py_ssize_t)
+    cpdef bytes encode(self, bytearray data, Py_ssize_t start, Py_ssize_t size)
     @cython.locals(heads=bytearray, limit=Py_ssize_t, literal=Py_ssize_t, at=Py_ssize_t,
                    tried=Py_ssize_t, word="unsigned int", slot=Py_ssize_t, candidate=Py_ssize_t,
-                   end=Py_ssize_t)
-    cdef Py_ssize_t _compress(self, bytearray data, Py_ssize_t size) except -1
-    cdef void _put(self, Py_ssize_t value) except *
-    cdef void _literal(self, bytearray data, Py_ssize_t start, Py_ssize_t end) except *
-    cdef void _copies(self, Py_ssize_t offset, Py_ssize_t length) except *
-    cdef void _copy(self, Py_ssize_t offset, Py_ssize_t length) except *
+                   length=Py_ssize_t)
+    cdef Py_ssize_t _compress(
+        self, bytearray data, Py_ssize_t start, Py_ssize_t end
+    ) except -1
+    cdef void _put(self, Py_ssize_t value, Py_ssize_t size) noexcept
+    @cython.locals(length=Py_ssize_t)
+    cdef void _literal(self, bytearray data, Py_ssize_t start, Py_ssize_t end) noexcept
+    cdef void _copies(self, Py_ssize_t offset, Py_ssize_t length) noexcept
+    cdef void _copy(self, Py_ssize_t offset, Py_ssize_t length) noexcept

@@ -7,6 +7,7 @@ describes its format in `format_description.txt`, klauspost/compress what S2 add
 
 from __future__ import annotations
 
+from midge.jetstream.archive import crc32c
 from midge.jetstream.store import numbers
 from midge.jetstream.store.numbers import Octets
 from midge.protocol.errors import MidgeError
@@ -21,32 +22,23 @@ _WORD = 0xFFFFFFFF
 _MARGIN = 15  # bytes at the end of a block that are not searched, as in Snappy
 _SIZE_DIGITS_MAX = 5
 _CRC_MASK = 0xA282EAD8
-_POLYNOMIAL = 0x82F63B78
+
+crc32c.prepare()
 
 
 class S2Error(MidgeError):
     """Compressed data is damaged, or no S2 at all."""
 
 
-def _make_table() -> bytearray:
-    table = bytearray(1024)
-    for i in range(256):
-        crc = i
-        for _ in range(8):
-            crc = crc >> 1 ^ (_POLYNOMIAL if crc & 1 else 0)
-        numbers.set_u32(table, i, crc)
-    return table
-
-
-_table = _make_table()
-
-
 def checksum(data: Octets, start: int, end: int) -> int:
     """Return the CRC-32C of ``data[start:end]``, masked as Snappy's framing format wants it."""
-    crc = _WORD
-    for i in range(start, end):
-        crc = numbers.u32(_table, (crc ^ data[i]) & 0xFF) ^ crc >> 8
-    crc ^= _WORD
+    crc = crc32c.crc32c(data, start, end, False)
+    return ((crc >> 15 | crc << 17 & _WORD) + _CRC_MASK) & _WORD
+
+
+def checksum_by_tables(data: Octets, start: int, end: int) -> int:
+    """Return the same, as on processors that have no instruction for it."""
+    crc = crc32c.crc32c(data, start, end, True)
     return ((crc >> 15 | crc << 17 & _WORD) + _CRC_MASK) & _WORD
 
 
@@ -175,8 +167,8 @@ class Encoder:
         self._out = bytearray()
         self._used = 0
 
-    def encode(self, data: bytearray, size: int) -> bytes:
-        """Return the block of ``data[:size]``, which is `BLOCK_MAX` bytes at most.
+    def encode(self, data: bytearray, start: int, size: int) -> bytes:
+        """Return the block of `size` bytes from `start` on, which are `BLOCK_MAX` at most.
 
         It is empty where compressing would save less than an eighth.
         """
@@ -186,59 +178,55 @@ class Encoder:
         self._used = 0
         rest = size
         while rest >= 0x80:
-            self._put(rest & 0x7F | 0x80)
+            self._put(rest & 0x7F | 0x80, 1)
             rest >>= 7
-        self._put(rest)
-        literal = self._compress(data, size) if size > _MARGIN else 0
-        if literal < size:
-            self._literal(data, literal, size)
+        self._put(rest, 1)
+        end = start + size
+        literal = self._compress(data, start, end) if size > _MARGIN else start
+        if literal < end:
+            self._literal(data, literal, end)
         return numbers.take(self._out, 0, self._used) if self._used < size - size // 8 else b""
 
-    def _compress(self, data: bytearray, size: int) -> int:
+    def _compress(self, data: bytearray, start: int, end: int) -> int:
         """Write literals and copies; return where the last literal, not yet written, begins."""
         heads = self._heads
         numbers.resize(heads, 0)
         numbers.resize(heads, 2 << _HASH_BITS)
-        limit = size - _MARGIN
-        literal = 0
-        at = 1
+        limit = end - _MARGIN
+        literal = start
+        at = start + 1
         tried = 32
         while at < limit:
             word = numbers.u32_at(data, at)
             slot = (word * _HASH_FACTOR & _WORD) >> _HASH_SHIFT
-            candidate = numbers.u16(heads, slot)
-            numbers.set_u16(heads, slot, at)
+            candidate = start + numbers.u16(heads, slot)
+            numbers.set_u16(heads, slot, at - start)
             if numbers.u32_at(data, candidate) != word:
                 at += tried >> 5
                 tried += 1
                 continue
-            end = at + 4
-            candidate += 4
-            while end < size and data[end] == data[candidate]:
-                end += 1
-                candidate += 1
+            length = 4 + numbers.common(data, candidate + 4, at + 4, end)
             if literal < at:
                 self._literal(data, literal, at)
-            self._copies(end - candidate, end - at)
-            literal = at = end
+            self._copies(at - candidate, length)
+            at += length
+            literal = at
             tried = 32
         return literal
 
-    def _put(self, value: int) -> None:
-        self._out[self._used] = value
-        self._used += 1
+    def _put(self, value: int, size: int) -> None:
+        """Write a number of `size` bytes; room for four is always left."""
+        numbers.set_u32_at(self._out, self._used, value)
+        self._used += size
 
     def _literal(self, data: bytearray, start: int, end: int) -> None:
         length = end - start - 1
         if length < 60:
-            self._put(length << 2)
+            self._put(length << 2, 1)
         elif length < 256:
-            self._put(60 << 2)
-            self._put(length)
+            self._put(60 << 2 | length << 8, 2)
         else:
-            self._put(61 << 2)
-            self._put(length & 0xFF)
-            self._put(length >> 8)
+            self._put(61 << 2 | length << 8, 3)
         numbers.put(self._out, self._used, data, start, end)
         self._used += end - start
 
@@ -251,12 +239,9 @@ class Encoder:
             self._copy(offset, 60)
             length -= 60
         if length < 12 and offset < 2048 and length >= 4:
-            self._put(offset >> 8 << 5 | (length - 4) << 2 | 1)
-            self._put(offset & 0xFF)
+            self._put(offset >> 8 << 5 | (length - 4) << 2 | 1 | (offset & 0xFF) << 8, 2)
         else:
             self._copy(offset, length)
 
     def _copy(self, offset: int, length: int) -> None:
-        self._put((length - 1) << 2 | 2)
-        self._put(offset & 0xFF)
-        self._put(offset >> 8)
+        self._put((length - 1) << 2 | 2 | offset << 8, 3)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from midge.jetstream.archive.snapshot import Snapshot, SnapshotError
-from midge.jetstream.archive.work import Work
+from midge.jetstream.archive.work import SENDING_BYTES, WaitTurn
 from midge.jetstream.json.encode import text
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Sending:
         snapshot: Snapshot,
         to: bytes,
         limits: tuple[int, int],
-        wait_turn: Callable[[Work], object],
+        wait_turn: WaitTurn,
         ended: Callable[[bytes], object],
     ) -> None:
         around = stream.surroundings
@@ -103,7 +103,7 @@ class Sending:
         """Wait for a turn, if there is room for a chunk."""
         if self._slots > 0 and not self._is_waiting and not self._is_over:
             self._is_waiting = True
-            self._wait_turn(self._work)
+            self._wait_turn(self._work, SENDING_BYTES)
 
     def _work(self, budget: int) -> int:
         """Write and send for about `budget` bytes of work; return what that took."""

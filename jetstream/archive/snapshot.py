@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from midge.jetstream.archive import entries
 from midge.jetstream.archive.consumers import ConsumerCut
 from midge.jetstream.archive.framing import S2Writer
+from midge.jetstream.archive.packing import MESSAGE_COST, Packer
 from midge.jetstream.json.encode import encode
-from midge.jetstream.store.interface import Keeper, MessageView, StoredMessage
+from midge.jetstream.store.interface import Keeper, StoredMessage
 from midge.jetstream.stream import state
 from midge.protocol.errors import MidgeError
 
@@ -27,9 +28,6 @@ KEPT_MAX_BYTES = 64 << 20
 _PURGE_MAX_MESSAGES = 2000
 """Most messages that are kept when all go at once: they are copied before control returns, some 3
 us each."""
-
-_MESSAGE_COST = 128
-"""Fixed cost of a message, besides its bytes: some 3 us; 64 KiB take some 350 us to compress."""
 
 
 class SnapshotError(MidgeError):
@@ -47,12 +45,10 @@ class Snapshot(Keeper):
     def __init__(self, stream: Stream, *, with_consumers: bool) -> None:
         self._store = stream.store
         self._end_seq = stream.store.last_seq
-        self._at = stream.store.first_seq - 1 if stream.store.first_seq else 0
         self._kept: dict[int, StoredMessage] = {}
         self._kept_order: list[int] = []
         self._kept_bytes = 0
         self._time_ns = stream.clock.wall_ns()
-        self._view = MessageView()
         self.is_waiting = False
         self.go_on: Callable[[], object] = lambda: None
         self._failure = ""
@@ -64,6 +60,7 @@ class Snapshot(Keeper):
         shown["consumer_count"] = len(self._cuts)
         self.shown_state: dict[str, Any] = shown
         self.output = S2Writer()
+        self._packer = Packer(self._store, self.output, max(self._store.first_seq, 1) - 1)
         self.output.write(entries.MAGIC)
         self._write(entries.STATE, encode(shown))
         self._store.keepers.append(self)
@@ -83,16 +80,24 @@ class Snapshot(Keeper):
                 cut = self._cuts.pop(0)
                 spent += self._write(entries.CONSUMERS + cut.name, cut.encode())
                 continue
-            message = self._next()
+            spent += self._produce_messages(budget - spent)
             if self.is_waiting:
                 break
-            if message is None:
-                self.output.write(entries.END)
-                self.output.finish()
-                self._is_done = True
-                self.close()
-                break
-            spent += self._write_message(message)
+        return spent
+
+    def _produce_messages(self, budget: int) -> int:
+        """Write messages, those that are stored and those that have been kept, and the end."""
+        next_kept = self._kept_order[0] if self._kept_order else 0
+        spent = self._packer.run(next_kept or self._end_seq, budget, self)
+        self.is_waiting = self._packer.is_waiting
+        if not self._packer.is_drained:
+            return spent
+        if next_kept:
+            return spent + self._write_kept()
+        self.output.write(entries.END)
+        self.output.finish()
+        self._is_done = True
+        self.close()
         return spent
 
     def is_done(self) -> bool:
@@ -114,7 +119,7 @@ class Snapshot(Keeper):
 
     def removing(self, seq: int) -> None:
         """Keep a message that is about to be removed, if it is not written yet."""
-        if self._at < seq <= self._end_seq and not self._failure and not self._is_done:
+        if self._packer.at < seq <= self._end_seq and not self._failure and not self._is_done:
             message = self._store.load(seq)
             if message is not None:
                 self._keep(message)
@@ -124,7 +129,7 @@ class Snapshot(Keeper):
         if self._is_done or self._failure:
             return
         count = 0
-        seq = self._store.next_seq((), self._at + 1, self._end_seq)
+        seq = self._store.next_seq((), self._packer.at + 1, self._end_seq)
         while seq:
             count += 1
             if count > _PURGE_MAX_MESSAGES:
@@ -137,7 +142,7 @@ class Snapshot(Keeper):
         self._kept[message.seq] = message
         heapq.heappush(self._kept_order, message.seq)
         size = len(message.subject) + len(message.headers) + len(message.payload)
-        self._kept_bytes += size + _MESSAGE_COST
+        self._kept_bytes += size + MESSAGE_COST
         if self._kept_bytes > KEPT_MAX_BYTES:
             self._fail("too much was removed from the stream meanwhile")
 
@@ -145,30 +150,15 @@ class Snapshot(Keeper):
         self._failure = text
         self.close()
 
-    def _next(self) -> StoredMessage | None:
-        """Return the next message, stored or kept; None after the last, or while it is fetched."""
-        stored = None
-        if self._at < self._end_seq:
-            found = self._store.try_next((), self._at + 1, self._end_seq, self._view, self)
-            if found < 0:
-                self.is_waiting = True
-                return None
-            stored = self._view.copied() if found else None
-        if self._kept_order and (stored is None or self._kept_order[0] < stored.seq):
-            stored = self._kept.pop(heapq.heappop(self._kept_order))
-            self._kept_bytes -= len(stored.subject) + len(stored.headers) + len(stored.payload)
-            self._kept_bytes -= _MESSAGE_COST
-        return stored
+    def _write_kept(self) -> int:
+        """Write the first message that was kept; return what that took."""
+        one = self._kept.pop(heapq.heappop(self._kept_order))
+        data = entries.pack(one.subject, one.time_ns, one.seq, one.headers, one.payload)
+        self._kept_bytes -= len(one.subject) + len(one.headers) + len(one.payload) + MESSAGE_COST
+        self.output.write(data)
+        return len(data) + MESSAGE_COST
 
     def _write(self, name: bytes, body: bytes) -> int:
         data = entries.pack(name, self._time_ns, 0, b"", body)
         self.output.write(data)
-        return len(data) + _MESSAGE_COST
-
-    def _write_message(self, message: StoredMessage) -> int:
-        self._at = message.seq
-        data = entries.pack(
-            message.subject, message.time_ns, message.seq, message.headers, message.payload
-        )
-        self.output.write(data)
-        return len(data) + _MESSAGE_COST
+        return len(data) + MESSAGE_COST

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sized
+from collections.abc import Sized
 from typing import TYPE_CHECKING, Any
 
 from midge.jetstream import errors
@@ -10,7 +10,7 @@ from midge.jetstream.archive.receiving import RESTORE_PREFIX, Receiving, Restore
 from midge.jetstream.archive.restored import RestoredStream
 from midge.jetstream.archive.sending import ACK_PREFIX, Sending, in_flight
 from midge.jetstream.archive.snapshot import Snapshot
-from midge.jetstream.archive.work import Work
+from midge.jetstream.archive.work import WaitTurn, Work
 from midge.jetstream.stream import events
 
 if TYPE_CHECKING:
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 PREFIX = b"$JS.SNAPSHOT."
 UNDER_WAY_MAX = 64
 """Most snapshots, and most restores, of one account at once: each may hold some 16 MiB."""
-
-_TURN_BYTES = 256 << 10
-"""Work of one turn where nothing else says how much that may be: some 5 ms."""
 
 
 class Transfers:
@@ -35,7 +32,7 @@ class Transfers:
         self._host = host
         self.sending: dict[bytes, Sending] = {}
         self.receiving: dict[bytes, Receiving] = {}
-        self.wait_turn: Callable[[Work], object] = self._work_at_once
+        self.wait_turn: WaitTurn = self._work_at_once
 
     def send(
         self, stream: Stream, to: bytes, chunk_bytes: int, window_bytes: int, *, consumers: bool
@@ -98,8 +95,8 @@ class Transfers:
         for receiving in list(self.receiving.values()):
             receiving.stop()
 
-    def _wait(self, work: Work) -> None:
-        self.wait_turn(work)
+    def _wait(self, work: Work, most: int) -> None:
+        self.wait_turn(work, most)
 
     def _sent(self, sending_id: bytes) -> None:
         del self.sending[sending_id]
@@ -107,8 +104,8 @@ class Transfers:
     def _received(self, receiving_id: bytes) -> None:
         del self.receiving[receiving_id]
 
-    def _work_at_once(self, work: Work) -> None:
-        self._host.surroundings.clock.call_later(0, work, _TURN_BYTES)
+    def _work_at_once(self, work: Work, most: int) -> None:
+        self._host.surroundings.clock.call_later(0, work, most)
 
 
 def _check_room(under_way: Sized) -> None:

@@ -37,6 +37,20 @@ cdef extern from *:
         }
     }
 
+    /* Eight bytes a step; the lowest bit that differs is in the first byte that does. */
+    static inline Py_ssize_t midge_common(
+        const char *one, const char *other, const char *end) {
+        const char *start = other;
+        for (; end - other >= 8; one += 8, other += 8) {
+            unsigned long long a, b;
+            memcpy(&a, one, 8);
+            memcpy(&b, other, 8);
+            if (a != b) return other - start + (__builtin_ctzll(a ^ b) >> 3);
+        }
+        while (other < end && *one == *other) one++, other++;
+        return other - start;
+    }
+
     /* PyByteArray_AS_STRING looks each time whether there is a byte at all, which callers know. */
     #define midge_octets(data) (((PyByteArrayObject *)(data))->ob_start)
     #define midge_room(data) (((PyByteArrayObject *)(data))->ob_alloc)
@@ -44,6 +58,7 @@ cdef extern from *:
     char *midge_octets(bytearray data) noexcept nogil
     Py_ssize_t midge_room(bytearray data) noexcept nogil
     unsigned long long midge_fold(unsigned long long a, unsigned long long b) noexcept nogil
+    Py_ssize_t midge_common(const char *one, const char *other, const char *end) noexcept nogil
     void midge_copy(char *target, const unsigned char *source, Py_ssize_t length) noexcept nogil
 
 
@@ -135,6 +150,13 @@ cdef inline bint is_same(
     Py_ssize_t end
 ) noexcept:
     return memcmp(midge_octets(data) + position, other + start, end - start) == 0
+
+
+cdef inline Py_ssize_t common(
+    bytearray data, Py_ssize_t one, Py_ssize_t other, Py_ssize_t end
+) noexcept:
+    cdef char *base = midge_octets(data)
+    return midge_common(base + one, base + other, base + end)
 
 
 # Sixteen bytes a step, folded by a multiplication whose both halves count; the last ones are read

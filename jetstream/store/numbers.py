@@ -88,6 +88,14 @@ def is_same(data: bytearray, position: int, other: Octets, start: int, end: int)
     return data[position : position + end - start] == other[start:end]
 
 
+def common(data: bytearray, one: int, other: int, end: int) -> int:
+    """Return how many bytes from `other` to `end` are those from `one` on, which lies before."""
+    at = other
+    while at < end and data[at] == data[one + at - other]:
+        at += 1
+    return at - other
+
+
 def seeded_hash(data: Octets, start: int, end: int, seed: int) -> int:
     """Return a 32-bit hash of ``data[start:end]``, unpredictable without the seed."""
     return hash((seed, bytes(data[start:end]))) & 0xFFFFFFFF

@@ -16,7 +16,7 @@ from midge.server.jetstream import subjects
 from midge.server.jetstream.acks import AckIntake
 from midge.server.jetstream.answering import Answering
 from midge.server.jetstream.audit import Audit
-from midge.server.jetstream.delivery import PORTION_BYTES, Deliveries
+from midge.server.jetstream.delivery import Deliveries
 from midge.server.jetstream.ingest import StreamSubscription
 from midge.server.jetstream.message_requests import MessageRequests
 from midge.server.jetstream.sink import AccountSink, Interest
@@ -198,14 +198,14 @@ class AccountJetStream:
         """Take a piece of an archive, or the ack of one; False when nothing is under way."""
         return self.streams.transfers.take(subject, reply, payload)
 
-    def _wait_turn(self, work: Work) -> None:
+    def _wait_turn(self, work: Work, most: int) -> None:
         """Have a piece of work for a transfer done in one of the next turns of the loop."""
-        self._context.turns.wait(partial(self._take_turn, work))
+        self._context.turns.wait(partial(self._take_turn, work, most))
 
-    def _take_turn(self, work: Work) -> None:
+    def _take_turn(self, work: Work, most: int) -> None:
         turns = self._context.turns
         share = turns.share()
-        spent = work(min(share, PORTION_BYTES))
+        spent = work(min(share, most))
         turns.give_back(max(share - spent, 0))
 
     # What streams are there.

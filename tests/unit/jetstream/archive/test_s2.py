@@ -10,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midge.jetstream.archive.framing import S2Reader, S2Writer
-from midge.jetstream.archive.s2 import BLOCK_MAX, Encoder, S2Error, checksum, decode
+from midge.jetstream.archive.s2 import (
+    BLOCK_MAX,
+    Encoder,
+    S2Error,
+    checksum,
+    checksum_by_tables,
+    decode,
+)
 from tests.unit.jetstream.archive.samples import SNAPSHOT
 
 
@@ -37,6 +44,20 @@ def test_checksum_is_masked_crc32c() -> None:
     crc = 0xE3069283  # of these digits, by the CRC catalogue
     masked = ((crc >> 15 | crc << 17 & 0xFFFFFFFF) + 0xA282EAD8) & 0xFFFFFFFF
     assert checksum(b"123456789", 0, 9) == masked
+
+
+def test_checksums_by_the_instruction_and_by_tables_are_those_of_octets() -> None:
+    data = random.Random(1).randbytes(300)
+    for start in range(9):
+        for end in range(start, 300, 7):
+            crc = 0xFFFFFFFF
+            for octet in data[start:end]:
+                crc ^= octet
+                for _ in range(8):
+                    crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+            crc ^= 0xFFFFFFFF
+            masked = ((crc >> 15 | crc << 17 & 0xFFFFFFFF) + 0xA282EAD8) & 0xFFFFFFFF
+            assert checksum(data, start, end) == checksum_by_tables(data, start, end) == masked
 
 
 @pytest.mark.parametrize("step", [1, 7, 1 << 20])
@@ -108,10 +129,20 @@ def test_what_is_compressed_comes_out() -> None:
     for letters in (1, 2, 20, 256):
         for size in (0, 1, 15, 16, 17, 100, 4096, 65_000, BLOCK_MAX):
             data = bytearray(rng.choices(range(letters), k=size))
-            block = encoder.encode(data, size)
+            block = encoder.encode(data, 0, size)
             if block:
                 assert decode(block, 0, len(block), BLOCK_MAX) == data
-    assert encoder.encode(bytearray(b"word " * 1000), 5000) != b""
+    assert encoder.encode(bytearray(b"word " * 1000), 0, 5000) != b""
+
+
+def test_a_block_is_the_same_wherever_it_begins() -> None:
+    rng = random.Random(4)
+    data = bytearray(b"".join(rng.choices([b"word", b"and", b"x" * 90, b"\0\1\2"], k=3000)))
+    for size in (16, 100, 20_000):
+        expected = Encoder().encode(data[700 : 700 + size], 0, size)
+        assert Encoder().encode(data, 700, size) == expected
+        if expected:
+            assert decode(expected, 0, len(expected), size) == data[700 : 700 + size]
 
 
 @given(st.lists(st.binary(max_size=300) | st.builds(lambda n: b"ab" * n, st.integers(0, 70_000))))
