@@ -15,6 +15,9 @@ cdef class Write:
     cdef public bint sync
     cdef public bint with_directory
     cdef public bint is_passing
+    cdef public bint is_overwriting
     cdef public long long extend
     cdef public bint zeroed
+    cdef public long long warm_start
+    cdef public long long warm_end
     cdef public object closing

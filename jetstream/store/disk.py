@@ -16,9 +16,13 @@ class Write:
     With `seal` the data is a group of the segment with this number, and its checksums, which begin
     with `seed`, are still to be put in. `with_directory` syncs the directory as well, for the file
     is new. What `is_passing` is not expected to be read soon: it need not stay in memory once it is
-    on the disk. First of all the file is made `extend` bytes long, if that is not 0, and `zeroed`
-    has zeros written there; last of all `closing` is closed, as letting go of the room of a removed
-    file may take 100 ms.
+    on the disk. `is_overwriting` tells that all pages it touches have been written and synced
+    before, were it with zeros.
+
+    First of all the file is made `extend` bytes long, if that is not 0, and `zeroed` has zeros
+    written there, from `position` on, which leave memory if they are synced. Later what is between
+    `warm_start` and `warm_end` is to be read into memory, as writes may have passed it by; last of
+    all `closing` is closed, as letting go of the room of a removed file may take 100 ms.
     """
 
     __slots__ = (
@@ -26,6 +30,7 @@ class Write:
         "data",
         "extend",
         "file",
+        "is_overwriting",
         "is_passing",
         "position",
         "seal",
@@ -33,6 +38,8 @@ class Write:
         "segment",
         "sync",
         "used",
+        "warm_end",
+        "warm_start",
         "with_directory",
         "zeroed",
     )
@@ -48,8 +55,11 @@ class Write:
         self.sync = True
         self.with_directory = False
         self.is_passing = False
+        self.is_overwriting = False
         self.extend = 0
         self.zeroed = False
+        self.warm_start = 0
+        self.warm_end = 0
         self.closing: DiskFile | None = None
 
 

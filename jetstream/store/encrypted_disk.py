@@ -208,6 +208,8 @@ class EncryptingCommitter:
         inner.with_directory = write.with_directory
         inner.extend = write.extend + HEADER if write.extend else 0
         inner.zeroed = write.zeroed
+        inner.warm_start = write.warm_start
+        inner.warm_end = write.warm_end
         inner.closing = write.closing
         self._inner.write(self._without_closing(inner))
 

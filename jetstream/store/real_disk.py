@@ -52,12 +52,15 @@ class RealDisk(Disk):
 
     def open(self, name: str) -> DiskFile:
         """Open a file that is there."""
-        return RealFile(os.open(name, os.O_RDWR | os.O_CLOEXEC, dir_fd=self.descriptor))
+        return self._file(name, os.O_RDWR | os.O_CLOEXEC)
 
     def create(self, name: str) -> DiskFile:
         """Make an empty file, in place of any there is of this name."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        return RealFile(os.open(name, flags, 0o600, dir_fd=self.descriptor))
+        return self._file(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC)
+
+    def _file(self, name: str, flags: int) -> RealFile:
+        descriptor = os.open(name, flags, 0o600, dir_fd=self.descriptor)
+        return RealFile(descriptor, self.descriptor, name)
 
     def rename(self, old: str, new: str) -> None:
         """Rename a file, over any there is of the new name."""

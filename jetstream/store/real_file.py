@@ -14,10 +14,28 @@ _CANNOT_TELL = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
 
 
 class RealFile(DiskFile):
-    """A file of the operating system; `descriptor` is its number."""
+    """A file of the operating system; `descriptor` is its number.
 
-    def __init__(self, descriptor: int) -> None:
+    It has been opened by `name` in a directory, of which the descriptor is given.
+    """
+
+    def __init__(self, descriptor: int, directory: int, name: str) -> None:
         self.descriptor = descriptor
+        self._directory = directory
+        self._name = name
+
+    def open_direct(self) -> int:
+        """Return another descriptor, to write past the page cache; -1 where there is none.
+
+        The file must still have the name that it was opened by.
+        """
+        if not hasattr(os, "O_DIRECT"):
+            return -1
+        flags = os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC
+        try:
+            return os.open(self._name, flags, dir_fd=self._directory)
+        except OSError:
+            return -1
 
     def read(self, position: int, size: int) -> bytes:
         """Return up to `size` bytes from `position` on."""

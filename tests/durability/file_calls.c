@@ -4,16 +4,19 @@
  *   W  pwrite, after it returned; the number is the position
  *   P  a pwritev2 whose pages need not stay in the page cache, before it is called
  *   B  fdatasync or fsync, before it is called     S  after it returned well
+ *   D  a write with its sync asked for by io_submit, followed by W and B; S once its event is taken
  *   O  a file opened; the data is its name, the number 1 if it was emptied or made
  *   C  a file closed    T  truncated, A  extended to the number    N  renamed (data: two names)
  *   U  unlinked
  *   R  read from a socket, after    X  written to a socket, before
  * MIDGE_CALLS names the log. MIDGE_NO_SYNC=1 plants a fault: nothing is synced.
- * A sync takes MIDGE_SYNC_MS longer.
+ * A sync takes MIDGE_SYNC_MS longer, and io_submit is not there then.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/aio_abi.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -72,6 +75,37 @@ static void note(char kind, int file, int64_t number, const void *data, size_t l
 }
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+long syscall(long number, ...) {
+    static __typeof__(&syscall) real;
+    static struct iocb asked; /* one at a time, by one thread */
+    long of[6];
+    __builtin_va_list more;
+    __builtin_va_start(more, number);
+    for (int i = 0; i < 6; i++) of[i] = __builtin_va_arg(more, long);
+    __builtin_va_end(more);
+    if (!real) real = REAL(syscall);
+    if (number == SYS_io_setup) {
+        pthread_mutex_lock(&mutex);
+        int is_slow = is_on() && sync_ms > 0;
+        pthread_mutex_unlock(&mutex);
+        if (is_slow) {
+            errno = ENOSYS;
+            return -1;
+        }
+    }
+    if (number == SYS_io_submit) {
+        asked = **(struct iocb **)of[2];
+        note('D', (int)asked.aio_fildes, asked.aio_offset, "", 0);
+        note('W', (int)asked.aio_fildes, asked.aio_offset, (void *)asked.aio_buf, asked.aio_nbytes);
+        note('B', (int)asked.aio_fildes, 0, "", 0);
+    }
+    long result = real(number, of[0], of[1], of[2], of[3], of[4], of[5]);
+    if (number == SYS_io_getevents && result == 1 && !no_sync &&
+        ((struct io_event *)of[3])->res == (int64_t)asked.aio_nbytes)
+        note('S', (int)asked.aio_fildes, 0, "", 0);
+    return result;
+}
 
 static int is_socket(int file) {
     struct stat state;

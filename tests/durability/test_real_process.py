@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.direct_writes import can_write_direct
 from tests.durability.calls import Call, read_calls
 from tests.durability.judging import check_images, early
 from tests.durability.preloading import preloaded
@@ -33,6 +36,13 @@ async def publish(client: Publisher, numbers: range) -> None:
     await asyncio.gather(*pending)
 
 
+async def publish_alone(client: Publisher, numbers: range) -> None:
+    """Publish a marker each, one at a time."""
+    for number in numbers:
+        name = f"m-{number:07d}"
+        await client.send("s0.a", b"<%b>" % name.encode() + b"x" * (number % 700), name)
+
+
 async def command(client: Publisher) -> None:
     """Ask for changes one after the other, each of which is to be on the disk when answered."""
     consumer = {"stream_name": "S0", "config": {"durable_name": "C", "ack_policy": "explicit"}}
@@ -52,6 +62,14 @@ async def command(client: Publisher) -> None:
     await ask("CONSUMER.DELETE.S0.C", {})
 
 
+async def exercise_alone(url: str, count: int) -> None:
+    client = await Publisher.connect(url)
+    config = {"name": "S0", "subjects": ["s0.*"], "storage": "file"}
+    await client.ask("$JS.API.STREAM.CREATE.S0", config, "c-0009000")
+    await publish_alone(client, range(count))
+    await client.close()
+
+
 async def exercise(url: str, count: int) -> None:
     clients = [await Publisher.connect(url) for _ in range(3)]
     for i in range(3):
@@ -66,9 +84,15 @@ async def exercise(url: str, count: int) -> None:
         await client.close()
 
 
-def logged(shim: Path, path: Path, count: int, fault: str = "0") -> list[Call]:
+def logged(
+    shim: Path,
+    path: Path,
+    count: int,
+    fault: str = "0",
+    work: Callable[[str, int], Coroutine[Any, Any, None]] = exercise,
+) -> list[Call]:
     with preloaded(shim, path / "calls", path / "store", fault) as server:
-        asyncio.run(exercise(server.url, count))
+        asyncio.run(work(server.url, count))
         server.process.kill()
         server.process.wait()
     return list(read_calls(path / "calls"))
@@ -86,6 +110,22 @@ def test_answers_before_the_sync_are_found(shim: Path, tmp_path: Path) -> None:
     acked, too_early = early(logged(shim, tmp_path, 300, "1"))
     assert acked == 300
     assert len(too_early) > 300
+
+
+def test_messages_one_at_a_time_are_written_past_the_page_cache(
+    shim: Path, tmp_path: Path, is_pure_build: bool
+) -> None:
+    calls = logged(shim, tmp_path, 1_500, work=exercise_alone)
+    assert early(calls) == (1_500, [])
+    is_direct = any(call.kind == "D" for call in calls)
+    assert is_direct == (not is_pure_build and can_write_direct(tmp_path))
+    check_images(calls, 20, 3)
+
+
+def test_such_an_answer_before_its_sync_is_found(shim: Path, tmp_path: Path) -> None:
+    acked, too_early = early(logged(shim, tmp_path, 300, "1", exercise_alone))
+    assert acked == 300
+    assert len(too_early) >= 300
 
 
 @pytest.mark.full

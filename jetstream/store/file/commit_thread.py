@@ -1,4 +1,7 @@
-"""The committer of a real disk: a thread that writes and syncs, and wakes the event loop."""
+"""The committer of a real disk: a thread that writes and syncs, and wakes the event loop.
+
+What is small the kernel writes without the thread, where it can (``direct.h``).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ native.prepare()
 
 
 class CommitThread:
-    """Hands groups to the thread and their results back to the event loop."""
+    """Hands groups to the thread and their results back to the event loop.
+
+    `direct_writes` counts those that the kernel wrote without the thread.
+    """
 
     def __init__(
         self,
@@ -26,31 +32,44 @@ class CommitThread:
         self._directory = directory
         self._remove_reader = remove_reader
         self._done = done
+        self.direct_writes = 0
         if hasattr(os, "eventfd"):
             self._wake_in = self._wake_out = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         else:
             self._wake_in, self._wake_out = os.pipe()
             os.set_blocking(self._wake_in, False)
         self._write: Write | None = None  # keeps what the thread writes from being freed
+        self._segment: DiskFile | None = None  # the last one with a group
         self._writer = native.start(self._wake_in, self._wake_out)
         add_reader(self._wake_in, self._woken)
 
     def write(self, write: Write) -> None:
-        """Pass a write to the thread, which also syncs it."""
+        """Pass a write to the kernel, or to the thread, which also syncs it."""
         file = write.file
         assert isinstance(file, RealFile)
         self._write = write
+        if write.seal and file is not self._segment:
+            self._segment = file
+            native.use_direct(self._writer, file.open_direct())
+        if write.is_overwriting and native.write_direct(
+            self._writer, file.descriptor, write.data, write.used, write.position, write.seed,
+            write.segment,
+        ):  # fmt: skip
+            self.direct_writes += 1
+            return
         directory = self._directory if write.with_directory else -1
         native.submit(
             self._writer, file.descriptor, directory, write.data, write.used, write.position,
             write.seal, write.sync, write.is_passing, write.seed, write.segment, write.extend,
-            write.zeroed, _taken(write.closing),
+            write.zeroed, write.warm_start, write.warm_end, _taken(write.closing),
         )  # fmt: skip
 
     def settle(self) -> None:
         """Wait until no write is under way, and hand the result back."""
-        native.settle(self._writer)
-        self._woken()
+        while native.is_busy(self._writer):
+            native.settle(self._writer)
+            if self._hand_back():
+                return
 
     def close(self) -> None:
         """End the thread."""
@@ -62,10 +81,15 @@ class CommitThread:
             os.close(self._wake_out)
 
     def _woken(self) -> None:
-        """Hand a result back, on the event loop."""
+        """Take a signal, on the event loop."""
+        self._hand_back()
+
+    def _hand_back(self) -> bool:
+        """Hand the result back, if there is one; it may be that the thread is to go on."""
         if not native.take(self._writer):
-            return
+            return False
         self._done(native.stage(self._writer), native.error(self._writer))
+        return True
 
 
 def _taken(file: DiskFile | None) -> int:

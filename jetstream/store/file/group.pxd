@@ -4,6 +4,8 @@ cimport cython
 
 from midge.jetstream.store.file cimport records
 
+cdef Py_ssize_t _PAGE_MASK
+
 
 @cython.final
 cdef class Segment:
@@ -12,6 +14,9 @@ cdef class Segment:
     cdef public Py_ssize_t end
     cdef public Py_ssize_t allocated
     cdef public Py_ssize_t promised
+    cdef public Py_ssize_t zeroed_from
+    cdef public Py_ssize_t zeroed_to
+    cdef public Py_ssize_t warm_to
     cdef public bint is_new
     cdef public bint is_damaged
     cdef public bint is_rewritten
@@ -37,3 +42,7 @@ cdef class Group:
     cdef readonly list overwrites
     cdef public Py_ssize_t used
     cdef public Py_ssize_t count
+    cdef public bint is_lone
+
+    @cython.locals(segment=Segment, end=Py_ssize_t)
+    cdef bint is_overwriting(self)

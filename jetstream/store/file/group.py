@@ -10,6 +10,8 @@ from midge.jetstream.store.file import records
 
 SUFFIX = ".log"
 
+_PAGE_MASK = 4095
+
 
 def segment_name(number: int) -> str:
     """Return the name of a segment's file."""
@@ -20,7 +22,9 @@ class Segment:
     """One file of the log.
 
     `end` is where its last durable group ends, `allocated` how long the file is: what is between is
-    zeros with room on the disk. Up to `promised` there will be room when it is needed.
+    zeros with room on the disk, and from `zeroed_from` to `zeroed_to` they have been written and
+    synced. Up to `promised` there will be room when it is needed. What is before `warm_to` is in
+    the page cache, as far as that has room.
     `live_bytes` is what is left in it of the messages, as streams count them, and `message_bytes`
     what has been written of them. `holds_more` tells that there is something in it that counts even
     when its messages are gone: ids, removals, consumers, deletions of streams, or what could not be
@@ -43,6 +47,9 @@ class Segment:
         "number",
         "promised",
         "purged_group",
+        "warm_to",
+        "zeroed_from",
+        "zeroed_to",
     )
 
     def __init__(self, number: int, file: DiskFile, end: int, allocated: int) -> None:
@@ -51,6 +58,9 @@ class Segment:
         self.end = end
         self.allocated = allocated
         self.promised = allocated
+        self.zeroed_from = 0
+        self.zeroed_to = 0
+        self.warm_to = end
         self.purged_group = 0  # every removal up to this group has been carried out in the file
         self.is_damaged = False
         self.is_rewritten = False
@@ -64,7 +74,10 @@ class Segment:
 
 
 class Group:
-    """Records that become durable together, to be written at `base` of a segment."""
+    """Records that become durable together, to be written at `base` of a segment.
+
+    One that `is_lone` has one message, like the one before it.
+    """
 
     __slots__ = (
         "barriers",
@@ -72,6 +85,7 @@ class Group:
         "count",
         "data",
         "erasures",
+        "is_lone",
         "lasts",
         "number",
         "overwrites",
@@ -92,4 +106,16 @@ class Group:
         self.overwrites: list[tuple[Segment, int, int]] = []
         self.used = records.GROUP_HEAD
         self.count = 1
+        self.is_lone = False
         records.start_group(data, number)
+
+    def is_overwriting(self) -> bool:
+        """Tell whether a lone group goes to pages that have been written with zeros before."""
+        segment = self.segment
+        end = (self.base + self.used + _PAGE_MASK) & ~_PAGE_MASK
+        return (
+            self.is_lone
+            and segment.zeroed_from <= self.base
+            and end <= segment.zeroed_to
+            and not segment.is_new
+        )

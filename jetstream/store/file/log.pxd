@@ -11,7 +11,7 @@ from midge.jetstream.store.file.recent cimport RecentGroups
 from midge.jetstream.store.file.space cimport Space
 from midge.jetstream.store.interface cimport GroupListener
 
-cdef Py_ssize_t _RESERVE, _GROWN_MAX
+cdef Py_ssize_t _RESERVE, _GROWN_MAX, _LONE_COUNT, _LONE_BYTES
 
 
 cdef class Log:
@@ -44,6 +44,7 @@ cdef class Log:
     cdef bint _is_wanted
     cdef bint _is_stuck
     cdef bint _is_leaving
+    cdef bint _was_small
     cdef NextSegment _next
     cdef public object on_failure
     cdef public bint is_pressed

@@ -38,6 +38,8 @@ after what was read at once. While one group is written the next one is filled.
 """
 
 _RESERVE = RESERVE  # as a C number
+_LONE_COUNT = 4  # records of a group with one message: its head, what it takes the place of, and it
+_LONE_BYTES = 16 * 1024
 _GROWN_MAX = 1024 * 1024  # by so much a group's buffer is made longer at once
 
 
@@ -90,6 +92,7 @@ class Log:
         self._is_wanted = False
         self._is_stuck = False
         self._is_leaving = False
+        self._was_small = False
         self._next = NextSegment(disk, self._chores, SEGMENT_MAX)
         self.on_failure: Callable[[], object] = lambda: None
         self.is_pressed = False
@@ -373,6 +376,9 @@ class Log:
             raise StoreFullError(f"no room for another message: {os.strerror(error)}")
 
     def _submit(self, group: Group) -> None:
+        is_small = group.count <= _LONE_COUNT and group.used <= _LONE_BYTES
+        group.is_lone = is_small and self._was_small and self.sync_each
+        self._was_small = is_small
         records.finish_group(
             group.data, group.used, group.count, self.synced_segment, self.synced_position
         )
@@ -387,6 +393,7 @@ class Log:
         write.segment = group.segment.number
         write.sync = self.sync_each
         write.with_directory = group.segment.is_new
+        write.is_overwriting = group.is_overwriting()
         write.is_passing = self.buffers.total_bytes == 0  # no stream has read from a file
         self.committer.write(write)
 
@@ -401,6 +408,8 @@ class Log:
         else:
             segment.is_unsynced = True
         segment.end = group.base + group.used
+        if not group.is_overwriting():
+            segment.warm_to = segment.end
         segment.allocated = max(segment.allocated, segment.end)
         if self.sync_each:
             self.synced_segment = segment.number
@@ -414,7 +423,8 @@ class Log:
         for listener in self._listeners:
             listener.durable(group.number)
         if segment is self.segments[-1] and not self._next.is_extending and not self.space.is_short:
-            self._next.prepare(segment, group.used if self.sync_each else 0)
+            synced = group.used if self.sync_each else 0
+            self._next.prepare(segment, synced, group.is_lone)
         if group.erasures or group.overwrites:
             self.sync_written(partial(self._go_on_erasing, group))
         else:

@@ -4,7 +4,12 @@ from cpython.bytearray cimport PyByteArray_AS_STRING
 
 
 cdef extern from "midge/jetstream/store/file/native.h":
+    ctypedef struct midge_direct:
+        int file
+
     ctypedef struct midge_writer:
+        int is_busy
+        midge_direct direct
         int file
         int directory
         int seal
@@ -16,6 +21,8 @@ cdef extern from "midge/jetstream/store/file/native.h":
         long long extend
         int zeroed
         int closing
+        long long warm_start
+        long long warm_end
         unsigned int store_seed
         unsigned long long segment
         int stage
@@ -46,6 +53,11 @@ cdef extern from "midge/jetstream/store/file/native.h":
     ) noexcept nogil
     midge_writer *midge_writer_start(int done_in, int done_out) noexcept nogil
     void midge_writer_submit(midge_writer *writer) noexcept nogil
+    void midge_direct_use(midge_direct *direct, int file) noexcept nogil
+    bint midge_writer_write_direct(
+        midge_writer *writer, int file, unsigned char *data, long long used, long long position,
+        unsigned int store_seed, unsigned long long segment
+    ) noexcept nogil
     int midge_writer_take(midge_writer *writer) noexcept nogil
     void midge_writer_settle(midge_writer *writer) noexcept nogil
     void midge_writer_stop(midge_writer *writer) noexcept nogil
@@ -109,7 +121,8 @@ cdef inline midge_writer *start(int done_in, int done_out) except NULL:
 cdef inline void submit(
     midge_writer *writer, int file, int directory, bytearray data, Py_ssize_t used,
     long long position, bint seal, bint sync, bint is_passing, unsigned int store_seed,
-    unsigned long long segment, long long extend, bint zeroed, int closing
+    unsigned long long segment, long long extend, bint zeroed, long long warm_start,
+    long long warm_end, int closing
 ) noexcept:
     writer.file = file
     writer.directory = directory
@@ -123,8 +136,28 @@ cdef inline void submit(
     writer.segment = segment
     writer.extend = extend
     writer.zeroed = zeroed
+    writer.warm_start = warm_start
+    writer.warm_end = warm_end
     writer.closing = closing
     midge_writer_submit(writer)
+
+
+cdef inline void use_direct(midge_writer *writer, int file) noexcept:
+    midge_direct_use(&writer.direct, file)
+
+
+cdef inline bint write_direct(
+    midge_writer *writer, int file, bytearray data, Py_ssize_t used, long long position,
+    unsigned int store_seed, unsigned long long segment
+) noexcept:
+    return midge_writer_write_direct(
+        writer, file, <unsigned char *>PyByteArray_AS_STRING(data), used, position, store_seed,
+        segment
+    )
+
+
+cdef inline bint is_busy(midge_writer *writer) noexcept:
+    return writer.is_busy
 
 
 cdef inline bint take(midge_writer *writer) noexcept:

@@ -121,7 +121,7 @@ class _Writer:
     def work(self) -> None:
         assert self.job is not None
         file, directory, data, used, position, seal, sync, store_seed, segment, *rest = self.job
-        extend, zeroed, closing = rest
+        extend, zeroed, _warm_start, _warm_end, closing = rest
         self.stage = 1
         self.error = 0
         try:
@@ -178,6 +178,8 @@ def submit(
     segment: int,
     extend: int,
     zeroed: bool,
+    warm_start: int,
+    warm_end: int,
     closing: int,
 ) -> None:
     """Write ``data[:used]`` at `position` of `file` and sync it, and `directory` if not -1.
@@ -185,16 +187,48 @@ def submit(
     The one before must be done, and `data` must not be changed until this one is. With `seal` the
     data is a group that still lacks its checksums. In C, a large group that is passing leaves the
     page cache as soon as it is on the disk, where the system can do that. The file is first made
-    `extend` bytes long if that is longer than it is, with zeros written if it is to be `zeroed`;
-    the file `closing` is closed last, if it is not -1.
+    `extend` bytes long if that is longer than it is, with zeros written if it is to be `zeroed`.
+    In C the page cache then lets go of those, from `position` on, if they are synced, and is filled
+    from `warm_start` to `warm_end`. The file `closing` is closed last, if it is not -1.
     """
     with writer.condition:
         writer.job = (
             file, directory, data, used, position, seal, sync, store_seed, segment,
-            extend, zeroed, closing,
+            extend, zeroed, warm_start, warm_end, closing,
         )  # fmt: skip
         writer.state = _BUSY
         writer.condition.notify_all()
+
+
+def use_direct(_writer: _Writer, file: int) -> None:
+    """Have `write_direct` write to `file`, opened with O_DIRECT, from now on; -1: to none.
+
+    It is closed when another one takes its place.
+    """
+    if file >= 0:
+        os.close(file)
+
+
+def write_direct(
+    _writer: _Writer,
+    _file: int,
+    _data: bytearray,
+    _used: int,
+    _position: int,
+    _store_seed: int,
+    _segment: int,
+) -> bool:
+    """Write a group as `submit` does, where the kernel can do that alone, without the thread.
+
+    The pages must have been written before, with anything. False tells that `submit` is to do it,
+    as always here: Python cannot ask for it.
+    """
+    return False
+
+
+def is_busy(writer: _Writer) -> bool:
+    """Tell whether a job is under way, or its result has not been taken."""
+    return writer.job is not None
 
 
 def take(writer: _Writer) -> bool:
@@ -203,6 +237,7 @@ def take(writer: _Writer) -> bool:
         os.read(writer.done_in, 8)
     except BlockingIOError:
         return False
+    writer.job = None
     return True
 
 

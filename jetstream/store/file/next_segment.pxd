@@ -2,10 +2,11 @@
 
 cimport cython
 
+from midge.jetstream.store.disk cimport Write
 from midge.jetstream.store.file.group cimport Segment
 from midge.jetstream.store.file.space cimport ahead_of, pages
 
-cdef Py_ssize_t _ZEROED_GROUP_MAX, _ZEROED_BYTES
+cdef Py_ssize_t _ZEROED_GROUP_MAX, _ZEROED_BYTES, _PAGE_MASK
 
 
 @cython.final
@@ -15,10 +16,16 @@ cdef class NextSegment:
     cdef list _chores
     cdef Py_ssize_t _segment_max
     cdef Segment _prepared
+    cdef Segment _last
 
     cpdef Segment get(self, unsigned long long number)
     cpdef Segment take(self, unsigned long long number)
     @cython.locals(zeroed=bint, ahead=Py_ssize_t, first=Py_ssize_t)
-    cpdef void prepare(self, Segment segment, Py_ssize_t synced) except *
+    cpdef void prepare(self, Segment segment, Py_ssize_t synced, bint is_lone) except *
     cdef Segment _create(self, unsigned long long number)
-    cdef void _extend(self, Segment segment, Py_ssize_t ahead, bint zeroed) except *
+    @cython.locals(write=Write, start=Py_ssize_t)
+    cdef void _extend(
+        self, Segment segment, Py_ssize_t ahead, bint zeroed, bint is_lone
+    ) except *
+    cdef void _warm(self, Segment segment) except *
+    cdef void _take_warming(self, Segment segment, Write write) except *

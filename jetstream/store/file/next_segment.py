@@ -23,8 +23,14 @@ the zeros take.
 
 _ZEROED_BYTES = 512 * 1024  # at once: the next sync takes 1 ms longer for that
 
+_PAGE_MASK = 4095
+
 Chore = tuple[Write, Callable[[bool], object]]
 """A write between two groups, and what is told whether it succeeded."""
+
+
+def _nothing(is_well: bool) -> None:
+    """Be told of a chore that nothing depends on."""
 
 
 class NextSegment:
@@ -40,6 +46,7 @@ class NextSegment:
         self._disk = disk
         self._chores = chores
         self._prepared: Segment | None = None
+        self._last: Segment | None = None
 
     def get(self, number: int) -> Segment:
         """Return the prepared segment, or make the one of this number; it stays prepared.
@@ -57,11 +64,12 @@ class NextSegment:
         self._prepared = None
         return segment
 
-    def prepare(self, segment: Segment, synced: int) -> None:
+    def prepare(self, segment: Segment, synced: int, is_lone: bool) -> None:
         """Prepare more room for `segment`, the last one, and the segment after it.
 
-        The last group had `synced` bytes; 0: it was written without a sync. While other processes
-        write, the disk may take 100 ms for that.
+        The last group had `synced` bytes; 0: it was written without a sync. After one of a lone
+        message the zeros are synced, too. While other processes write, the disk may take 100 ms for
+        that.
         """
         zeroed = 0 < synced <= _ZEROED_GROUP_MAX
         ahead = ahead_of(segment)
@@ -69,12 +77,15 @@ class NextSegment:
         if zeroed:
             ahead = min(ahead, _ZEROED_BYTES)
             first = min(first, _ZEROED_BYTES)
+        if self._last is not None and self._last is not segment:
+            self._warm(self._last)
+        self._last = segment
         if segment.end < self._segment_max and segment.allocated - segment.end < ahead // 2:
-            self._extend(segment, ahead, zeroed)
+            self._extend(segment, ahead, zeroed, is_lone)
         elif self._prepared is None and segment.end * 4 >= self._segment_max * 3:
             with contextlib.suppress(OSError):  # it is tried again when it is needed
                 self._prepared = self._create(segment.number + 1)
-                self._extend(self._prepared, first, zeroed)
+                self._extend(self._prepared, first, zeroed, is_lone)
 
     def give_back(self) -> bool:
         """Give back the room of the segment that is only prepared; False without one."""
@@ -98,16 +109,38 @@ class NextSegment:
         segment.is_new = True
         return segment
 
-    def _extend(self, segment: Segment, ahead: int, zeroed: bool) -> None:
+    def _extend(self, segment: Segment, ahead: int, zeroed: bool, is_lone: bool) -> None:
         self.is_extending = True
+        start = pages(segment.allocated)
+        write = Write(segment.file, bytearray(8), 0, start)
+        write.sync = zeroed and is_lone
+        write.extend = pages(start + ahead)
+        write.zeroed = zeroed
+        self._take_warming(segment, write)
+        then = partial(self._extended, segment, write.extend, start if write.sync else -1)
+        self._chores.append((write, then))
+
+    def _extended(self, segment: Segment, size: int, zeroed_from: int, is_well: bool) -> None:
+        self.is_extending = False
+        if not is_well:
+            return
+        segment.allocated = max(segment.allocated, size)
+        segment.promised = max(segment.promised, size)
+        if zeroed_from >= 0:
+            if segment.zeroed_to != zeroed_from:
+                segment.zeroed_from = zeroed_from
+            segment.zeroed_to = size
+
+    def _warm(self, segment: Segment) -> None:
+        """Have read into memory what was written past it at the end of a segment."""
         write = Write(segment.file, bytearray(8), 0, 0)
         write.sync = False
-        write.extend = pages(segment.allocated + ahead)
-        write.zeroed = zeroed
-        self._chores.append((write, partial(self._extended, segment, write.extend)))
+        self._take_warming(segment, write)
+        if write.warm_start < write.warm_end:
+            self._chores.append((write, _nothing))
 
-    def _extended(self, segment: Segment, size: int, is_well: bool) -> None:
-        self.is_extending = False
-        if is_well:
-            segment.allocated = max(segment.allocated, size)
-            segment.promised = max(segment.promised, size)
+    def _take_warming(self, segment: Segment, write: Write) -> None:
+        """Have `write` read what may have been written past memory, in whole pages."""
+        write.warm_start = segment.warm_to & ~_PAGE_MASK
+        write.warm_end = segment.end & ~_PAGE_MASK
+        segment.warm_to = max(segment.warm_to, write.warm_end)

@@ -2,10 +2,10 @@
 
 cimport cython
 
+from midge.jetstream.store cimport numbers
 from midge.jetstream.store.file.group cimport Group, Segment
 
-cdef Py_ssize_t _BUFFER, _RECENT_BYTES, _BUFFER_KEPT
-cdef Py_ssize_t _RECENT_GROUPS
+cdef Py_ssize_t _BUFFER, _RECENT_BYTES, _JOINED, _BUFFER_KEPT
 
 
 @cython.final
@@ -20,3 +20,5 @@ cdef class RecentGroups:
     cpdef void keep(self, Group group) except *
     @cython.locals(group=Group)
     cpdef Group find(self, Segment segment, Py_ssize_t offset)
+    @cython.locals(last=Group, is_next=bint)
+    cdef bint _join(self, Group group) except *

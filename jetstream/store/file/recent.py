@@ -1,21 +1,23 @@
 """The last durable groups, kept in memory: consumers that keep up read them there.
 
 The buffers of those that go are used again: with a fresh one for each group of some MiB, a third of
-what storing a message took was the faults of its pages.
+what storing a message took was the faults of its pages. Small groups are kept behind each other, as
+the page cache may not have them yet, and the buffer of each is the next one's.
 """
 
 from __future__ import annotations
 
+from midge.jetstream.store import numbers
 from midge.jetstream.store.file.group import Group, Segment
 
 _BUFFER = 64 * 1024
 _RECENT_BYTES = 1024 * 1024
-_RECENT_GROUPS = 16
+_JOINED = 256 * 1024  # bytes of small groups that are kept as one
 _BUFFER_KEPT = 8 * 1024 * 1024
 
 
 class RecentGroups:
-    """Up to 16 groups, and 1 MiB of them."""
+    """Up to 1 MiB of groups."""
 
     def __init__(self) -> None:
         self._groups: list[Group] = []
@@ -35,13 +37,30 @@ class RecentGroups:
 
     def keep(self, group: Group) -> None:
         """Keep a group, and the buffer of one that goes for it."""
+        if self._join(group):
+            return
+        if group.used <= _BUFFER and len(group.data) < _JOINED:
+            numbers.grow(group.data, _JOINED - len(group.data))  # for those that come behind it
         self._groups.append(group)
         self._bytes += len(group.data)
-        while self._bytes > _RECENT_BYTES or len(self._groups) > _RECENT_GROUPS:
+        while self._bytes > _RECENT_BYTES:
             oldest = self._groups.pop(0)
             self._bytes -= len(oldest.data)
             if len(oldest.data) <= _BUFFER_KEPT:
                 self._spare = oldest.data
+
+    def _join(self, group: Group) -> bool:
+        """Put a small group behind the last one, if it is what follows it."""
+        if group.used > _BUFFER or not self._groups:
+            return False
+        last = self._groups[-1]
+        is_next = last.segment is group.segment and last.base + last.used == group.base
+        if not is_next or last.used + group.used > min(len(last.data), _JOINED):
+            return False
+        numbers.put(last.data, last.used, group.data, 0, group.used)
+        last.used += group.used
+        self._spare = group.data
+        return True
 
     def find(self, segment: Segment, offset: int) -> Group | None:
         """Return the group that has the record at `offset` of a segment; None when it is gone."""

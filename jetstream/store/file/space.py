@@ -106,3 +106,4 @@ class Space:
         with contextlib.suppress(OSError):  # then it stays as long as it is
             segment.file.truncate(end)
             segment.allocated = segment.promised = end
+            segment.zeroed_to = 0

@@ -53,7 +53,7 @@ def test_a_message_that_cannot_be_read_is_left_out() -> None:
     directory = StoreDirectory(disk, lambda: None)
     stream = directory.create_stream(b"$G", b"S", b"{}")
     for number in range(100):
-        stream.append(b"s", b"", b"message %d" % number, number + 1)
+        stream.append(b"s", b"", b"message %d" % number + bytes(20_000), number + 1)
         directory.flush()
         disk.pump()
     (inode,) = [one for one in disk.entries.values() if b"message 3" in one.data]

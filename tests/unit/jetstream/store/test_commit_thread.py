@@ -6,14 +6,18 @@ import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from select import select
 
 import pytest
 
+from midge.jetstream.store import numbers
 from midge.jetstream.store.disk import DiskFile, Write
 from midge.jetstream.store.file import records
+from midge.jetstream.store.file.commit_thread import CommitThread
 from midge.jetstream.store.real_disk import RealDisk
 from midge.jetstream.store.real_file import RealFile
+from tests.direct_writes import can_write_direct
 
 FS_IOC_FIEMAP = 0xC020660B
 UNWRITTEN = 0x800  # has room, and reads as zeros
@@ -91,7 +95,7 @@ def test_what_is_under_way_is_settled(tmp_path: Path) -> None:
 def test_a_write_that_fails_is_told_with_its_reason(tmp_path: Path) -> None:
     world = World(tmp_path)
     (tmp_path / "kept").write_bytes(b"kept")
-    file = RealFile(os.open(tmp_path / "kept", os.O_RDONLY))
+    file = RealFile(os.open(tmp_path / "kept", os.O_RDONLY), -1, "kept")
     world.write(b"lost", 0, file)
     world.committer.settle()
     assert world.results == [(1, errno.EBADF)]
@@ -174,3 +178,124 @@ def test_what_is_new_of_a_file_is_zeros_that_are_written_if_wanted(
         flags = []  # a file system that does not tell
     assert not flags or any(flag & UNWRITTEN for flag in flags) != zeroed
     world.close()
+
+
+class SmallGroups:
+    """Groups written one behind the other into room of zeros, as the log has them written."""
+
+    ROOM = 256 * 1024
+
+    def __init__(self, path: Path) -> None:
+        self.world = World(path)
+        self.end = 0
+        self.content = bytearray()
+        zeros = Write(self.world.file, bytearray(8), 0, 0)
+        zeros.extend = self.ROOM
+        zeros.zeroed = True
+        self.write(zeros)
+
+    def add(self, size: int, is_overwriting: bool = True) -> None:
+        write = self.next(size, is_overwriting)
+        self.write(write)
+        self.content += write.data  # it has been sealed where it is
+
+    def next(self, size: int, is_overwriting: bool = True) -> Write:
+        """Return a group of `size` bytes and a head, for the place behind the last one."""
+        length = records.padded(records.GROUP_HEAD + size)
+        data = bytearray([self.end % 251 + 1]) * length
+        records.start_group(data, 1)
+        numbers.set_u32_at(data, 8, length)  # all of it is the head's body
+        write = Write(self.world.file, data, length, self.end)
+        write.seal = True
+        write.seed = 5
+        write.segment = 1
+        write.is_overwriting = is_overwriting
+        self.end += length
+        return write
+
+    def write(self, write: Write) -> None:
+        before = len(self.world.results)
+        self.world.committer.write(write)
+        while len(self.world.results) == before:
+            self.world.loop.wait()
+        assert self.world.results[-1] == (0, 0)
+
+    def check(self) -> None:
+        read = self.world.file.read(0, self.ROOM)
+        assert read == bytes(self.content) + bytes(self.ROOM - len(self.content))
+
+
+def test_small_groups_are_written_without_the_thread(tmp_path: Path) -> None:
+    groups = SmallGroups(tmp_path)
+    for size in [*range(0, 3000, 100), 4000, 4096, 16_000, 60_000]:
+        groups.add(size)
+    groups.check()
+    groups.world.close()
+
+
+def test_groups_of_the_thread_and_of_the_kernel_alternate(tmp_path: Path) -> None:
+    """Either finds what the other one wrote before in the same page, in the page cache or not."""
+    groups = SmallGroups(tmp_path)
+    random = Random(3)
+    for _ in range(200):
+        groups.add(random.choice([0, 8, 200, 700, 5000]), random.random() < 0.7)
+        if random.random() < 0.2:
+            groups.check()
+        if groups.end > groups.ROOM - 8192:
+            break
+    groups.check()
+    groups.world.close()
+
+
+def test_what_is_in_the_page_cache_is_written_by_the_thread(tmp_path: Path) -> None:
+    """The kernel would have to wait for it, and says so, after the write was asked for."""
+    groups = SmallGroups(tmp_path)
+    for _ in range(30):
+        groups.world.file.read(0, groups.ROOM)
+        groups.add(300)
+    groups.check()
+    groups.world.close()
+
+
+def test_settling_waits_for_what_the_thread_takes_over(tmp_path: Path) -> None:
+    groups = SmallGroups(tmp_path)
+    for number in range(5):
+        groups.world.file.read(0, groups.ROOM)
+        write = groups.next(300)
+        groups.world.committer.write(write)
+        groups.world.committer.settle()
+        groups.content += write.data
+        assert groups.world.results == [(0, 0)] * (number + 2)
+    groups.check()
+    groups.world.close()
+
+
+def test_a_write_of_the_kernel_is_waited_for_at_the_end(tmp_path: Path) -> None:
+    groups = SmallGroups(tmp_path)
+    write = groups.next(300)
+    groups.world.committer.write(write)
+    groups.world.committer.close()
+    assert groups.world.results == [(0, 0)] * 2
+    groups.content += write.data
+    groups.check()
+
+
+def test_the_kernel_writes_where_it_can(tmp_path: Path, is_pure_build: bool) -> None:
+    groups = SmallGroups(tmp_path)
+    for _ in range(20):
+        groups.add(300)
+    committer = groups.world.committer
+    assert isinstance(committer, CommitThread)
+    assert (committer.direct_writes > 0) == (not is_pure_build and can_write_direct(tmp_path))
+    groups.world.close()
+
+
+def test_a_file_that_is_written_to_no_more_is_let_go_of(tmp_path: Path) -> None:
+    groups = SmallGroups(tmp_path)
+    groups.add(300)
+    open_before = len([*Path("/dev/fd").iterdir()])
+    groups.world.file = groups.world.disk.create("other")
+    groups.end = 0
+    groups.write(groups.next(300, is_overwriting=False))
+    assert len([*Path("/dev/fd").iterdir()]) == open_before + 1
+    groups.world.close()

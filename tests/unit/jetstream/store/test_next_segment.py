@@ -13,12 +13,12 @@ KIB = 1024
 MIB = 1024 * KIB
 
 
-def prepared(end: int, allocated: int, synced: int) -> Write | None:
+def prepared(end: int, allocated: int, synced: int, is_lone: bool = False) -> Write | None:
     """Return what is prepared behind a last segment, after a group of `synced` bytes."""
     disk = SimulatedDisk(Random(1))
     chores: list[Chore] = []
     segment = Segment(7, disk.create("segment"), end, allocated)
-    NextSegment(disk, chores, SEGMENT_MAX).prepare(segment, synced)
+    NextSegment(disk, chores, SEGMENT_MAX).prepare(segment, synced, is_lone)
     assert len(chores) <= 1
     return chores[0][0] if chores else None
 
@@ -31,6 +31,9 @@ def test_room_for_small_groups_that_are_synced_is_zeroed(synced: int, zeroed: bo
     assert write is not None
     assert (write.zeroed, write.extend) == (zeroed, 8 * MIB + (512 * KIB if zeroed else 4 * MIB))
     assert not write.sync
+    of_lone = prepared(8 * MIB, 8 * MIB, synced, is_lone=True)
+    assert of_lone is not None
+    assert of_lone.sync == zeroed  # they are on the disk before the groups are
     of_next = prepared(SEGMENT_MAX, SEGMENT_MAX, synced)
     assert of_next is not None
     assert (of_next.zeroed, of_next.extend) == (zeroed, 512 * KIB if zeroed else 4 * MIB)
@@ -47,3 +50,52 @@ def test_a_store_in_which_little_happens_stays_small() -> None:
     write = prepared(33 * KIB, 64 * KIB, 300)
     assert write is not None
     assert write.extend == 128 * KIB
+
+
+def test_what_was_written_past_memory_is_read_into_it() -> None:
+    """From where it was last read to the last whole page, and at once when the next one begins."""
+    disk = SimulatedDisk(Random(1))
+    chores: list[Chore] = []
+    room = NextSegment(disk, chores, SEGMENT_MAX)
+    segment = Segment(7, disk.create("7"), 10_000, 10_000)
+
+    def warmed(of: Segment, end: int) -> list[tuple[int, int]]:
+        of.end = end
+        room.prepare(of, 300, is_lone=True)
+        asked = [(write.warm_start, write.warm_end) for write, _ in chores]
+        for write, then in chores:
+            of.allocated = max(of.allocated, write.extend)
+            then(True)
+        chores.clear()
+        return asked
+
+    assert warmed(segment, 30_000) == [(8192, 28_672)]
+    assert warmed(segment, 35_000) == []
+    assert warmed(segment, 400_000) == [(28_672, 397_312)]
+    segment.end = 450_000
+    after = Segment(8, disk.create("8"), 0, 512 * KIB)
+    assert warmed(after, 5_000) == [(397_312, 446_464)]
+    assert warmed(after, 6_000) == []
+
+
+def test_room_of_zeros_is_known_from_where_it_began() -> None:
+    disk = SimulatedDisk(Random(1))
+    chores: list[Chore] = []
+    room = NextSegment(disk, chores, SEGMENT_MAX)
+    segment = Segment(7, disk.create("7"), 64 * KIB, 64 * KIB)
+
+    def extended(synced: int, is_well: bool = True, is_lone: bool = True) -> tuple[int, int]:
+        segment.end = segment.allocated
+        room.prepare(segment, synced, is_lone)
+        write, then = chores.pop()
+        assert write.position == segment.allocated
+        then(is_well)
+        return segment.zeroed_from, segment.zeroed_to
+
+    assert extended(300) == (64 * KIB, 128 * KIB)
+    assert extended(300) == (64 * KIB, 256 * KIB)
+    assert extended(300, is_well=False) == (64 * KIB, 256 * KIB)
+    assert extended(100 * KIB) == (64 * KIB, 256 * KIB)  # that has no zeros
+    assert extended(300, is_lone=False) == (64 * KIB, 256 * KIB)  # those may not be on the disk
+    start = segment.allocated
+    assert extended(300) == (start, segment.allocated)

@@ -17,11 +17,11 @@ def test_what_is_written_after_it_was_read_ahead_is_read_again() -> None:
 
     def store(count: int) -> None:
         for _ in range(count):
-            stream.append(b"s", b"", b"payload", 1)
+            stream.append(b"s", b"", bytes(70_000), 1)
             directory.flush()
             disk.pump()
 
-    store(40)  # so many groups are not kept in memory
+    store(40)  # so many bytes are not kept in memory
     for seq in range(1, 11):
         assert stream.load(seq) is not None
     store(60)
@@ -73,11 +73,11 @@ def test_groups_are_passing_until_a_stream_reads_from_its_files() -> None:
     def store(count: int) -> None:
         disk.passing.clear()
         for _ in range(count):
-            stream.append(b"s", b"", b"payload", 1)
+            stream.append(b"s", b"", bytes(70_000), 1)
             directory.flush()
             disk.pump()
 
-    store(40)  # so many groups are not kept in memory
+    store(40)  # so many bytes are not kept in memory
     assert stream.load(40) is not None
     store(1)
     assert disk.passing == [True]
