@@ -7,11 +7,13 @@ import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from threading import local
 
 _THREADS = 4
 """Reads that the disk has at once: it takes them in the order that suits it."""
 
-_PIECE_BYTES = 256 * 1024
+_PIECE_BYTES = 1024 * 1024
+"""Read by one call: after each of them a thread waits for the interpreter, or holds it up."""
 
 
 class FetchThreads:
@@ -31,7 +33,8 @@ class FetchThreads:
         os.set_blocking(self._wake_out, False)
         self._finished: deque[Callable[[], object]] = deque()
         self._is_closed = False
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="midge-fetch")
+        self._buffers = local()
+        self._threads = ThreadPoolExecutor(_THREADS, "midge-fetch", self._begin)
         add_reader(self._wake_in, self._woken)
 
     def fetch(self, file: int, position: int, size: int, done: Callable[[], object]) -> None:
@@ -39,6 +42,10 @@ class FetchThreads:
 
         `file` may be closed meanwhile.
         """
+        # Without that the system notes in the page cache where to begin reading further ahead, and
+        # whoever reads that page does so: 4 ms of the event loop beside a busy disk, not 0.3.
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
         self._threads.submit(self._read, os.dup(file), position, size, done)
 
     def close(self) -> None:
@@ -49,29 +56,24 @@ class FetchThreads:
         os.close(self._wake_in)
         os.close(self._wake_out)
 
+    def _begin(self) -> None:
+        """Prepare a thread."""
+        self._buffers.one = memoryview(bytearray(_PIECE_BYTES))
+
     def _read(self, file: int, position: int, size: int, done: Callable[[], object]) -> None:
         """Read, in a thread."""
-        try:
-            with contextlib.suppress(OSError):  # who reads it then meets the same
-                self._read_pieces(file, position, position + size)
-        finally:
-            os.close(file)
+        buffer = self._buffers.one
+        end = position + size
+        with contextlib.suppress(OSError):  # who reads it then meets the same
+            while position < end and not self._is_closed:
+                count = os.preadv(file, [buffer[: end - position]], position)
+                if not count:
+                    break
+                position += count
+        os.close(file)
         self._finished.append(done)
         with contextlib.suppress(BlockingIOError):  # a full pipe wakes the loop, too
             os.write(self._wake_out, b"\0")
-
-    def _read_pieces(self, file: int, at: int, end: int) -> None:
-        # Without that the system notes in the page cache where to begin reading further ahead, and
-        # whoever reads that page does so: 4 ms of the event loop beside a busy disk, not 0.3.
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
-            os.posix_fadvise(file, at, end - at, os.POSIX_FADV_WILLNEED)
-        buffer = bytearray(min(_PIECE_BYTES, end - at))
-        while at < end and not self._is_closed:
-            count = os.preadv(file, [memoryview(buffer)[: end - at]], at)
-            if not count:
-                return
-            at += count
 
     def _woken(self) -> None:
         """Hand on what has been read, on the event loop."""
