@@ -284,7 +284,7 @@ class SimulatedFile(DiskFile):
         """Return what the page cache has from `position` on; None for nothing."""
         cold = self.inode.cold_in(position, size)
         end = min(cold) * PAGE if cold else position + size
-        return bytes(self.inode.data[position:end]) if end > position else None
+        return self.read(position, end - position) if end > position else None
 
     def write(self, position: int, data: bytes | bytearray) -> None:
         """Write piece by piece, so that the machine can stop in between."""

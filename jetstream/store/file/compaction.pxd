@@ -44,7 +44,7 @@ cdef class Compaction:
     @cython.locals(number="unsigned int", stream=FileStore)
     cdef void _pass_over(self) except *
     @cython.locals(size=Py_ssize_t)
-    cdef bint _sort_slice(self) except -1
+    cdef object _read_slice(self)
     @cython.locals(at=Py_ssize_t, end=Py_ssize_t, seed="unsigned int", segment=Segment,
                    has_head=bint, length=Py_ssize_t)
     cdef bint _sort(self, bytearray old) except -1

@@ -13,6 +13,7 @@ CPU time then, not in 0.21, and without 314 MB being read.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from functools import partial
 
@@ -22,6 +23,7 @@ from midge.jetstream.store.file import records
 from midge.jetstream.store.file.group import Segment, segment_name
 from midge.jetstream.store.file.log import Log
 from midge.jetstream.store.file.stream import FileStore
+from midge.jetstream.store.numbers import Octets
 
 _HEAD = 48
 _GROUP_HEAD = 80
@@ -96,10 +98,17 @@ class Compaction:
             return False
         if self._position == 0 and segment.live_bytes == 0 and not segment.holds_more:
             self._pass_over()
-        elif not self._sort_slice():
-            segment.is_damaged = True  # it stays, for a repair to read what is left
-            self._done(False)
-            return False
+        else:
+            is_sound = False
+            with contextlib.suppress(OSError):
+                data = self._read_slice()
+                if data is None:
+                    return False  # until it has been fetched
+                is_sound = self._sort(bytearray(data))
+            if not is_sound:
+                segment.is_damaged = True  # it stays, for a repair to read what is left
+                self._done(False)
+                return False
         if self._position < segment.end:
             return True
         self._carry()
@@ -112,13 +121,14 @@ class Compaction:
                 self._of(number)  # has the bounds carried
         self._position = self.segment.end
 
-    def _sort_slice(self) -> bool:
-        """Sort the next slice of the segment; False when it cannot be read."""
+    def fetched(self) -> None:
+        """Go on with the slice that was not in memory."""
+        self.log.turns.add(self.read_on)
+
+    def _read_slice(self) -> Octets | None:
+        """Return the next slice of the segment; None while it is fetched from the disk."""
         size = min(SLICE_BYTES, self.segment.end - self._position)
-        try:
-            return self._sort(bytearray(self.segment.file.read(self._position, size)))
-        except OSError:
-            return False
+        return self.log.fetches.read(self.segment, self._position, size, size, size, self)
 
     def _carry(self) -> None:
         """Write down again, at the end of the log, what is to be kept in mind."""

@@ -10,15 +10,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from midge.jetstream.store.disk import Disk
+from midge.jetstream.store.numbers import Octets
 
 if TYPE_CHECKING:
     from midge.jetstream.store.file.group import Segment
     from midge.jetstream.store.interface import Waiter
 
-_MET_MAX = 1024
+_FETCHED_MAX = 1024
 
-Place = tuple[int, int]
-"""The number of a segment, and where in it a record begins."""
+Place = tuple[int, int, int]
+"""The number of a segment, where in it something begins, and how much of it is fetched."""
 
 
 class Fetches:
@@ -33,31 +34,32 @@ class Fetches:
         self._waiting: dict[Place, list[Waiter]] = {}
         self._fetched: set[Place] = set()
 
-    def is_waiting(self, segment: int, offset: int, waiter: Waiter) -> bool:
-        """Tell whether a record is being fetched; `waiter` then waits for it, too."""
-        waiting = self._waiting.get((segment, offset))
-        if waiting is None:
-            return False
-        if waiter not in waiting:
-            waiting.append(waiter)
-        return True
+    def read(
+        self, segment: Segment, offset: int, size: int, least: int, ahead: int, waiter: Waiter
+    ) -> Octets | None:
+        """Return up to `size` bytes of a segment, `least` at the least, without waiting for a disk.
 
-    def begin(self, segment: Segment, offset: int, size: int, waiter: Waiter) -> None:
-        """Have `size` bytes from a record on fetched for `waiter`."""
-        place = (segment.number, offset)
-        self._waiting[place] = [waiter]
-        self._disk.fetch(segment.file, offset, size, partial(self._has_come, place))
-
-    def is_met(self, segment: int, offset: int) -> bool:
-        """Tell, once, whether a record has been fetched for who asks for it now."""
-        place = (segment, offset)
-        if place not in self._fetched:
-            return False
+        None while they are fetched for `waiter`, `ahead` bytes at once.
+        """
+        place = (segment.number, offset, ahead)
+        waiting = self._waiting.get(place)
+        if waiting is not None:
+            if waiter not in waiting:
+                waiting.append(waiter)
+            return None
+        data = segment.file.read_at_hand(offset, size)
+        was_fetched = place in self._fetched
         self._fetched.discard(place)
-        return True
+        if data is not None and len(data) >= least:
+            return data
+        if was_fetched:
+            return segment.file.read(offset, size)
+        self._waiting[place] = [waiter]
+        self._disk.fetch(segment.file, offset, ahead, partial(self._has_come, place))
+        return None
 
     def _has_come(self, place: Place) -> None:
-        if len(self._fetched) >= _MET_MAX:  # of consumers that have gone
+        if len(self._fetched) >= _FETCHED_MAX:  # of consumers that have gone
             self._fetched.clear()
         self._fetched.add(place)
         for waiter in self._waiting.pop(place):

@@ -52,7 +52,7 @@ cdef class RecordReader(SearchableStore):
         self, Segment segment, Py_ssize_t offset, Py_ssize_t size
     ) except? -1
     cdef bint _is_next(self, Segment segment, Py_ssize_t offset) noexcept
-    @cython.locals(is_next=bint, least=Py_ssize_t)
+    @cython.locals(is_next=bint)
     cdef bint _try_ahead(
         self, Segment segment, Py_ssize_t offset, Py_ssize_t size, object waiter
     ) except -1

@@ -170,20 +170,19 @@ class RecordReader(SearchableStore):
 
     def _try_ahead(self, segment: Segment, offset: int, size: int, waiter: Waiter) -> bool:
         """Read a record ahead without waiting for the disk; False: it is fetched for `waiter`."""
-        fetches = self._log.fetches
-        if fetches.is_waiting(segment.number, offset, waiter):
-            return False
         is_next = self._is_next(segment, offset)
-        data = segment.file.read_at_hand(offset, max(size, _AHEAD) if is_next else size)
-        least = min(size, segment.end - offset)
-        if data is not None and len(data) >= least:
-            fetches.is_met(segment.number, offset)
-            self._have_ahead(segment, offset, data)
-            return True
-        if fetches.is_met(segment.number, offset):  # fetched, and gone again
-            return True
-        fetches.begin(segment, offset, max(size, _FETCHED) if is_next else size, waiter)
-        return False
+        data = self._log.fetches.read(
+            segment,
+            offset,
+            max(size, _AHEAD) if is_next else size,
+            min(size, segment.end - offset),
+            max(size, _FETCHED) if is_next else size,
+            waiter,
+        )
+        if data is None:
+            return False
+        self._have_ahead(segment, offset, data)
+        return True
 
     def _read_ahead(self, segment: Segment, offset: int, size: int) -> None:
         self._have_ahead(segment, offset, segment.file.read(offset, size))

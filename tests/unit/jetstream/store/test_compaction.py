@@ -289,3 +289,33 @@ def test_with_an_interval_an_idle_store_writes_nothing() -> None:
         store.settle()
     assert store.directory.log.written_groups == written
     assert store.directory.log.segments[-1].end == end
+
+
+def test_what_is_compacted_is_fetched_from_the_disk_first() -> None:
+    store = Store(SimulatedDisk())
+    disk = store.disk
+    stream = store.directory.create_stream(b"$G", b"S", b"{}")
+    for number in range(400):  # of several slices
+        stream.append(b"s", b"", b"%d " % number * 1000, number + 1)
+    store.in_next_segment()
+    stream.append(b"s", b"", b"later", 1000)
+    for seq in range(1, 401):
+        if seq % 10:
+            stream.remove(seq)
+    store.settle()
+    before = disk.free
+    disk.drop_pages()
+    disk.cold_reads = 0
+    store.directory.compact()
+    store.settle()
+    assert len(disk.fetches) == 1
+    while disk.pump_fetch():
+        store.settle()
+    assert disk.cold_reads == 0
+    assert disk.free > before + 1_000_000
+    again = store.after_a_kill()
+    assert again.messages == 41
+    for seq in range(10, 401, 10):
+        message = again.load(seq)
+        assert message is not None
+        assert message.payload == b"%d " % (seq - 1) * 1000
