@@ -6,6 +6,7 @@ from cpython.bytearray cimport PyByteArray_AS_STRING
 cdef extern from "midge/jetstream/store/file/native.h":
     ctypedef struct midge_direct:
         int file
+        long long end
 
     ctypedef struct midge_writer:
         int is_busy
@@ -124,6 +125,8 @@ cdef inline void submit(
     unsigned long long segment, long long extend, bint zeroed, long long warm_start,
     long long warm_end, int closing
 ) noexcept:
+    if used > 0:
+        writer.direct.end = -1  # the last page may be another one after this
     writer.file = file
     writer.directory = directory
     writer.seal = seal

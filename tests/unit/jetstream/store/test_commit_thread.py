@@ -257,6 +257,19 @@ def test_what_is_in_the_page_cache_is_written_by_the_thread(tmp_path: Path) -> N
     groups.world.close()
 
 
+def test_what_was_overwritten_in_the_last_page_stays_so(tmp_path: Path) -> None:
+    """A message may be erased there before the next group is put behind it."""
+    groups = SmallGroups(tmp_path)
+    for _ in range(3):
+        groups.add(300)
+        erased = Write(groups.world.file, bytearray(8), 8, groups.end - 100)
+        groups.write(erased)
+        groups.content[groups.end - 100 : groups.end - 92] = bytes(8)
+        groups.add(300)
+        groups.check()
+    groups.world.close()
+
+
 def test_settling_waits_for_what_the_thread_takes_over(tmp_path: Path) -> None:
     groups = SmallGroups(tmp_path)
     for number in range(5):
