@@ -48,6 +48,9 @@ class CommitThread:
         file = write.file
         assert isinstance(file, RealFile)
         self._write = write
+        if write.closing is not None and write.closing is self._segment:
+            self._segment = None
+            native.use_direct(self._writer, -1)  # so that the thread is the last to let go of it
         if write.seal and file is not self._segment:
             self._segment = file
             native.use_direct(self._writer, file.open_direct())

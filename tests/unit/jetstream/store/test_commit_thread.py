@@ -312,3 +312,17 @@ def test_a_file_that_is_written_to_no_more_is_let_go_of(tmp_path: Path) -> None:
     groups.write(groups.next(300, is_overwriting=False))
     assert len([*Path("/dev/fd").iterdir()]) == open_before + 1
     groups.world.close()
+
+
+def test_a_file_that_is_removed_is_closed_by_the_thread_last(tmp_path: Path) -> None:
+    """Letting go of its room may take long, which must not be the event loop's work."""
+    groups = SmallGroups(tmp_path)
+    groups.add(300)
+    closing = Write(groups.world.disk.create("other"), bytearray(8), 0, 0)
+    closing.closing = groups.world.file
+    name = os.readlink(f"/dev/fd/{groups.world.file.descriptor}")
+    groups.write(closing)
+    assert name not in {os.readlink(one) for one in Path("/dev/fd").iterdir() if one.is_symlink()}
+    closing.file.close()
+    groups.world.committer.close()
+    groups.world.disk.close()
