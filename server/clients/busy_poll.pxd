@@ -15,6 +15,7 @@ cdef int _RESTING, _TRYING_SLEEP, _TRYING_BUSY, _BUSY
 cdef class BusyPoll:
     cdef readonly int descriptor
     cdef readonly long long longest_ns
+    cdef public long long stay_ns
     cdef object _soon
     cdef object _cpu_time
     cdef object _read

@@ -56,7 +56,7 @@ class BusyPoll:
     the wait has an end: what it can read at once the loop need not find.
 
     A turn of the loop takes 1 us. Reads within a call of the loop, from `enter` to `leave`, save
-    even that: `stays` tells it to wait by itself for the next one, up to 1 ms in all, while the
+    even that: `stays` tells it to wait by itself for the next one, `stay_ns` in all, while the
     loop has nothing to call. `due` returns in how many milliseconds it has, 0 for at once, and -1
     for never; within the loop's turn it is always 0. Its first call may take long.
     """
@@ -72,6 +72,7 @@ class BusyPoll:
     ) -> None:
         self.descriptor = descriptor
         self.longest_ns = longest_us * 1000
+        self.stay_ns = _STAY_NS
         self._soon = soon
         self._cpu_time = cpu_time
         self._read = read
@@ -152,7 +153,7 @@ class BusyPoll:
         self._has_read = False
         now_ns = plain_socket.now_ns()
         if self._stay_ends_ns == 0:
-            self._stay_ends_ns = now_ns + _STAY_NS
+            self._stay_ends_ns = now_ns + self.stay_ns
         if now_ns >= self._stay_ends_ns:
             self._is_left_to_loop = True
         elif self._due() != 0:

@@ -320,9 +320,9 @@ def test_a_file_that_is_removed_is_closed_by_the_thread_last(tmp_path: Path) -> 
     groups.add(300)
     closing = Write(groups.world.disk.create("other"), bytearray(8), 0, 0)
     closing.closing = groups.world.file
-    name = os.readlink(f"/dev/fd/{groups.world.file.descriptor}")
+    name = Path(f"/dev/fd/{groups.world.file.descriptor}").readlink()
     groups.write(closing)
-    assert name not in {os.readlink(one) for one in Path("/dev/fd").iterdir() if one.is_symlink()}
+    assert name not in {one.readlink() for one in Path("/dev/fd").iterdir() if one.is_symlink()}
     closing.file.close()
     groups.world.committer.close()
     groups.world.disk.close()
