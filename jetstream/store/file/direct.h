@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 enum {
-    MIDGE_DIRECT_PAGE = 4096,
+    MIDGE_PAGE = 4096,
     MIDGE_DIRECT_MAX = 64 * 1024,           /* of a group */
     MIDGE_DIRECT_SLOW_NS = 1000 * 1000,     /* a write that takes longer is slow */
     MIDGE_DIRECT_SLOW_COST = 8,             /* what it counts, where a quick one takes off 1 ... */
@@ -67,8 +67,8 @@ static int64_t midge_now_ns(void) {
 static void midge_direct_open(midge_direct *direct) {
     aio_context_t context = 0;
     direct->file = -1;
-    if (posix_memalign((void **)&direct->pages, MIDGE_DIRECT_PAGE,
-                       MIDGE_DIRECT_MAX + 2 * MIDGE_DIRECT_PAGE) != 0) {
+    if (posix_memalign((void **)&direct->pages, MIDGE_PAGE,
+                       MIDGE_DIRECT_MAX + 2 * MIDGE_PAGE) != 0) {
         direct->pages = NULL;
         return;
     }
@@ -98,7 +98,7 @@ static void midge_direct_use(midge_direct *direct, int file) {
 /* Have the pages begin with what stands before `position` in its page; return 0 if that would
  * have to be waited for. `file` is the same one, opened without O_DIRECT. */
 static int midge_direct_turn_to(midge_direct *direct, int file, long long position) {
-    long long start = position - position % MIDGE_DIRECT_PAGE;
+    long long start = position - position % MIDGE_PAGE;
     if (position == direct->end) {
         memmove(direct->pages, direct->pages + (start - direct->start), position - start);
     } else if (position > start) {
@@ -118,7 +118,7 @@ static int midge_direct_prepare(midge_direct *direct, int file, const unsigned c
         return 0;
     }
     long long lead = position - direct->start;
-    long long length = (lead + used + MIDGE_DIRECT_PAGE - 1) / MIDGE_DIRECT_PAGE * MIDGE_DIRECT_PAGE;
+    long long length = (lead + used + MIDGE_PAGE - 1) / MIDGE_PAGE * MIDGE_PAGE;
     memcpy(direct->pages + lead, data, used);
     memset(direct->pages + lead + used, 0, length - lead - used);
     direct->end = position + used;

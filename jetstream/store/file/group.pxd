@@ -4,7 +4,8 @@ cimport cython
 
 from midge.jetstream.store.file cimport records
 
-cdef Py_ssize_t _PAGE_MASK
+
+cpdef Py_ssize_t pages(Py_ssize_t size) noexcept
 
 
 @cython.final

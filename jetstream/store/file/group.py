@@ -10,7 +10,10 @@ from midge.jetstream.store.file import records
 
 SUFFIX = ".log"
 
-_PAGE_MASK = 4095
+
+def pages(size: int) -> int:
+    """Return `size` in whole pages."""
+    return (size + 4095) & ~4095
 
 
 def segment_name(number: int) -> str:
@@ -112,7 +115,7 @@ class Group:
     def is_overwriting(self) -> bool:
         """Tell whether a lone group goes to pages that have been written with zeros before."""
         segment = self.segment
-        end = (self.base + self.used + _PAGE_MASK) & ~_PAGE_MASK
+        end = pages(self.base + self.used)
         return (
             self.is_lone
             and segment.zeroed_from <= self.base

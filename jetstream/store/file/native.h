@@ -26,7 +26,6 @@
 #include "direct.h"
 
 enum {
-    MIDGE_PAGE = 4096,
     MIDGE_PIECE = 256 * 1024, /* of a group, to be sealed and written */
     MIDGE_FLOOD = 1024 * 1024, /* a group of which less need not leave the page cache */
     MIDGE_ZEROS = 64 * 1024,   /* written at once */

@@ -3,8 +3,8 @@
 cimport cython
 
 from midge.jetstream.store.disk cimport Write
-from midge.jetstream.store.file.group cimport Segment
-from midge.jetstream.store.file.space cimport ahead_of, pages
+from midge.jetstream.store.file.group cimport Segment, pages
+from midge.jetstream.store.file.space cimport ahead_of
 
 cdef Py_ssize_t _ZEROED_GROUP_MAX, _ZEROED_BYTES, _PAGE_MASK
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import partial
 
 from midge.jetstream.store.disk import Disk, Write
-from midge.jetstream.store.file.group import Segment, segment_name
-from midge.jetstream.store.file.space import ahead_of, pages
+from midge.jetstream.store.file.group import Segment, pages, segment_name
+from midge.jetstream.store.file.space import ahead_of
 
 SEGMENT_MAX = 16 * 1024 * 1024
 """A segment is read and rewritten as a whole: 80,000 small records in some 20 ms."""

@@ -1,12 +1,11 @@
 # C types for space.py.
 
-from midge.jetstream.store.file.group cimport Segment
+from midge.jetstream.store.file.group cimport Segment, pages
 
 cdef Py_ssize_t _AHEAD_MIN, _AHEAD_MAX, _PLENTY, _SPARE
 
 
 cpdef Py_ssize_t ahead_of(Segment segment) noexcept
-cpdef Py_ssize_t pages(Py_ssize_t size) noexcept
 
 
 cdef class Space:

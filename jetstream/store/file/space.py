@@ -6,7 +6,7 @@ import contextlib
 import errno
 
 from midge.jetstream.store.disk import Disk
-from midge.jetstream.store.file.group import Segment
+from midge.jetstream.store.file.group import Segment, pages
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -32,11 +32,6 @@ With a sixteenth of a segment left in it the rest can be given back.
 def ahead_of(segment: Segment) -> int:
     """Return how many bytes more than needed are asked for: the more the longer the segment is."""
     return min(max(segment.allocated, _AHEAD_MIN), _AHEAD_MAX)
-
-
-def pages(size: int) -> int:
-    """Return `size` in whole pages."""
-    return (size + 4095) & ~4095
 
 
 class Space:
