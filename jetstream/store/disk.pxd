@@ -20,4 +20,3 @@ cdef class Write:
     cdef public bint zeroed
     cdef public long long warm_start
     cdef public long long warm_end
-    cdef public object closing

@@ -165,6 +165,10 @@ class EncryptedDisk(Disk):
         else:
             self._inner.fetch(file, position, size, done)
 
+    def release(self, file: DiskFile, done: Callable[[], object]) -> None:
+        """Close a file that has been removed."""
+        self._inner.release(file.inner if isinstance(file, EncryptedFile) else file, done)
+
     def close(self) -> None:
         """Release the lock of the directory."""
         self._inner.close()
@@ -195,7 +199,7 @@ class EncryptingCommitter:
         """Write and sync, then call `done`."""
         file = write.file
         if not isinstance(file, EncryptedFile):
-            self._inner.write(self._without_closing(write))
+            self._inner.write(write)
             return
         inner = Write(file.inner, write.data, write.used, write.position + HEADER)
         if write.seal:
@@ -210,8 +214,7 @@ class EncryptingCommitter:
         inner.zeroed = write.zeroed
         inner.warm_start = write.warm_start
         inner.warm_end = write.warm_end
-        inner.closing = write.closing
-        self._inner.write(self._without_closing(inner))
+        self._inner.write(inner)
 
     def settle(self) -> None:
         """Wait until no write is under way; `done` has been called then."""
@@ -233,12 +236,6 @@ class EncryptingCommitter:
         with memoryview(write.data) as data, memoryview(self._buffer) as result:
             file.stream.apply_into(data[: write.used], write.position, result[start:])
         return self._buffer
-
-    def _without_closing(self, write: Write) -> Write:
-        """Have the thread close the file itself where one is to be closed."""
-        if isinstance(write.closing, EncryptedFile):
-            write.closing = write.closing.inner
-        return write
 
 
 def _with_zeros(stored: bytes, plain: bytes, position: int) -> bytes:

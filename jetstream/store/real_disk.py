@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from midge.jetstream.store.disk import Committer, Disk, DiskFile
-from midge.jetstream.store.fetch_threads import FetchThreads
+from midge.jetstream.store.disk_threads import DiskThreads
 from midge.jetstream.store.file.commit_thread import CommitThread
 from midge.jetstream.store.interface import StoreError
 from midge.jetstream.store.real_file import RealFile
@@ -35,7 +35,8 @@ class RealDisk(Disk):
         self.path = path
         self.add_reader = add_reader
         self.remove_reader = remove_reader
-        self._fetches: FetchThreads | None = None
+        self._threads: DiskThreads | None = None
+        self._committer: CommitThread | None = None
         Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
         self.descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         self._lock = os.open(Path(path) / "lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -85,18 +86,30 @@ class RealDisk(Disk):
 
     def committer(self, done: Callable[[int, int], None]) -> Committer:
         """Return a thread that writes and syncs, without the interpreter in the compiled build."""
-        return CommitThread(self.descriptor, self.add_reader, self.remove_reader, done)
+        self._committer = CommitThread(self.descriptor, self.add_reader, self.remove_reader, done)
+        return self._committer
 
     def fetch(self, file: DiskFile, position: int, size: int, done: Callable[[], object]) -> None:
         """Have a thread read what is in a file, so that it is in the page cache."""
         assert isinstance(file, RealFile)
-        if self._fetches is None:
-            self._fetches = FetchThreads(self.add_reader, self.remove_reader)
-        self._fetches.fetch(file.descriptor, position, size, done)
+        self._beside().fetch(file.descriptor, position, size, done)
+
+    def release(self, file: DiskFile, done: Callable[[], object]) -> None:
+        """Have a thread close a file that has been removed: that may wait for the disk."""
+        assert isinstance(file, RealFile)
+        if self._committer is not None:
+            self._committer.let_go(file)
+        self._beside().release(file.give_up(), done)
+
+    def _beside(self) -> DiskThreads:
+        """Return the threads that wait for the disk, started when they are first needed."""
+        if self._threads is None:
+            self._threads = DiskThreads(self.add_reader, self.remove_reader)
+        return self._threads
 
     def close(self) -> None:
         """Release the lock of the directory."""
-        if self._fetches is not None:
-            self._fetches.close()
+        if self._threads is not None:
+            self._threads.close()
         os.close(self._lock)
         os.close(self.descriptor)

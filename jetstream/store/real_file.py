@@ -96,6 +96,12 @@ class RealFile(DiskFile):
         """Release the file."""
         os.close(self.descriptor)
 
+    def give_up(self) -> int:
+        """Return the descriptor for another to close; nothing can be done with the file then."""
+        descriptor = self.descriptor
+        self.descriptor = -1
+        return descriptor
+
 
 def _sync(descriptor: int) -> None:
     """Sync a file to the medium, where macOS has a way of its own."""

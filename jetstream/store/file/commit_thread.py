@@ -48,9 +48,6 @@ class CommitThread:
         file = write.file
         assert isinstance(file, RealFile)
         self._write = write
-        if write.closing is not None and write.closing is self._segment:
-            self._segment = None
-            native.use_direct(self._writer, -1)  # so that the thread is the last to let go of it
         if write.seal and file is not self._segment:
             self._segment = file
             native.use_direct(self._writer, file.open_direct())
@@ -64,8 +61,14 @@ class CommitThread:
         native.submit(
             self._writer, file.descriptor, directory, write.data, write.used, write.position,
             write.seal, write.sync, write.is_passing, write.seed, write.segment, write.extend,
-            write.zeroed, write.warm_start, write.warm_end, _taken(write.closing),
+            write.zeroed, write.warm_start, write.warm_end,
         )  # fmt: skip
+
+    def let_go(self, file: DiskFile) -> None:
+        """Keep no descriptor of a file, so that whoever closes it is the last to let go of it."""
+        if file is self._segment:
+            self._segment = None
+            native.use_direct(self._writer, -1)
 
     def settle(self) -> None:
         """Wait until no write is under way, and hand the result back."""
@@ -93,12 +96,3 @@ class CommitThread:
             return False
         self._done(native.stage(self._writer), native.error(self._writer))
         return True
-
-
-def _taken(file: DiskFile | None) -> int:
-    """Return the descriptor of a file that the thread is to close; -1 for none."""
-    if not isinstance(file, RealFile):
-        return -1
-    descriptor = file.descriptor
-    file.descriptor = -1
-    return descriptor

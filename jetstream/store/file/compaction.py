@@ -353,25 +353,26 @@ class Compaction:
         segment.message_bytes = segment.live_bytes
         segment.holds_more = self._has_ids
         self._move()
-        self.log.chore(self._directory_sync(old), self._replaced)
+        self.log.chore(self._directory_sync(old), partial(self._replaced, old))
 
-    def _replaced(self, is_well: bool) -> None:
+    def _replaced(self, old: DiskFile, is_well: bool) -> None:
         """Forget what has been left out: nothing refers to it any more."""
         if is_well:
             self.segment.purged_group = self._group
             self.segment.is_rewritten = True
             self._forget_deletions()
-        self._done(is_well)
+        self.log.disk.release(old, partial(self._done, is_well))
 
     def _removed(self, is_well: bool) -> None:
-        if is_well:
-            self.log.segments.remove(self.segment)
-            for stream in self._streams.values():
-                stream.forget_segment(self.segment)
-            self._forget_deletions()
-        else:
+        if not is_well:
             self.segment.is_damaged = True  # it may be gone from the directory or not
-        self._done(is_well)
+            self._done(False)
+            return
+        self.log.segments.remove(self.segment)
+        for stream in self._streams.values():
+            stream.forget_segment(self.segment)
+        self._forget_deletions()
+        self.log.disk.release(self.segment.file, partial(self._done, True))
 
     def _forget_deletions(self) -> None:
         for number, carried in self._carried.items():
@@ -379,12 +380,11 @@ class Compaction:
             if stream is not None:
                 stream.forget_deletions(carried.names, self.segment)
 
-    def _directory_sync(self, closing: DiskFile) -> Write:
-        """Return a write of nothing, which syncs the directory and lets go of a file.
+    def _directory_sync(self, removed: DiskFile) -> Write:
+        """Return a write of nothing, which syncs the directory.
 
-        It syncs that file as well, and none in which a failure would lose what is still needed.
+        It syncs a file as well: the removed one, so that no failure loses what is still needed.
         """
-        write = Write(closing, bytearray(8), 0, 0)
+        write = Write(removed, bytearray(8), 0, 0)
         write.with_directory = True
-        write.closing = closing
         return write

@@ -30,11 +30,12 @@ from midge.jetstream.store.interface import (
 )
 from midge.jetstream.store.turns import Turns
 
-PRESSED_BYTES = 4 * 1024 * 1024
+PRESSED_BYTES = 6 * 1024 * 1024
 """Bytes of the open group from which publishers are held until it is handed to the disk.
 
 With the group that is being written they stay under 16 MiB, though each publisher is stopped only
-after what was read at once. While one group is written the next one is filled.
+after what was read at once. While one group is written the next one is filled: with 4 MiB the loop
+had more often to wait for the disk.
 """
 
 _RESERVE = RESERVE  # as a C number

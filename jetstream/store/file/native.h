@@ -57,7 +57,6 @@ typedef struct {
     long long used, position, extend; /* extend: how long to make the file; 0: as it is */
     int zeroed;                       /* what is new of it is written with zeros */
     long long warm_start, warm_end;   /* what of the file is to be read into the page cache */
-    int closing;                      /* a file to close in the end; -1: none */
     uint32_t store_seed;
     uint64_t segment;
     int stage, error; /* the result: 0 done, 1 the write failed, 2 the sync failed; errno */
@@ -214,7 +213,6 @@ static void midge_write_job(midge_writer *writer) {
     writer->error = 0;
     midge_write_parts(writer);
     midge_arrange_cache(writer);
-    if (writer->closing >= 0) close(writer->closing);
 }
 
 /* Write eight bytes, for an eventfd takes no fewer; of a pipe any number would do. */
@@ -292,7 +290,7 @@ static void midge_writer_submit(midge_writer *writer) {
 static void midge_writer_submit_pages(midge_writer *writer) {
     midge_direct *direct = &writer->direct;
     if (!direct->is_refused) writer->file = direct->file;
-    writer->directory = writer->closing = -1;
+    writer->directory = -1;
     writer->seal = writer->passing = writer->zeroed = 0;
     writer->sync = 1;
     writer->data = direct->pages;

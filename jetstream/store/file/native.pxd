@@ -21,7 +21,6 @@ cdef extern from "midge/jetstream/store/file/native.h":
         long long position
         long long extend
         int zeroed
-        int closing
         long long warm_start
         long long warm_end
         unsigned int store_seed
@@ -123,7 +122,7 @@ cdef inline void submit(
     midge_writer *writer, int file, int directory, bytearray data, Py_ssize_t used,
     long long position, bint seal, bint sync, bint is_passing, unsigned int store_seed,
     unsigned long long segment, long long extend, bint zeroed, long long warm_start,
-    long long warm_end, int closing
+    long long warm_end
 ) noexcept:
     if used > 0:
         writer.direct.end = -1  # the last page may be another one after this
@@ -141,7 +140,6 @@ cdef inline void submit(
     writer.zeroed = zeroed
     writer.warm_start = warm_start
     writer.warm_end = warm_end
-    writer.closing = closing
     midge_writer_submit(writer)
 
 

@@ -121,7 +121,7 @@ class _Writer:
     def work(self) -> None:
         assert self.job is not None
         file, directory, data, used, position, seal, sync, store_seed, segment, *rest = self.job
-        extend, zeroed, _warm_start, _warm_end, closing = rest
+        extend, zeroed, _warm_start, _warm_end = rest
         self.stage = 1
         self.error = 0
         try:
@@ -139,8 +139,6 @@ class _Writer:
             self.stage = 0
         except OSError as error:
             self.error = error.errno or 5
-        if closing >= 0:
-            os.close(closing)
 
 
 def _extend(file: int, size: int, zeroed: bool) -> None:
@@ -180,7 +178,6 @@ def submit(
     zeroed: bool,
     warm_start: int,
     warm_end: int,
-    closing: int,
 ) -> None:
     """Write ``data[:used]`` at `position` of `file` and sync it, and `directory` if not -1.
 
@@ -189,12 +186,12 @@ def submit(
     page cache as soon as it is on the disk, where the system can do that. The file is first made
     `extend` bytes long if that is longer than it is, with zeros written if it is to be `zeroed`.
     In C the page cache then lets go of those, from `position` on, if they are synced, and is filled
-    from `warm_start` to `warm_end`. The file `closing` is closed last, if it is not -1.
+    from `warm_start` to `warm_end`.
     """
     with writer.condition:
         writer.job = (
             file, directory, data, used, position, seal, sync, store_seed, segment,
-            extend, zeroed, warm_start, warm_end, closing,
+            extend, zeroed, warm_start, warm_end,
         )  # fmt: skip
         writer.state = _BUSY
         writer.condition.notify_all()

@@ -14,7 +14,7 @@ RESERVE = 64 * 1024
 """Bytes kept for records that remove something: a thousand of them or more."""
 
 _AHEAD_MIN = 64 * 1024
-_AHEAD_MAX = 4 * 1024 * 1024  # 30 ms of writing at full rate, so that extending is seldom
+_AHEAD_MAX = 4 * 1024 * 1024
 
 _PLENTY = 256 * 1024 * 1024
 """Free bytes of a disk on which there will be room for what is accepted before it is written.

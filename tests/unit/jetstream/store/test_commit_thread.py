@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import struct
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -314,15 +315,40 @@ def test_a_file_that_is_written_to_no_more_is_let_go_of(tmp_path: Path) -> None:
     groups.world.close()
 
 
-def test_a_file_that_is_removed_is_closed_by_the_thread_last(tmp_path: Path) -> None:
-    """Letting go of its room may take long, which must not be the event loop's work."""
+def test_a_file_that_is_removed_is_closed_by_a_thread_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Letting go of its room may take long: neither the loop nor the writing thread does it."""
     groups = SmallGroups(tmp_path)
     groups.add(300)
-    closing = Write(groups.world.disk.create("other"), bytearray(8), 0, 0)
-    closing.closing = groups.world.file
-    name = Path(f"/dev/fd/{groups.world.file.descriptor}").readlink()
-    groups.write(closing)
-    assert name not in {one.readlink() for one in Path("/dev/fd").iterdir() if one.is_symlink()}
-    closing.file.close()
-    groups.world.committer.close()
-    groups.world.disk.close()
+    file = groups.world.file
+    assert isinstance(file, RealFile)
+    name = Path(f"/dev/fd/{file.descriptor}").readlink()
+
+    def holders() -> int:
+        links = [one.readlink() for one in Path("/dev/fd").iterdir() if one.is_symlink()]
+        return links.count(name)
+
+    may_close = threading.Event()
+    close = os.close
+
+    def held(descriptor: int) -> None:
+        may_close.wait(30)
+        close(descriptor)
+
+    monkeypatch.setattr(os, "close", held)
+    beside = Loop()
+    groups.world.disk.add_reader = beside.add_reader
+    groups.world.disk.remove_reader = beside.remove_reader
+    done: list[int] = []
+    groups.world.disk.release(file, lambda: done.append(1))
+    assert (file.descriptor, holders(), done) == (-1, 1, [])
+    groups.world.file = groups.world.disk.create("other")
+    groups.end = 0
+    groups.write(groups.next(300, is_overwriting=False))
+    assert (holders(), done) == (1, [])
+    may_close.set()
+    beside.wait()
+    assert (holders(), done) == (0, [1])
+    monkeypatch.undo()
+    groups.world.close()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from midge.jetstream.store.disk import DiskFile
 from midge.jetstream.store.file.directory import StoreDirectory
 from midge.jetstream.store.file.group import Segment
 from midge.jetstream.store.file.stream import FileStore
@@ -319,3 +320,56 @@ def test_what_is_compacted_is_fetched_from_the_disk_first() -> None:
         message = again.load(seq)
         assert message is not None
         assert message.payload == b"%d " % (seq - 1) * 1000
+
+
+@pytest.mark.parametrize("is_rewritten", [False, True])
+def test_the_next_segment_waits_until_the_room_of_one_is_free(
+    is_rewritten: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else many files could be removed whose room is not free yet."""
+    store = Store(SimulatedDisk())
+    stream = store.directory.create_stream(b"$G", b"S", b"{}")
+    stream.append(b"first", b"", bytes(5000), 1)
+    for seq in range(2, 6):
+        store.in_next_segment()
+        stream.append(b"gone", b"", bytes(1000), seq)
+        if is_rewritten:
+            stream.append(b"left", b"", b"", seq)
+    store.in_next_segment()
+    stream.purge(b"gone")
+    store.settle()
+    released: list[tuple[DiskFile, Callable[[], object]]] = []
+    monkeypatch.setattr(store.disk, "release", lambda file, done: released.append((file, done)))
+    files = [one.file for one in store.directory.log.segments[1:5]]
+    store.directory.compact()
+    for file in files:
+        store.settle()
+        store.directory.tick()
+        store.settle()
+        assert [one for one, _ in released] == [file]
+        released.pop()[1]()
+    assert stream.messages == (5 if is_rewritten else 1)
+
+
+def test_a_segment_whose_removal_may_be_undone_is_not_let_go_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = Store(SimulatedDisk())
+    stream = store.directory.create_stream(b"$G", b"S", b"{}")
+    stream.append(b"first", b"", bytes(5000), 1)
+    store.in_next_segment()
+    stream.append(b"gone", b"", bytes(1000), 2)
+    store.in_next_segment()
+    stream.remove(2)
+    store.settle()
+
+    def fail() -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(store.disk, "sync_directory", fail)
+    monkeypatch.setattr(store.disk, "release", lambda *_: pytest.fail("it is let go of"))
+    segment = store.directory.log.segments[1]
+    store.directory.compact()
+    store.settle()
+    assert segment.is_damaged
+    assert segment in store.directory.log.segments

@@ -39,6 +39,13 @@ def test_room_for_small_groups_that_are_synced_is_zeroed(synced: int, zeroed: bo
     assert (of_next.zeroed, of_next.extend) == (zeroed, 512 * KIB if zeroed else 4 * MIB)
 
 
+@pytest.mark.parametrize(("synced", "extend"), [(MIB - 1, 4 * MIB), (MIB, 20 * MIB)])
+def test_a_segment_for_large_groups_gets_all_its_room_at_once(synced: int, extend: int) -> None:
+    write = prepared(12 * MIB, 20 * MIB, synced)
+    assert write is not None
+    assert (write.file.size(), write.extend) == (0, extend)
+
+
 @pytest.mark.parametrize(("left", "asked"), [(300 * KIB, False), (200 * KIB, True)])
 def test_room_that_is_zeroed_is_asked_for_when_half_of_it_has_gone(left: int, asked: bool) -> None:
     assert (prepared(8 * MIB, 8 * MIB + left, 1000) is not None) == asked

@@ -1,4 +1,4 @@
-"""Threads that read files into the page cache, for the event loop is not to wait for the disk."""
+"""Threads that wait for the disk in place of the event loop: they read files, and let go of them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import local
 
 _THREADS = 4
-"""Reads that the disk has at once: it takes them in the order that suits it."""
+"""Requests that the disk has at once: it takes them in the order that suits it."""
 
 _PIECE_BYTES = 1024 * 1024
 """Read by one call: after each of them a thread waits for the interpreter, or holds it up."""
 
 
-class FetchThreads:
-    """Reads pieces of files, and tells the event loop as soon as they are in the page cache.
+class DiskThreads:
+    """Reads pieces of files, or lets go of files, and tells the event loop when that is done.
 
     `add_reader` and `remove_reader` are those of `RealDisk`.
     """
@@ -34,19 +34,23 @@ class FetchThreads:
         self._finished: deque[Callable[[], object]] = deque()
         self._is_closed = False
         self._buffers = local()
-        self._threads = ThreadPoolExecutor(_THREADS, "midge-fetch", self._begin)
+        self._threads = ThreadPoolExecutor(_THREADS, "midge-disk", self._begin)
         add_reader(self._wake_in, self._woken)
 
     def fetch(self, file: int, position: int, size: int, done: Callable[[], object]) -> None:
-        """Read `size` bytes from `position` on, then call `done` on the event loop.
+        """Read `size` bytes into the page cache, then call `done` on the event loop.
 
-        `file` may be closed meanwhile.
+        They are those from `position` on. `file` may be closed meanwhile.
         """
         # Without that the system notes in the page cache where to begin reading further ahead, and
         # whoever reads that page does so: 4 ms of the event loop beside a busy disk, not 0.3.
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
         self._threads.submit(self._read, os.dup(file), position, size, done)
+
+    def release(self, file: int, done: Callable[[], object]) -> None:
+        """Close a file, then call `done` on the event loop."""
+        self._threads.submit(self._close, file, done)
 
     def close(self) -> None:
         """End the threads; what has not been read is given up."""
@@ -70,13 +74,17 @@ class FetchThreads:
                 if not count:
                     break
                 position += count
+        self._close(file, done)
+
+    def _close(self, file: int, done: Callable[[], object]) -> None:
+        """Close a file, in a thread."""
         os.close(file)
         self._finished.append(done)
         with contextlib.suppress(BlockingIOError):  # a full pipe wakes the loop, too
             os.write(self._wake_out, b"\0")
 
     def _woken(self) -> None:
-        """Hand on what has been read, on the event loop."""
+        """Tell what is done, on the event loop."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._wake_in, 4096)
         for _ in range(len(self._finished)):

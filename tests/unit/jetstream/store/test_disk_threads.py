@@ -1,4 +1,4 @@
-"""Files are read into the page cache beside the event loop."""
+"""Threads wait for the disk: they read files into the page cache, and close removed ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from select import select
 
 import pytest
 
-from midge.jetstream.store.fetch_threads import FetchThreads
+from midge.jetstream.store.disk_threads import DiskThreads
 from midge.jetstream.store.real_disk import RealDisk
 from tests.unit.jetstream.store.test_commit_thread import Loop
 
@@ -46,7 +46,7 @@ def test_the_loop_goes_on_while_the_disk_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = Loop()
-    threads = FetchThreads(loop.add_reader, loop.remove_reader)
+    threads = DiskThreads(loop.add_reader, loop.remove_reader)
     path = tmp_path / "file"
     path.write_bytes(b"x" * 100)
     file = os.open(path, os.O_RDONLY)
@@ -72,20 +72,20 @@ def test_the_loop_goes_on_while_the_disk_does_not(
 
 def test_what_is_under_way_at_the_end_is_forgotten(tmp_path: Path) -> None:
     loop = Loop()
-    threads = FetchThreads(loop.add_reader, loop.remove_reader)
+    threads = DiskThreads(loop.add_reader, loop.remove_reader)
     (tmp_path / "file").write_bytes(bytes(1 << 20))
     file = os.open(tmp_path / "file", os.O_RDONLY)
     before = descriptors()
     for _ in range(20):
         threads.fetch(file, 0, 1 << 20, lambda: pytest.fail("the disk is closed"))
+    threads.release(file, lambda: pytest.fail("the disk is closed"))
     threads.close()
-    assert descriptors() == before - 2
-    os.close(file)
+    assert descriptors() == before - 3
 
 
 def test_a_file_that_cannot_be_read_is_left_to_its_reader(tmp_path: Path) -> None:
     loop = Loop()
-    threads = FetchThreads(loop.add_reader, loop.remove_reader)
+    threads = DiskThreads(loop.add_reader, loop.remove_reader)
     file = os.open(tmp_path / "file", os.O_WRONLY | os.O_CREAT)
     done: list[int] = []
     threads.fetch(file, 0, 100, lambda: done.append(1))
