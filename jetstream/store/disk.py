@@ -175,8 +175,8 @@ class Disk:
     def release(self, file: DiskFile, done: Callable[[], object]) -> None:
         """Close a file that has been removed, and call `done` on the event loop.
 
-        What it held is free then. On a disk that is told of every block that is not used any more,
-        that takes 4 ms for 16 MiB, and 100 ms while others write. No write of the file is under way.
+        What it held is free then. On a disk that is told of every block that is not used any more
+        that takes 4 ms for 16 MiB, and 100 ms while others write. No write of it is under way.
         """
         file.close()
         done()

@@ -1,4 +1,4 @@
-"""Threads that wait for the disk in place of the event loop: they read files, and let go of them."""
+"""Threads that wait for the disk in place of the event loop: they read files and close them."""
 
 from __future__ import annotations
 
