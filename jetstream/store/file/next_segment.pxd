@@ -6,7 +6,7 @@ from midge.jetstream.store.disk cimport Write
 from midge.jetstream.store.file.group cimport Segment, pages
 from midge.jetstream.store.file.space cimport ahead_of
 
-cdef Py_ssize_t _ZEROED_GROUP_MAX, _ZEROED_BYTES, _PAGE_MASK
+cdef Py_ssize_t _ZEROED_GROUP_MAX, _ZEROED_BYTES, _LARGE_GROUP, _PAGE_MASK
 
 
 @cython.final
@@ -20,7 +20,7 @@ cdef class NextSegment:
 
     cpdef Segment get(self, unsigned long long number)
     cpdef Segment take(self, unsigned long long number)
-    @cython.locals(zeroed=bint, ahead=Py_ssize_t, first=Py_ssize_t)
+    @cython.locals(zeroed=bint, ahead=Py_ssize_t, first=Py_ssize_t, soon=Py_ssize_t)
     cpdef void prepare(self, Segment segment, Py_ssize_t synced, bint is_lone) except *
     cdef Segment _create(self, unsigned long long number)
     @cython.locals(write=Write, start=Py_ssize_t)

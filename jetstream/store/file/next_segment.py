@@ -24,7 +24,7 @@ the zeros take.
 _ZEROED_BYTES = 512 * 1024  # at once: the next sync takes 1 ms longer for that
 
 _LARGE_GROUP = 1024 * 1024
-"""Bytes of a group from which the next segment gets its room at once.
+"""Bytes of a group from which a segment gets all its room at once.
 
 Some 3 ms apart, groups of 6 MB each waited 0.2 ms for another 4 MiB.
 """
@@ -80,17 +80,20 @@ class NextSegment:
         zeroed = 0 < synced <= _ZEROED_GROUP_MAX
         ahead = ahead_of(segment)
         first = self._segment_max // 4  # of the segment after it
-        if synced >= _LARGE_GROUP:
-            first += self._segment_max  # the last group goes beyond that
+        soon = segment.end + self._segment_max // 4
         if zeroed:
             ahead = min(ahead, _ZEROED_BYTES)
             first = min(first, _ZEROED_BYTES)
+        elif synced >= _LARGE_GROUP:
+            first += self._segment_max  # the last group goes beyond that
+            ahead = max(ahead, first - segment.allocated)
+            soon = segment.end + 2 * synced  # where the group ends that is being filled
         if self._last is not None and self._last is not segment:
             self._warm(self._last)
         self._last = segment
         if segment.end < self._segment_max and segment.allocated - segment.end < ahead // 2:
             self._extend(segment, ahead, zeroed, is_lone)
-        elif self._prepared is None and segment.end * 4 >= self._segment_max * 3:
+        elif self._prepared is None and soon >= self._segment_max:
             with contextlib.suppress(OSError):  # it is tried again when it is needed
                 self._prepared = self._create(segment.number + 1)
                 self._extend(self._prepared, first, zeroed, is_lone)

@@ -41,9 +41,30 @@ def test_room_for_small_groups_that_are_synced_is_zeroed(synced: int, zeroed: bo
 
 @pytest.mark.parametrize(("synced", "extend"), [(MIB - 1, 4 * MIB), (MIB, 20 * MIB)])
 def test_a_segment_for_large_groups_gets_all_its_room_at_once(synced: int, extend: int) -> None:
-    write = prepared(12 * MIB, 20 * MIB, synced)
+    write = prepared(14 * MIB, 20 * MIB, synced)
     assert write is not None
     assert (write.file.size(), write.extend) == (0, extend)
+    of_last = prepared(4 * MIB, 4 * MIB, synced)
+    assert of_last is not None
+    assert of_last.extend == max(extend, 8 * MIB)
+
+
+@pytest.mark.parametrize(
+    ("end", "synced", "asked"),
+    [
+        (3 * MIB, 6 * MIB, False),
+        (4 * MIB, 6 * MIB, True),
+        (12 * MIB - 1, 300, False),
+        (12 * MIB, 300, True),
+        (12 * MIB, MIB - 1, True),
+        (12 * MIB, MIB, False),
+    ],
+)
+def test_the_next_segment_is_there_before_the_last_one_is_full(
+    end: int, synced: int, asked: bool
+) -> None:
+    """When a large group has been written the next one is full: what follows it needs room."""
+    assert (prepared(end, 20 * MIB, synced) is not None) == asked
 
 
 @pytest.mark.parametrize(("left", "asked"), [(300 * KIB, False), (200 * KIB, True)])
