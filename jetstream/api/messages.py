@@ -13,7 +13,7 @@ from midge.jetstream.json.structure import is_empty_request
 from midge.jetstream.json.times import format_time
 from midge.jetstream.stream import searching
 from midge.jetstream.stream.get_request import GET, GetRequest
-from midge.jetstream.stream.pieces import Pieces, in_turns
+from midge.jetstream.stream.pieces import Pieces, WaitingPieces, in_turns, until_at_hand
 from midge.jetstream.stream.stream import Stream
 
 
@@ -25,7 +25,7 @@ def get(call: Call) -> None:
     if request.batch > 0 or request.max_bytes > 0 or _is_contradictory(request):
         raise errors.BAD_REQUEST.error()
     stream = call.account.lookup(call.tokens[3])
-    pieces = _find(stream, request)
+    pieces = _fetch(stream, request)
     in_turns(stream, pieces, lambda seq: _show(call, stream, request, seq), call.refuse)
 
 
@@ -72,6 +72,14 @@ def _is_contradictory(request: GetRequest) -> bool:
         or (has_time and last)
         or (last and request.next_by_subj)
     )
+
+
+def _fetch(stream: Stream, request: GetRequest) -> WaitingPieces[int]:
+    """Return what `_find` does, once the message is in memory."""
+    seq = yield from _find(stream, request)
+    if 0 < seq <= stream.store.visible_seq:
+        yield from until_at_hand(stream.store, seq)
+    return seq
 
 
 def _find(stream: Stream, request: GetRequest) -> Pieces[int]:

@@ -32,8 +32,9 @@ cdef class DirectGet:
     cdef void _answer_last(self, bytes reply, object request, bytes subject) except *
     cdef void _in_turns(self, bytes reply, object pieces) except *
     cdef void _answer_one(self, bytes reply, object request, unsigned long long seq) except *
+    cdef void _answer_now(self, bytes reply, object request, unsigned long long seq) except *
     @cython.locals(visible="unsigned long long")
-    cdef bint _show_next(self, tuple filters, unsigned long long seq) except -1
+    cdef int _try_next(self, tuple filters, unsigned long long seq, object arrival) except -2
     cdef bint _show(self, unsigned long long seq) except -1
     @cython.locals(end=Py_ssize_t)
     cdef Py_ssize_t _put_headers(self) except -1

@@ -1,7 +1,8 @@
 """Messages read without the JSON of the API: as messages, one, by subject, in batches.
 
 Nothing is copied that was not asked for: a batch reads one message after the other. Large batches,
-and searches of large streams by patterns, are done in pieces.
+and searches of large streams by patterns, are done in pieces. A request for what is only on the
+disk is answered when that has been fetched, perhaps behind later ones.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from midge.jetstream.store.interface import MessageView
 from midge.jetstream.stream import searching
 from midge.jetstream.stream.get_request import GET, GetRequest
 from midge.jetstream.stream.host import StreamHost
-from midge.jetstream.stream.pieces import Pieces, in_turns
+from midge.jetstream.stream.pieces import Arrival, Pieces, WaitingPieces, in_turns, until_at_hand
 from midge.protocol import digits, memory
 from midge.sublist.subjects import is_literal
 
@@ -61,6 +62,7 @@ _NO_RESULTS = b"NATS/1.0 404 No Results\r\n\r\n"
 _TOO_MANY = b"NATS/1.0 413 Too Many Results\r\n\r\n"
 
 _NOTHING_MORE = GetRequest()  # what a request without a body says; never changed
+_NOBODY = Arrival()  # waits in order to be told no more than that there is something to wait for
 
 
 class DirectGet:
@@ -119,12 +121,24 @@ class DirectGet:
         else:
             self._answer_last(reply, request, to_bytes(request.last_by_subj))
 
-    def _in_turns(self, reply: bytes, pieces: Pieces[None]) -> None:
+    def _in_turns(self, reply: bytes, pieces: WaitingPieces[None]) -> None:
         """Do the first piece now, which is nearly always all of them."""
         in_turns(self._stream, pieces, _ignore, lambda _: self._status(reply, _NOT_FOUND))
 
     def _answer_one(self, reply: bytes, request: GetRequest, seq: int) -> None:
-        """Answer with the message of a sequence."""
+        """Answer with the message of a sequence, as soon as it is in memory."""
+        if 0 < seq <= self._store.visible_seq and not self._store.is_at_hand(seq, _NOBODY):
+            self._in_turns(reply, self._answer_later(reply, request, seq))
+        else:
+            self._answer_now(reply, request, seq)
+
+    def _answer_later(self, reply: bytes, request: GetRequest, seq: int) -> WaitingPieces[None]:
+        """Answer with a message that is being fetched."""
+        yield from until_at_hand(self._store, seq)
+        self._answer_now(reply, request, seq)
+
+    def _answer_now(self, reply: bytes, request: GetRequest, seq: int) -> None:
+        """Answer with a message that is in memory."""
         if self._show(seq):
             self._send(reply, 0 if request.no_hdr else self._put_headers())
         else:
@@ -164,7 +178,7 @@ class DirectGet:
     def _filters(self, request: GetRequest) -> tuple[bytes, ...]:
         return (to_bytes(request.next_by_subj),) if request.next_by_subj else ()
 
-    def _answer_batch(self, reply: bytes, request: GetRequest) -> Pieces[None]:
+    def _answer_batch(self, reply: bytes, request: GetRequest) -> WaitingPieces[None]:
         """Answer with several messages and what ends them."""
         store = self._store
         filters = self._filters(request)
@@ -175,12 +189,15 @@ class DirectGet:
         pending = store.count_pending(filters, seq, False, visible) if visible else 0
         most_bytes = request.max_bytes or self._max_bytes
         last = sent = 0
+        arrival = Arrival()
         room = PIECE_BYTES
         for i in range(request.batch):
             if room <= 0:
                 room = PIECE_BYTES
-                yield
-            if not self._show_next(filters, seq):
+                yield None
+            while (found := self._try_next(filters, seq, arrival)) < 0:
+                yield arrival
+            if not found:
                 if i == 0 or request.batch == 1:
                     self._status(reply, _NOT_FOUND)
                     return
@@ -203,7 +220,7 @@ class DirectGet:
             % (pending, last),
         )
 
-    def _answer_newest(self, reply: bytes, request: GetRequest) -> Pieces[None]:
+    def _answer_newest(self, reply: bytes, request: GetRequest) -> WaitingPieces[None]:
         """Answer with the newest message of each subject that matches."""
         store = self._store
         upto = request.up_to_seq
@@ -229,6 +246,7 @@ class DirectGet:
             pending -= 1
             if seq < request.seq:
                 continue
+            yield from until_at_hand(store, seq)
             if not self._show(seq):
                 continue
             head_end = self._put_batch_headers(pending, last)
@@ -244,11 +262,16 @@ class DirectGet:
             b"Nats-UpTo-Sequence: %d\r\n\r\n" % (pending, last, upto),
         )
 
-    def _show_next(self, filters: tuple[bytes, ...], seq: int) -> bool:
-        """Set the view to the first message from a sequence on that matches; False without one."""
+    def _try_next(self, filters: tuple[bytes, ...], seq: int, arrival: Arrival) -> int:
+        """Set the view to the first message from a sequence on that matches.
+
+        Returns 1, 0 if there is none, and -1 for one that is being fetched for `arrival`.
+        """
         store = self._store
         visible = store.visible_seq
-        return seq <= visible and store.show_next(filters, max(seq, 1), visible, self._view)
+        if seq > visible:
+            return 0
+        return store.try_next(filters, max(seq, 1), visible, self._view, arrival)
 
     def _show(self, seq: int) -> bool:
         """Set the view to the message of a sequence; False if it is not there, or not visible."""

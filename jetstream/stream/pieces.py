@@ -7,22 +7,54 @@ from typing import TypeVar
 
 from midge.jetstream import errors
 from midge.jetstream.errors import ApiError
-from midge.jetstream.store.interface import StoreError
+from midge.jetstream.store.interface import StoreError, StreamStore
 from midge.jetstream.stream.host import StreamHost
 
 Result = TypeVar("Result")
+
+
+class Arrival:
+    """A message that is fetched from the disk, and what goes on once it is in memory."""
+
+    __slots__ = ("_then",)
+
+    def __init__(self) -> None:
+        self._then: Callable[[], object] | None = None
+
+    def fetched(self) -> None:
+        """Go on with what waits."""
+        if self._then is not None:
+            self._then()
+
+    def tell(self, then: Callable[[], object]) -> None:
+        """Call `then` once the message is there."""
+        self._then = then
+
+
 Pieces = Generator[None, None, Result]
 """Does a piece, of up to some 5 ms, until each ``yield``; what it returns is the result."""
+
+WaitingPieces = Generator[Arrival | None, None, Result]
+"""The same where the next piece may have to wait: for the arrival that is yielded."""
+
+
+def until_at_hand(store: StreamStore, seq: int) -> WaitingPieces[None]:
+    """Wait until a message can be loaded without waiting for a disk."""
+    arrival = Arrival()
+    while not store.is_at_hand(seq, arrival):
+        yield arrival
 
 
 def in_turns(
     stream: StreamHost,
-    pieces: Pieces[Result],
+    pieces: WaitingPieces[Result],
     done: Callable[[Result], object],
     refused: Callable[[ApiError], object],
     failure: ApiError = errors.STREAM_STORE_FAILED,
 ) -> None:
     """Do the first piece now and the others in later turns; `done` is told the result.
+
+    Nothing but the pieces waits for what they wait for.
 
     `refused` is called if the stream is deleted before the end, or, with `failure`, if its store
     fails.
@@ -33,14 +65,19 @@ def in_turns(
             refused(errors.STREAM_NOT_FOUND)
             return False
         try:
-            next(pieces)
+            arrival = next(pieces)
         except StopIteration as end:
             done(end.value)
             return False
         except StoreError as error:
             refused(failure.fill(err=error))
             return False
-        return True
+        if arrival is not None:
+            arrival.tell(go_on_later)
+        return arrival is None
+
+    def go_on_later() -> None:
+        stream.surroundings.turns.add(go_on)
 
     if go_on():
-        stream.surroundings.turns.add(go_on)
+        go_on_later()

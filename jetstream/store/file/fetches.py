@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 
 _FETCHED_MAX = 1024
 
+_WAITERS_MAX = 16 * 1024
+"""With so many, reads wait for the disk again, so that those who ask are held: some 16 MB.
+
+10,000 consumers are fewer.
+"""
+
 Place = tuple[int, int, int]
 """The number of a segment, where in it something begins, and how much of it is fetched."""
 
@@ -31,7 +37,8 @@ class Fetches:
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self._waiting: dict[Place, list[Waiter]] = {}
+        self._waiting: dict[Place, dict[Waiter, None]] = {}
+        self._waiters = 0
         self._fetched: set[Place] = set()
 
     def read(
@@ -44,17 +51,18 @@ class Fetches:
         place = (segment.number, offset, ahead)
         waiting = self._waiting.get(place)
         if waiting is not None:
-            if waiter not in waiting:
-                waiting.append(waiter)
+            self._waiters += waiter not in waiting
+            waiting[waiter] = None
             return None
         data = segment.file.read_at_hand(offset, size)
         was_fetched = place in self._fetched
         self._fetched.discard(place)
         if data is not None and len(data) >= least:
             return data
-        if was_fetched:
+        if was_fetched or self._waiters >= _WAITERS_MAX:
             return segment.file.read(offset, size)
-        self._waiting[place] = [waiter]
+        self._waiting[place] = {waiter: None}
+        self._waiters += 1
         self._disk.fetch(segment.file, offset, ahead, partial(self._has_come, place))
         return None
 
@@ -62,5 +70,7 @@ class Fetches:
         if len(self._fetched) >= _FETCHED_MAX:  # of consumers that have gone
             self._fetched.clear()
         self._fetched.add(place)
-        for waiter in self._waiting.pop(place):
+        waiting = self._waiting.pop(place)
+        self._waiters -= len(waiting)
+        for waiter in waiting:
             waiter.fetched()

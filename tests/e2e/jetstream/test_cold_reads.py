@@ -1,9 +1,10 @@
-"""Nobody waits for what the disk has to read for a snapshot, a consumer or a mirror."""
+"""Nobody waits for what the disk has to read for a snapshot, a consumer, a mirror or a get."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from base64 import b64decode
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -73,7 +74,8 @@ async def cold(disk: ColdDisk) -> AsyncIterator[Client]:
         options = {"headers": True, "no_responders": True, "verbose": False}
         writer.write(client_side.connect_line(options) + b"SUB r 1\r\nSUB to 2\r\n")
         client = Client(reader, writer)
-        await client.api("STREAM.CREATE.S", name="S", subjects=["s"], storage="file")
+        config = {"name": "S", "subjects": ["s"], "allow_direct": True}
+        await client.api("STREAM.CREATE.S", storage="file", **config)
         for _ in range(_MESSAGES // 50):  # in many groups, of which memory keeps only some
             writer.write(b"PUB s %d\r\n%b\r\n" % (len(_BODY), _BODY) * 50)
             await client.api("STREAM.PURGE.S", filter="none")  # answered when all is on the disk
@@ -136,6 +138,63 @@ async def test_a_mirror_waits_alone() -> None:
         async with asyncio.timeout(20):
             while (await client.api("STREAM.INFO.M"))["state"]["messages"] < _MESSAGES:
                 await asyncio.sleep(0.02)
+
+
+async def test_a_direct_get_waits_alone() -> None:
+    async with cold(ColdDisk()) as client:
+        for seq in (7, 2_000, 3_000):
+            client.publish("$JS.API.DIRECT.GET.S", b'{"seq":%d}' % seq, b"to")
+        client.publish("$JS.API.DIRECT.GET.S.s", b"", b"to")
+        client.publish("$JS.API.DIRECT.GET.S", b'{"seq":1000,"next_by_subj":"s"}', b"to")
+        seqs = []
+        for _ in range(5):
+            message = await client.message()
+            assert message.payload == _BODY
+            _, _, behind = message.headers.partition(b"Nats-Sequence: ")
+            seqs.append(int(behind.split(b"\r")[0]))
+        assert seqs[0] == _MESSAGES, "it is in memory"
+        assert sorted(seqs) == [7, 1_000, 2_000, 3_000, _MESSAGES]
+
+
+async def test_a_batch_of_direct_gets_waits_alone() -> None:
+    async with cold(ColdDisk()) as client:
+        client.publish("$JS.API.DIRECT.GET.S", b'{"seq":1,"batch":%d}' % _MESSAGES, b"to")
+        await client.messages(_MESSAGES)
+        assert b"EOB" in (await client.message()).headers
+
+
+async def test_a_get_of_the_newest_waits_alone() -> None:
+    async with cold(ColdDisk()) as client:
+        for upto in (10, 2_000, 3_000):
+            body = b'{"multi_last":["s"],"up_to_seq":%d}' % upto
+            client.publish("$JS.API.DIRECT.GET.S", body, b"to")
+            await client.messages(1)
+            assert b"Nats-UpTo-Sequence: %d\r\n" % upto in (await client.message()).headers
+
+
+async def test_a_get_in_json_waits_alone() -> None:
+    async with cold(ColdDisk()) as client:
+        for seq in (10, 2_000, 3_000):
+            answer = await client.api("STREAM.MSG.GET.S", seq=seq)
+            assert answer["message"]["seq"] == seq
+            assert b64decode(answer["message"]["data"]) == _BODY
+
+
+async def test_a_message_that_goes_before_it_is_fetched_is_not_found() -> None:
+    async with cold(ColdDisk()) as client:
+        for seq in (10, 2_000, 3_000):
+            client.publish("$JS.API.DIRECT.GET.S", b'{"seq":%d}' % seq, b"to")
+            await client.api("STREAM.MSG.DELETE.S", seq=seq, no_erase=True)
+            assert (await client.message()).headers == b"NATS/1.0 404 Message Not Found\r\n\r\n"
+
+
+async def test_a_stream_that_goes_before_its_message_is_fetched_has_none() -> None:
+    async with cold(ColdDisk()) as client:
+        for seq in (10, 2_000, 3_000):
+            client.publish("$JS.API.DIRECT.GET.S", b'{"seq":%d}' % seq, b"to")
+        await client.api("STREAM.DELETE.S")
+        for _ in range(3):
+            assert (await client.message()).headers == b"NATS/1.0 404 Message Not Found\r\n\r\n"
 
 
 async def test_what_is_gone_again_is_read_all_the_same() -> None:
