@@ -4,7 +4,7 @@ cimport cython
 
 from midge.jetstream.store.disk cimport Write
 from midge.jetstream.store.file.group cimport Segment, pages
-from midge.jetstream.store.file.space cimport ahead_of
+from midge.jetstream.store.file.space cimport ahead_of, has_plenty
 
 cdef Py_ssize_t _ZEROED_GROUP_MAX, _ZEROED_BYTES, _LARGE_GROUP, _PAGE_MASK
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from midge.jetstream.store.disk import Disk, Write
 from midge.jetstream.store.file.group import Segment, pages, segment_name
-from midge.jetstream.store.file.space import ahead_of
+from midge.jetstream.store.file.space import ahead_of, has_plenty
 
 SEGMENT_MAX = 16 * 1024 * 1024
 """A segment is read and rewritten as a whole: 80,000 small records in some 20 ms."""
@@ -84,7 +84,7 @@ class NextSegment:
         if zeroed:
             ahead = min(ahead, _ZEROED_BYTES)
             first = min(first, _ZEROED_BYTES)
-        elif synced >= _LARGE_GROUP:
+        elif synced >= _LARGE_GROUP and has_plenty(self._disk):
             first += self._segment_max  # the last group goes beyond that
             ahead = max(ahead, first - segment.allocated)
             soon = segment.end + 2 * synced  # where the group ends that is being filled
@@ -99,9 +99,12 @@ class NextSegment:
                 self._extend(self._prepared, first, zeroed, is_lone)
 
     def give_back(self) -> bool:
-        """Give back the room of the segment that is only prepared; False without one."""
+        """Give back the room of the segment that is only prepared; False without one.
+
+        Where the disk had less than it was asked for, ext4 has given it what there was.
+        """
         prepared = self._prepared
-        if prepared is None or prepared.allocated == 0 or self.is_extending:
+        if prepared is None or self.is_extending:
             return False
         self._prepared = None
         prepared.file.close()

@@ -6,6 +6,7 @@ cdef Py_ssize_t _AHEAD_MIN, _AHEAD_MAX, _PLENTY, _SPARE
 
 
 cpdef Py_ssize_t ahead_of(Segment segment) noexcept
+cpdef bint has_plenty(object disk) except -1
 
 
 cdef class Space:

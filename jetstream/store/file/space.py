@@ -34,6 +34,11 @@ def ahead_of(segment: Segment) -> int:
     return min(max(segment.allocated, _AHEAD_MIN), _AHEAD_MAX)
 
 
+def has_plenty(disk: Disk) -> bool:
+    """Tell whether the disk has so much room that what is accepted now will have some, too."""
+    return disk.free_bytes() > _PLENTY
+
+
 class Space:
     """Asks the disk for room.
 
@@ -52,7 +57,7 @@ class Space:
         nearly full a message gets little ahead, and only other records take the last of it.
         """
         size = pages(needed + ahead_of(segment))
-        if segment.allocated > 0 and self._disk.free_bytes() > _PLENTY:
+        if segment.allocated > 0 and has_plenty(self._disk):
             segment.promised = size
             self.is_short = False
             return 0

@@ -13,9 +13,12 @@ KIB = 1024
 MIB = 1024 * KIB
 
 
-def prepared(end: int, allocated: int, synced: int, is_lone: bool = False) -> Write | None:
+def prepared(
+    end: int, allocated: int, synced: int, is_lone: bool = False, free: int = 1 << 40
+) -> Write | None:
     """Return what is prepared behind a last segment, after a group of `synced` bytes."""
     disk = SimulatedDisk(Random(1))
+    disk.free = free
     chores: list[Chore] = []
     segment = Segment(7, disk.create("segment"), end, allocated)
     NextSegment(disk, chores, SEGMENT_MAX).prepare(segment, synced, is_lone)
@@ -47,6 +50,27 @@ def test_a_segment_for_large_groups_gets_all_its_room_at_once(synced: int, exten
     of_last = prepared(4 * MIB, 4 * MIB, synced)
     assert of_last is not None
     assert of_last.extend == max(extend, 8 * MIB)
+    on_small_disk = prepared(14 * MIB, 20 * MIB, synced, free=256 * MIB)
+    assert on_small_disk is not None
+    assert on_small_disk.extend == 4 * MIB
+
+
+def test_what_a_full_disk_gave_is_given_back() -> None:
+    """A file system may leave a file as long as it could be made."""
+    disk = SimulatedDisk(Random(1))
+    chores: list[Chore] = []
+    room = NextSegment(disk, chores, SEGMENT_MAX)
+    assert not room.give_back()
+    room.prepare(Segment(7, disk.create("7"), SEGMENT_MAX, SEGMENT_MAX), 100 * KIB, is_lone=False)
+    write, then = chores.pop()
+    assert not room.give_back(), "it is being made longer"
+    write.file.allocate(write.extend // 2)
+    then(False)
+    free = disk.free
+    assert room.give_back()
+    assert disk.free == free + write.extend // 2
+    assert disk.names() == ["7"]
+    assert not room.give_back()
 
 
 @pytest.mark.parametrize(
