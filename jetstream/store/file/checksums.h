@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../crc_tables.h"
+
 /* The layout of a record; records.py documents it. */
 enum {
     MIDGE_HEAD = 48,
@@ -22,34 +24,12 @@ static inline uint32_t midge_u32(const unsigned char *data) {
 
 static inline void midge_set_u32(unsigned char *data, uint32_t value) { memcpy(data, &value, 4); }
 
-/* CRC-32 as zlib has it, eight bytes a step by eight tables ("slicing by eight"). */
-static uint32_t midge_crc_table[8][256];
+static midge_tables midge_crc_table;
 
-static void midge_crc_prepare(void) {
-    for (uint32_t i = 0; i < 256; i++) {
-        uint32_t crc = i;
-        for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (0xEDB88320u & (0u - (crc & 1)));
-        midge_crc_table[0][i] = crc;
-    }
-    for (int slice = 1; slice < 8; slice++)
-        for (uint32_t i = 0; i < 256; i++) {
-            uint32_t before = midge_crc_table[slice - 1][i];
-            midge_crc_table[slice][i] = before >> 8 ^ midge_crc_table[0][before & 255];
-        }
-}
+static void midge_crc_prepare(void) { midge_make_tables(midge_crc_table, 0xEDB88320u); }
 
 static uint32_t midge_crc_tables(uint32_t crc, const unsigned char *data, size_t length) {
-    while (length >= 8) {
-        uint32_t low = midge_u32(data) ^ crc, high = midge_u32(data + 4);
-        crc = midge_crc_table[7][low & 255] ^ midge_crc_table[6][low >> 8 & 255] ^
-              midge_crc_table[5][low >> 16 & 255] ^ midge_crc_table[4][low >> 24] ^
-              midge_crc_table[3][high & 255] ^ midge_crc_table[2][high >> 8 & 255] ^
-              midge_crc_table[1][high >> 16 & 255] ^ midge_crc_table[0][high >> 24];
-        data += 8;
-        length -= 8;
-    }
-    while (length--) crc = crc >> 8 ^ midge_crc_table[0][(crc ^ *data++) & 255];
-    return crc;
+    return midge_crc_by_tables(midge_crc_table, crc, data, length);
 }
 
 #if defined(__x86_64__)
