@@ -26,7 +26,7 @@
 
 enum {
     MIDGE_PAGE = 4096,
-    MIDGE_DIRECT_MAX = 64 * 1024,           /* of a group */
+    MIDGE_DIRECT_MAX = 16 * 1024,           /* of a lone group, as in log.py */
     MIDGE_DIRECT_SLOW_NS = 1000 * 1000,     /* a write that takes longer is slow */
     MIDGE_DIRECT_SLOW_COST = 8,             /* what it counts, where a quick one takes off 1 ... */
     MIDGE_DIRECT_SLOW_MAX = 16,             /* ... above which the thread writes */

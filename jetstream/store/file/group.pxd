@@ -44,6 +44,7 @@ cdef class Group:
     cdef public Py_ssize_t used
     cdef public Py_ssize_t count
     cdef public bint is_lone
+    cdef readonly bint is_overwriting
 
     @cython.locals(segment=Segment, end=Py_ssize_t)
-    cdef bint is_overwriting(self)
+    cdef void note_overwriting(self) except *

@@ -79,7 +79,8 @@ class Segment:
 class Group:
     """Records that become durable together, to be written at `base` of a segment.
 
-    One that `is_lone` has one message, like the one before it.
+    One that `is_lone` has one message, like the one before it. One that `is_overwriting`, as was
+    noted when it was handed to the disk, went to pages that had been written with zeros before.
     """
 
     __slots__ = (
@@ -89,6 +90,7 @@ class Group:
         "data",
         "erasures",
         "is_lone",
+        "is_overwriting",
         "lasts",
         "number",
         "overwrites",
@@ -110,13 +112,14 @@ class Group:
         self.used = records.GROUP_HEAD
         self.count = 1
         self.is_lone = False
+        self.is_overwriting = False
         records.start_group(data, number)
 
-    def is_overwriting(self) -> bool:
-        """Tell whether a lone group goes to pages that have been written with zeros before."""
+    def note_overwriting(self) -> None:
+        """Note whether a lone group goes to pages that have been written with zeros before."""
         segment = self.segment
         end = pages(self.base + self.used)
-        return (
+        self.is_overwriting = (
             self.is_lone
             and segment.zeroed_from <= self.base
             and end <= segment.zeroed_to

@@ -394,7 +394,8 @@ class Log:
         write.segment = group.segment.number
         write.sync = self.sync_each
         write.with_directory = group.segment.is_new
-        write.is_overwriting = group.is_overwriting()
+        group.note_overwriting()
+        write.is_overwriting = group.is_overwriting
         write.is_passing = self.buffers.total_bytes == 0  # no stream has read from a file
         self.committer.write(write)
 
@@ -409,7 +410,7 @@ class Log:
         else:
             segment.is_unsynced = True
         segment.end = group.base + group.used
-        if not group.is_overwriting():
+        if not group.is_overwriting:
             segment.warm_to = segment.end
         segment.allocated = max(segment.allocated, segment.end)
         if self.sync_each:
