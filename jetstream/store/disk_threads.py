@@ -78,7 +78,8 @@ class DiskThreads:
 
     def _close(self, file: int, done: Callable[[], object]) -> None:
         """Close a file, in a thread."""
-        os.close(file)
+        with contextlib.suppress(OSError):  # a network file system may tell of an earlier write
+            os.close(file)
         self._finished.append(done)
         with contextlib.suppress(BlockingIOError):  # a full pipe wakes the loop, too
             os.write(self._wake_out, b"\0")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -76,9 +77,12 @@ class RealDisk(Disk):
         os.fsync(self.descriptor)
 
     def free_bytes(self) -> int:
-        """Return how much room there is left for files of this user."""
+        """Return how much room there is left for files of this user.
+
+        A file system in memory that has no limit does not tell.
+        """
         state = os.fstatvfs(self.descriptor)
-        return state.f_bavail * state.f_frsize
+        return state.f_bavail * state.f_frsize if state.f_blocks else sys.maxsize
 
     def random_bytes(self, count: int) -> bytes:
         """Return unpredictable bytes."""

@@ -278,7 +278,7 @@ FAULTS = [
 
 def is_found(make: type[World] = World) -> bool:
     """Tell whether some crashes of some worlds show that something is wrong."""
-    for seed in range(100):
+    for seed in range(200):
         try:
             run(seed, 40, make)
         except (WrongState, StoreError, AssertionError, LookupError, ValueError, OverflowError):

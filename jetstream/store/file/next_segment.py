@@ -8,7 +8,7 @@ from functools import partial
 
 from midge.jetstream.store.disk import Disk, Write
 from midge.jetstream.store.file.group import Segment, pages, segment_name
-from midge.jetstream.store.file.space import ahead_of, has_plenty
+from midge.jetstream.store.file.space import SPARE, ahead_of, has_plenty
 
 SEGMENT_MAX = 16 * 1024 * 1024
 """A segment is read and rewritten as a whole: 80,000 small records in some 20 ms."""
@@ -26,7 +26,8 @@ _ZEROED_BYTES = 512 * 1024  # at once: the next sync takes 1 ms longer for that
 _LARGE_GROUP = 1024 * 1024
 """Bytes of a group from which a segment gets all its room at once.
 
-Some 3 ms apart, groups of 6 MB each waited 0.2 ms for another 4 MiB.
+Some 3 ms apart, groups of 6 MB each waited 0.2 ms for another 4 MiB. On a small disk it does not:
+what is behind the last group of each segment would be missing, of 24 MiB a sixth.
 """
 
 _PAGE_MASK = 4095
@@ -124,8 +125,11 @@ class NextSegment:
         return segment
 
     def _extend(self, segment: Segment, ahead: int, zeroed: bool, is_lone: bool) -> None:
-        self.is_extending = True
+        """Have a segment made longer; on a nearly full disk what is written asks for room."""
         start = pages(segment.allocated)
+        if self._disk.free_bytes() < pages(start + ahead) - segment.allocated + SPARE:
+            return
+        self.is_extending = True
         write = Write(segment.file, bytearray(8), 0, start)
         write.sync = zeroed and is_lone
         write.extend = pages(start + ahead)
@@ -137,6 +141,8 @@ class NextSegment:
     def _extended(self, segment: Segment, size: int, zeroed_from: int, is_well: bool) -> None:
         self.is_extending = False
         if not is_well:
+            with contextlib.suppress(OSError):  # a part of it may be there
+                segment.file.truncate(segment.allocated)
             return
         segment.allocated = max(segment.allocated, size)
         segment.promised = max(segment.promised, size)

@@ -2,7 +2,7 @@
 
 from midge.jetstream.store.file.group cimport Segment, pages
 
-cdef Py_ssize_t _AHEAD_MIN, _AHEAD_MAX, _PLENTY, _SPARE
+cdef Py_ssize_t _AHEAD_MIN, _AHEAD_MAX, _PLENTY
 
 
 cpdef Py_ssize_t ahead_of(Segment segment) noexcept

@@ -22,7 +22,7 @@ _PLENTY = 256 * 1024 * 1024
 That is 16 MiB. Growing a file may take 100 ms while other processes write.
 """
 
-_SPARE = 1024 * 1024
+SPARE = 1024 * 1024
 """Bytes that small extensions leave free, for copies of the last messages of segments.
 
 With a sixteenth of a segment left in it the rest can be given back.
@@ -66,7 +66,7 @@ class Space:
         if self.is_short:
             size = pages(needed + _AHEAD_MIN if is_message else needed)
             left = self._disk.free_bytes() - (size - segment.allocated)
-            if left >= _SPARE or not is_message:
+            if left >= SPARE or not is_message:
                 error = self._allocate(segment, size)
         return error
 
@@ -93,7 +93,12 @@ class Space:
         return size == 0 or self._disk.free_bytes() >= size
 
     def _allocate(self, segment: Segment, size: int) -> int:
-        """Make a segment's file longer; return 0 or the errno."""
+        """Make a segment's file longer; return 0 or the errno.
+
+        The disk is not asked for more than it has: ext4 refuses, yet the file gets all there is.
+        """
+        if size - segment.file.size() > self._disk.free_bytes():
+            return errno.ENOSPC
         try:
             segment.file.allocate(size)
         except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from pathlib import Path
@@ -92,4 +93,25 @@ def test_a_file_that_cannot_be_read_is_left_to_its_reader(tmp_path: Path) -> Non
     loop.wait()
     assert done == [1]
     os.close(file)
+    threads.close()
+
+
+def test_a_file_that_cannot_be_closed_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = Loop()
+    threads = DiskThreads(loop.add_reader, loop.remove_reader)
+    file = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    close = os.close
+
+    def refused(descriptor: int) -> None:
+        close(descriptor)
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    done: list[int] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "close", refused)
+        threads.release(file, lambda: done.append(1))
+        loop.wait()
+    assert done == [1]
     threads.close()

@@ -64,13 +64,37 @@ def test_what_a_full_disk_gave_is_given_back() -> None:
     room.prepare(Segment(7, disk.create("7"), SEGMENT_MAX, SEGMENT_MAX), 100 * KIB, is_lone=False)
     write, then = chores.pop()
     assert not room.give_back(), "it is being made longer"
+    free = disk.free
     write.file.allocate(write.extend // 2)
     then(False)
-    free = disk.free
+    assert disk.free == free
+    assert len(disk.names()) == 2
     assert room.give_back()
-    assert disk.free == free + write.extend // 2
     assert disk.names() == ["7"]
     assert not room.give_back()
+
+
+@pytest.mark.parametrize("synced", [300, 100 * KIB, 6 * MIB])
+def test_nothing_is_asked_for_ahead_on_a_disk_that_is_nearly_full(synced: int) -> None:
+    assert prepared(8 * MIB, 8 * MIB, synced, free=1 * MIB + 300 * KIB) is None
+
+
+def test_room_that_was_refused_is_not_kept_in_part() -> None:
+    disk = SimulatedDisk(Random(1))
+    chores: list[Chore] = []
+    segment = Segment(7, disk.create("7"), 64 * KIB, 0)
+    segment.file.allocate(64 * KIB)
+    segment.allocated = 64 * KIB
+    room = NextSegment(disk, chores, SEGMENT_MAX)
+    room.prepare(segment, 300, False)
+    write, then = chores.pop()
+    disk.free = 16 * KIB  # another program has taken the rest
+    with pytest.raises(OSError, match="No space"):
+        write.file.allocate(write.extend)
+    assert disk.free == 0
+    then(False)
+    assert (disk.free, segment.file.size()) == (16 * KIB, 64 * KIB)
+    assert not room.is_extending
 
 
 @pytest.mark.parametrize(
