@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,21 @@ PAIRS = [
 ]
 
 
+REMOVAL_TIMEOUT_S = 30.0
+
+
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Server]]:
+def nats_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where nats-server keeps its streams."""
+    return tmp_path_factory.mktemp("nats")
+
+
+@pytest.fixture(scope="module")
+def servers(
+    tmp_path_factory: pytest.TempPathFactory, nats_store: Path
+) -> Iterator[dict[str, Server]]:
     flags = ("-js", "-sd", str(tmp_path_factory.mktemp("midge")))
-    others = ("-js", "-sd", str(tmp_path_factory.mktemp("nats")))
+    others = ("-js", "-sd", str(nats_store))
     with (
         Server(midge_command(), flags=flags) as midge,
         Server(nats_server_command(), flags=others) as real,
@@ -107,13 +119,29 @@ class Peer:
 
 
 @pytest.fixture(params=PAIRS, ids=lambda pair: f"{pair[0]} to {pair[1]}")
-def pair(request: pytest.FixtureRequest, servers: dict[str, Server]) -> Iterator[tuple[Peer, Peer]]:
+def pair(
+    request: pytest.FixtureRequest, servers: dict[str, Server], nats_store: Path
+) -> Iterator[tuple[Peer, Peer]]:
     one, other = (Peer(name, servers[name]) for name in request.param)
     yield one, other
     for peer in (one, other):
         for name in peer.js.call("STREAM.NAMES")["streams"] or []:
             peer.js.call(f"STREAM.DELETE.{name}")
         peer.client.close()
+    wait_until_removed(nats_store / "jetstream" / "$G" / "streams")
+
+
+def wait_until_removed(streams: Path) -> None:
+    """Wait until nats-server has removed the files of the streams that it has deleted.
+
+    It answers before: it renames the directory `S` to `.S` and removes that later. While an earlier
+    `.S` is there, the next one stays what it is, and a new stream of the same name goes on from its
+    files.
+    """
+    deadline = time.monotonic() + REMOVAL_TIMEOUT_S
+    while streams.exists() and any(streams.iterdir()):
+        assert time.monotonic() < deadline, list(streams.iterdir())
+        time.sleep(0.005)
 
 
 def move(pair: tuple[Peer, Peer], stream: str, directory: Path) -> None:
@@ -253,9 +281,10 @@ def test_a_restore_that_is_cut_short_leaves_nothing(
     pair: tuple[Peer, Peer], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one, other = pair
+    rng = random.Random(9)
     one.make("S")
-    for number in range(50):
-        one.publish("S.x", b"%d" % number * 100)
+    for _ in range(50):
+        one.publish("S.x", rng.randbytes(100))  # nothing to compress, so that every bit counts
     saved = tmp_path / "saved"
     assert cli.main(["stream", "backup", "S", str(saved), "--server", one.url]) == 0
     one.js.call("STREAM.DELETE.S")
