@@ -16,6 +16,7 @@ Patch = pytest.MonkeyPatch
 Numbers = list[int]
 
 STEPS = 200
+FETCHED_FOR_NOTHING = (18_948, 24_845)
 _FLOOR_SEQ = state._POSITIONS.index("floor_seq")
 
 
@@ -31,6 +32,11 @@ def crashes(seeds: Iterable[int]) -> int:
 
 def test_nothing_is_forgotten_or_invented() -> None:
     assert crashes(range(120)) > 600
+
+
+def test_what_was_fetched_for_nothing_is_fetched_again() -> None:
+    """An ack wait that ends meanwhile has the consumer need another message first."""
+    crashes(FETCHED_FOR_NOTHING)
 
 
 @pytest.mark.full

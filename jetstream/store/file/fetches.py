@@ -32,7 +32,8 @@ class Fetches:
     """The fetches of a store directory.
 
     Who asks again for what has just been fetched gets it in any case: where memory is so short
-    that it is gone again, nobody would ever get on by waiting.
+    that it is gone again, nobody would ever get on by waiting. Who asks for something else first
+    does not need it any more, and has it fetched again later.
     """
 
     def __init__(self, disk: Disk) -> None:
@@ -40,6 +41,8 @@ class Fetches:
         self._waiting: dict[Place, dict[Waiter, None]] = {}
         self._waiters = 0
         self._fetched: set[Place] = set()
+        self._came: dict[int, Place] = {}
+        """What has been fetched last, by the id of who waited for it and has not asked since."""
 
     def read(
         self, segment: Segment, offset: int, size: int, least: int, ahead: int, waiter: Waiter
@@ -49,6 +52,9 @@ class Fetches:
         None while they are fetched for `waiter`, `ahead` bytes at once.
         """
         place = (segment.number, offset, ahead)
+        came = self._came.pop(id(waiter), place)
+        if came != place:
+            self._fetched.discard(came)
         waiting = self._waiting.get(place)
         if waiting is not None:
             self._waiters += waiter not in waiting
@@ -69,8 +75,11 @@ class Fetches:
     def _has_come(self, place: Place) -> None:
         if len(self._fetched) >= _FETCHED_MAX:  # of consumers that have gone
             self._fetched.clear()
+        if len(self._came) >= _WAITERS_MAX:
+            self._came.clear()
         self._fetched.add(place)
         waiting = self._waiting.pop(place)
         self._waiters -= len(waiting)
         for waiter in waiting:
+            self._came[id(waiter)] = place
             waiter.fetched()

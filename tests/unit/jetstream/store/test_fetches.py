@@ -54,9 +54,9 @@ def test_when_many_wait_others_read_at_once(monkeypatch: pytest.MonkeyPatch) -> 
     """So that requests are held that come faster than the disk answers."""
     monkeypatch.setattr(fetches, "_WAITERS_MAX", 3)
     cold = Cold()
-    reader = Reader()
+    readers = [Reader() for _ in range(3)]
     for again in range(2):
-        for page in range(3):
+        for page, reader in enumerate(readers):
             assert cold.read(page, reader) is None
         assert cold.read(3, Reader()) == b"\3" * PAGE
         assert cold.disk.cold_reads == 1
@@ -65,7 +65,22 @@ def test_when_many_wait_others_read_at_once(monkeypatch: pytest.MonkeyPatch) -> 
         assert cold.read(4 + again, Reader()) is None, "there is room again"
         assert cold.disk.pump_fetch()
         cold.disk.drop_pages()
-        for page in range(3):  # what has been fetched is read in any case
+        for page, reader in enumerate(readers):  # what has been fetched is read in any case
             assert cold.read(page, reader) == bytes([page]) * PAGE
         cold.disk.drop_pages()
         cold.disk.cold_reads = 0
+
+
+def test_what_nobody_asked_for_any_more_is_fetched_again() -> None:
+    """A reader that needs something else first may want it much later."""
+    cold = Cold()
+    reader = Reader()
+    for page in (1, 2):
+        assert cold.read(page, reader) is None
+        assert cold.disk.pump_fetch()
+    assert cold.read(2, reader) == b"\2" * PAGE
+    cold.disk.drop_pages()
+    assert cold.read(1, reader) is None
+    assert cold.disk.pump_fetch()
+    assert cold.read(1, reader) == b"\1" * PAGE
+    assert cold.disk.cold_reads == 0
