@@ -19,6 +19,7 @@ cdef class DirectGet:
     cdef Sink _sink
     cdef long long _max_bytes
     cdef MessageView _view
+    cdef object _arrival
     cdef bytes _names
     cdef bytearray _block
     cdef long long _second

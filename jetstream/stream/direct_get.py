@@ -62,7 +62,6 @@ _NO_RESULTS = b"NATS/1.0 404 No Results\r\n\r\n"
 _TOO_MANY = b"NATS/1.0 413 Too Many Results\r\n\r\n"
 
 _NOTHING_MORE = GetRequest()  # what a request without a body says; never changed
-_NOBODY = Arrival()  # waits in order to be told no more than that there is something to wait for
 
 
 class DirectGet:
@@ -78,6 +77,7 @@ class DirectGet:
         self._sink = stream.sink
         self._max_bytes = max_bytes
         self._view = MessageView()
+        self._arrival = Arrival()  # for the next message that is not in memory
         self._names = b"Nats-Stream: %b\r\nNats-Subject: " % stream.name
         self._block = bytearray(512)
         self._second = 0
@@ -127,14 +127,17 @@ class DirectGet:
 
     def _answer_one(self, reply: bytes, request: GetRequest, seq: int) -> None:
         """Answer with the message of a sequence, as soon as it is in memory."""
-        if 0 < seq <= self._store.visible_seq and not self._store.is_at_hand(seq, _NOBODY):
-            self._in_turns(reply, self._answer_later(reply, request, seq))
+        if 0 < seq <= self._store.visible_seq and not self._store.is_at_hand(seq, self._arrival):
+            arrival, self._arrival = self._arrival, Arrival()
+            self._in_turns(reply, self._answer_later(reply, request, seq, arrival))
         else:
             self._answer_now(reply, request, seq)
 
-    def _answer_later(self, reply: bytes, request: GetRequest, seq: int) -> WaitingPieces[None]:
+    def _answer_later(
+        self, reply: bytes, request: GetRequest, seq: int, arrival: Arrival
+    ) -> WaitingPieces[None]:
         """Answer with a message that is being fetched."""
-        yield from until_at_hand(self._store, seq)
+        yield from until_at_hand(self._store, seq, arrival)
         self._answer_now(reply, request, seq)
 
     def _answer_now(self, reply: bytes, request: GetRequest, seq: int) -> None:

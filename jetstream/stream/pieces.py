@@ -38,9 +38,14 @@ WaitingPieces = Generator[Arrival | None, None, Result]
 """The same where the next piece may have to wait: for the arrival that is yielded."""
 
 
-def until_at_hand(store: StreamStore, seq: int) -> WaitingPieces[None]:
-    """Wait until a message can be loaded without waiting for a disk."""
-    arrival = Arrival()
+def until_at_hand(
+    store: StreamStore, seq: int, arrival: Arrival | None = None
+) -> WaitingPieces[None]:
+    """Wait until a message can be loaded without waiting for a disk.
+
+    It may be that it is already being fetched for `arrival`.
+    """
+    arrival = arrival or Arrival()
     while not store.is_at_hand(seq, arrival):
         yield arrival
 

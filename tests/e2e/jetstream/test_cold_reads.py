@@ -215,5 +215,8 @@ async def test_what_is_gone_again_is_read_all_the_same() -> None:
         config = {"deliver_subject": "to"}
         await client.api("CONSUMER.CREATE.S.C", stream_name="S", config={"name": "C", **config})
         await client.messages(_MESSAGES)
+        for seq in range(1, 100):
+            client.publish("$JS.API.DIRECT.GET.S", b'{"seq":%d}' % seq, b"to")
+        await client.messages(99)
         assert disk.cold_reads > 0
         disk.cold_reads = 0
