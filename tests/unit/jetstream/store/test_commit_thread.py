@@ -331,9 +331,11 @@ def test_a_file_that_is_removed_is_closed_by_a_thread_last(
 
     may_close = threading.Event()
     close = os.close
+    removed = file.descriptor
 
     def held(descriptor: int) -> None:
-        may_close.wait(30)
+        if descriptor == removed:
+            assert may_close.wait(30)
         close(descriptor)
 
     monkeypatch.setattr(os, "close", held)
