@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from midge.jetstream.store.file.group import Segment
     from midge.jetstream.store.interface import Waiter
 
-_FETCHED_MAX = 1024
-
 _WAITERS_MAX = 16 * 1024
 """With so many, reads wait for the disk again, so that those who ask are held: some 16 MB.
 
 10,000 consumers are fewer.
 """
+
+_FETCHED_MAX = 2 * _WAITERS_MAX
+"""With so many fetched and not asked for, most of those who waited have gone."""
 
 Place = tuple[int, int, int]
 """The number of a segment, where in it something begins, and how much of it is fetched."""
@@ -40,8 +41,7 @@ class Fetches:
         self._disk = disk
         self._waiting: dict[Place, dict[Waiter, None]] = {}
         self._waiters = 0
-        self._fetched: set[Place] = set()
-        self._came: dict[int, Place] = {}
+        self._fetched: dict[int, Place] = {}
         """What has been fetched last, by the id of who waited for it and has not asked since."""
 
     def read(
@@ -52,17 +52,13 @@ class Fetches:
         None while they are fetched for `waiter`, `ahead` bytes at once.
         """
         place = (segment.number, offset, ahead)
-        came = self._came.pop(id(waiter), place)
-        if came != place:
-            self._fetched.discard(came)
+        was_fetched = self._fetched.pop(id(waiter), None) == place
         waiting = self._waiting.get(place)
         if waiting is not None:
             self._waiters += waiter not in waiting
             waiting[waiter] = None
             return None
         data = segment.file.read_at_hand(offset, size)
-        was_fetched = place in self._fetched
-        self._fetched.discard(place)
         if data is not None and len(data) >= least:
             return data
         if was_fetched or self._waiters >= _WAITERS_MAX:
@@ -73,13 +69,10 @@ class Fetches:
         return None
 
     def _has_come(self, place: Place) -> None:
-        if len(self._fetched) >= _FETCHED_MAX:  # of consumers that have gone
+        if len(self._fetched) >= _FETCHED_MAX:
             self._fetched.clear()
-        if len(self._came) >= _WAITERS_MAX:
-            self._came.clear()
-        self._fetched.add(place)
         waiting = self._waiting.pop(place)
         self._waiters -= len(waiting)
         for waiter in waiting:
-            self._came[id(waiter)] = place
+            self._fetched[id(waiter)] = place
             waiter.fetched()

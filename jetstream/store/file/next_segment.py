@@ -100,10 +100,7 @@ class NextSegment:
                 self._extend(self._prepared, first, zeroed, is_lone)
 
     def give_back(self) -> bool:
-        """Give back the room of the segment that is only prepared; False without one.
-
-        Where the disk had less than it was asked for, ext4 has given it what there was.
-        """
+        """Give back the room of the segment that is only prepared; False without one."""
         prepared = self._prepared
         if prepared is None or self.is_extending:
             return False
