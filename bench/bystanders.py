@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bench import report, servers, wire
+from bench import disk, report, servers, wire
 from bench.jetstream.bystanders import CASES, Bystanders
 from bench.load import beside
 from bench.metrics import Measurement, ScenarioError
@@ -60,10 +60,14 @@ def judge(wait_us: float, limit_us: float | None, others: float) -> str:
     return report.judged(wanted, is_reached=wait_us <= limit_us, others=others)
 
 
-def page(table: str, commands: Sequence[servers.Command], seconds: float) -> str:
+def page(
+    table: str, commands: Sequence[servers.Command], seconds: float, speed: disk.DiskSpeed
+) -> str:
     """Return the results page."""
     a, b = commands
-    listed = "\n".join(f"- {name}: {value}" for name, value in report.facts(commands).items())
+    listed = "\n".join(
+        f"- {name}: {value}" for name, value in report.facts(commands, speed).items()
+    )
     return f"""# Messages of others while a stream works
 
 {listed}
@@ -96,6 +100,7 @@ def main(words: Sequence[str] | None = None) -> int:
         servers.Command.parse(options.midge, "midge"),
         servers.Command.parse(options.nats_server, "nats-server"),
     ]
+    speed = disk.measure()
     table, failed = "", False
     for case in CASES:
         if case.name not in options.only:
@@ -106,7 +111,7 @@ def main(words: Sequence[str] | None = None) -> int:
         print(found, end="", flush=True)
         table += found
     if options.markdown:
-        options.markdown.write_text(page(table, commands, options.seconds))
+        options.markdown.write_text(page(table, commands, options.seconds, speed))
     return 1 if failed else 0
 
 

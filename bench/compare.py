@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench import linked, servers, stats, wire
+from bench.disk import DiskSpeed
 from bench.metrics import Measurement, ScenarioError
 from bench.scenarios import Scenario
 
@@ -28,6 +29,8 @@ class Setup:
     """Run everything over TLS, not only the scenarios that are about it."""
     quiet_cores: float | None = None
     """Repeat a round while programs outside of the bench use more CPU than this."""
+    disk: DiskSpeed | None = None
+    """What the disk does, where a scenario stores anything."""
 
 
 @dataclass

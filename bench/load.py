@@ -14,7 +14,7 @@ from pathlib import Path
 if __package__ in (None, ""):  # run as a script: the checkout is not on the path yet
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bench import pure, report, servers
+from bench import disk, pure, report, servers
 from bench.compare import Setup, compare
 from bench.scenarios import SCENARIOS, Scenario, select
 
@@ -36,7 +36,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         a = servers.Command("midge, interpreted", pure.server_argv())
     a = servers.Command(args.a_name or a.name, a.argv)
     b = servers.Command(args.b_name or b.name, b.argv)
-    setup = Setup(a, b, args.rounds, args.seconds, tls=args.tls, quiet_cores=args.quiet)
+    is_stored = any(getattr(scenario, "jetstream", False) for scenario in scenarios)
+    setup = Setup(
+        a,
+        b,
+        args.rounds,
+        args.seconds,
+        tls=args.tls,
+        quiet_cores=args.quiet,
+        disk=disk.measure() if is_stored else None,
+    )
     return _run(setup, scenarios, args)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench import report, servers, stats, wire
+from bench import disk, report, servers, stats, wire
 from bench.jetstream import restart
 from bench.jetstream.restart import Restart
 from bench.load import beside
@@ -166,11 +166,17 @@ def _shown(summary: stats.Summary, unit: str) -> str:
 
 
 def page(
-    comparisons: Sequence[Comparison], commands: Sequence[servers.Command], rounds: int, starts: int
+    comparisons: Sequence[Comparison],
+    commands: Sequence[servers.Command],
+    rounds: int,
+    starts: int,
+    speed: disk.DiskSpeed,
 ) -> str:
     """Return the results page."""
     a, b = commands
-    listed = "\n".join(f"- {name}: {value}" for name, value in report.facts(commands).items())
+    listed = "\n".join(
+        f"- {name}: {value}" for name, value in report.facts(commands, speed).items()
+    )
     table = "".join(row for comparison in comparisons for row in rows(comparison))
     return f"""# Restarts and memory of file streams
 
@@ -203,13 +209,14 @@ def main(words: Sequence[str] | None = None) -> int:
     servers.unwind_on_sigterm()
     a = servers.Command.parse(options.midge, "midge")
     b = servers.Command.parse(options.nats_server, "nats-server")
+    speed = disk.measure()
     found = []
     for case in CASES:
         if case.name in options.only:
             found.append(compare(case, a, b, options.rounds, options.starts))
             print("".join(rows(found[-1])), end="", flush=True)
     if options.markdown:
-        options.markdown.write_text(page(found, (a, b), options.rounds, options.starts))
+        options.markdown.write_text(page(found, (a, b), options.rounds, options.starts, speed))
     return 1 if any(comparison.failure for comparison in found) else 0
 
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench.compare import Comparison, Setup
+from bench.disk import DiskSpeed
 from bench.metrics import METRICS, format_value
 from bench.scenarios import TARGETS
 from bench.servers import Command
@@ -141,12 +142,13 @@ def _busy(comparison: Comparison, who: str) -> str:
 
 def environment(setup: Setup) -> dict[str, str]:
     """Return what a figure is worthless without: commit, builds, machine and date."""
-    return facts((setup.a, setup.b))
+    return facts((setup.a, setup.b), setup.disk)
 
 
-def facts(commands: Sequence[Command]) -> dict[str, str]:
-    """Return what holds for a measurement of these servers."""
-    return {**machine(), **{one.name: version(one.argv) for one in commands}}
+def facts(commands: Sequence[Command], disk: DiskSpeed | None = None) -> dict[str, str]:
+    """Return what holds for a measurement of these servers, on this disk if it plays a part."""
+    on = {} if disk is None else {"disk": str(disk)}
+    return {**machine(), **on, **{one.name: version(one.argv) for one in commands}}
 
 
 def judged(wanted: str, *, is_reached: bool, others: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench import recovery, servers
+from bench.disk import DiskSpeed
 from bench.jetstream.restart import Restart
 from bench.metrics import ScenarioError
 from bench.recovery import CASES, LIMITS, METRICS, Comparison, rows
@@ -76,7 +77,9 @@ def test_servers_take_turns_and_a_failure_is_part_of_the_report(
 def test_the_page_names_commit_and_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recovery.report, "machine", lambda: {"commit": "c0ffee"})
     monkeypatch.setattr(recovery.report, "version", lambda argv: f"{argv[0]} 7")
-    text = recovery.page([Comparison(KEYS, {"memory": [1]}, {"memory": [2]})], (A, B), 2, 3)
-    assert "- commit: c0ffee\n- midge: midge 7\n- nats-server: nats-server 7\n" in text
+    speed = DiskSpeed(1e9, 2e9, 100)
+    text = recovery.page([Comparison(KEYS, {"memory": [1]}, {"memory": [2]})], (A, B), 2, 3, speed)
+    listed = f"- commit: c0ffee\n- disk: {speed}\n- midge: midge 7\n- nats-server: nats-server 7\n"
+    assert listed in text
     assert "killed and started 4 times" in text
     assert "| case | metric | midge | nats-server | midge / nats-server | target |" in text
