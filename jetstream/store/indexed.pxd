@@ -97,7 +97,6 @@ cdef class IndexedStore(StreamStore):
     cdef unsigned long long _counted(
         self, Py_ssize_t subject, Py_ssize_t headers, Py_ssize_t payload
     ) except? 0
-    cdef long long _time_of(self, unsigned long long seq) except? -1
     cdef void _admit(self) except *
     cdef void _moved(self) except *
     cdef void _removed(self, unsigned long long seq, bint erase) except *

@@ -345,10 +345,6 @@ class IndexedStore(StreamStore):
         """Return what a message with parts of these lengths counts towards the bytes."""
         raise NotImplementedError
 
-    def _time_of(self, seq: int) -> int:
-        """Return when the message of a sequence, which is there, was stored."""
-        raise NotImplementedError
-
     def _admit(self) -> None:
         """Raise if nothing may be changed."""
 

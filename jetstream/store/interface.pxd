@@ -79,7 +79,9 @@ cdef class StreamStore:
     cpdef Py_ssize_t purge(
         self, bytes subject=*, unsigned long long upto_seq=*, unsigned long long keep=*
     ) except -1
-    cpdef Py_ssize_t expire(self, long long before_ns, Py_ssize_t limit) except -1
+    cpdef Py_ssize_t expire(
+        self, long long before_ns, Py_ssize_t limit, object waiter=*
+    ) except -1
 
     cpdef StoredMessage load(self, unsigned long long seq)
     cpdef StoredMessage load_next(
@@ -95,6 +97,7 @@ cdef class StreamStore:
         MessageView view, object waiter
     ) except? -1
     cpdef bint is_at_hand(self, unsigned long long seq, object waiter) except -1
+    cpdef bint is_time_at_hand(self, unsigned long long seq, object waiter) except -1
     cpdef unsigned long long next_seq(
         self, tuple filters, unsigned long long start_seq, unsigned long long end_seq=*
     ) except? 0
@@ -104,6 +107,7 @@ cdef class StreamStore:
     cpdef bint exists(self, unsigned long long seq) except -1
     cpdef bytes subject_of(self, unsigned long long seq)
     cpdef unsigned long long size_of(self, unsigned long long seq) except? 0
+    cpdef long long time_of(self, unsigned long long seq) except? -1
     cpdef long long first_time_ns(self) except? -1
     cpdef unsigned long long first_for_subject(self, bytes subject) except? 0
     cpdef unsigned long long last_for_subject(self, bytes subject) except? 0

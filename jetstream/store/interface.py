@@ -256,10 +256,11 @@ class StreamStore:
         """
         raise NotImplementedError
 
-    def expire(self, before_ns: int, limit: int) -> int:
+    def expire(self, before_ns: int, limit: int, waiter: Waiter | None = None) -> int:
         """Remove up to `limit` of the oldest messages stored before `before_ns`; return how many.
 
-        It stops at the first message that is younger.
+        It stops at the first message that is younger, and with a `waiter` at one whose age cannot
+        be told without waiting for a disk; see `is_time_at_hand`.
         """
         raise NotImplementedError
 
@@ -306,6 +307,13 @@ class StreamStore:
         """
         raise NotImplementedError
 
+    def is_time_at_hand(self, seq: int, waiter: Waiter) -> bool:
+        """Tell whether `time_of` can be told without waiting for a disk.
+
+        Otherwise what it needs is fetched for `waiter`. There need not be such a message.
+        """
+        raise NotImplementedError
+
     def next_seq(self, filters: tuple[bytes, ...], start_seq: int, end_seq: int = 0) -> int:
         """Return the sequence that `load_next` would return the message of; 0 for none."""
         raise NotImplementedError
@@ -327,6 +335,13 @@ class StreamStore:
 
     def size_of(self, seq: int) -> int:
         """Return what a message counts towards `bytes`; 0 if it does not exist."""
+        raise NotImplementedError
+
+    def time_of(self, seq: int) -> int:
+        """Return when the message of this sequence, which must exist, was stored.
+
+        Of one that cannot be read it is the time of the last message.
+        """
         raise NotImplementedError
 
     def first_time_ns(self) -> int:
@@ -481,6 +496,13 @@ class StreamStore:
         """Call back on the loop once all changes so far are durable; in a memory store at once.
 
         When they are lost, because a sync failed, the callback is not called.
+        """
+        raise NotImplementedError
+
+    def is_held(self, then: Callable[[], object]) -> bool:
+        """Tell whether who writes much has to wait, as more is on its way to the disk than should.
+
+        If so, `then` is called on the loop as soon as that is written.
         """
         raise NotImplementedError
 

@@ -65,6 +65,10 @@ class SearchableStore(RemovingStore):
         """Tell whether a message can be loaded without waiting for a disk; see `StreamStore`."""
         return True
 
+    def is_time_at_hand(self, seq: int, waiter: Waiter) -> bool:
+        """Tell whether `time_of` can be told without waiting for a disk; see `StreamStore`."""
+        return True
+
     def show(self, seq: int, view: MessageView) -> bool:
         """Set `view` to the message of this sequence; False if there is none."""
         position = self._index.locate(seq)
@@ -142,7 +146,7 @@ class SearchableStore(RemovingStore):
 
     def first_time_ns(self) -> int:
         """Return when the first message was stored; 0 without messages."""
-        return self._time_of(self.first_seq) if self.messages > 0 else 0
+        return self.time_of(self.first_seq) if self.messages > 0 else 0
 
     def first_for_subject(self, subject: bytes) -> int:
         """Return the first sequence of a literal subject; 0 for none."""
@@ -297,7 +301,7 @@ class SearchableStore(RemovingStore):
         while low < high:
             middle = (low + high) >> 1
             seq = self._index.next_live(middle)
-            if seq == 0 or self._time_of(seq) >= time_ns:
+            if seq == 0 or self.time_of(seq) >= time_ns:
                 high = middle
             else:
                 low = seq + 1

@@ -50,7 +50,7 @@ cdef class MemoryStore(SearchableStore):
         self, Py_ssize_t subject, Py_ssize_t headers, Py_ssize_t payload
     ) except? 0
     @cython.locals(position=Py_ssize_t, run=Run, chunk=Chunk)
-    cdef long long _time_of(self, unsigned long long seq) except? -1
+    cpdef long long time_of(self, unsigned long long seq) except? -1
     @cython.locals(chunk=Chunk, data=bytearray)
     cdef bint _view_at(
         self, MessageView view, Run run, unsigned long long offset, unsigned long long size,

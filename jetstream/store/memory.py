@@ -123,6 +123,10 @@ class MemoryStore(SearchableStore):
         """Call back at once."""
         callback()
 
+    def is_held(self, then: Callable[[], object]) -> bool:
+        """Return False, as nothing waits for a disk."""
+        return False
+
     def set_dedup_window(self, window_ns: int) -> None:
         """Ignore it: the ids are known as long as the process lives."""
 
@@ -200,7 +204,8 @@ class MemoryStore(SearchableStore):
     def _counted(self, subject: int, headers: int, payload: int) -> int:
         return _FIXED + subject + headers + payload
 
-    def _time_of(self, seq: int) -> int:
+    def time_of(self, seq: int) -> int:
+        """Return when the message of this sequence, which must exist, was stored."""
         position = self._index.locate(seq)
         run = self._runs[self._run_index(seq)]
         chunk = run.place

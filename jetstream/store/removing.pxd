@@ -27,8 +27,10 @@ cdef class RemovingStore(IndexedStore):
     cpdef Py_ssize_t purge(
         self, bytes subject=*, unsigned long long upto_seq=*, unsigned long long keep=*
     ) except -1
-    @cython.locals(count=Py_ssize_t)
-    cpdef Py_ssize_t expire(self, long long before_ns, Py_ssize_t limit) except -1
+    @cython.locals(count=Py_ssize_t, seq="unsigned long long", unsure_seq="unsigned long long")
+    cpdef Py_ssize_t expire(
+        self, long long before_ns, Py_ssize_t limit, object waiter=*
+    ) except -1
     cpdef bint release_subjects(self) except -1
     @cython.locals(at_head=bint)
     cdef void _drop_and_note(self, unsigned long long seq) except *

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from midge.jetstream.store.counting import seq_number
 from midge.jetstream.store.indexed import IndexedStore
+from midge.jetstream.store.interface import Waiter
 from midge.jetstream.store.sweep import Sweep
 from midge.jetstream.store.turns import Turns
 
@@ -88,12 +89,20 @@ class RemovingStore(IndexedStore):
             self._purged(subject, upto)
         return count
 
-    def expire(self, before_ns: int, limit: int) -> int:
+    def expire(self, before_ns: int, limit: int, waiter: Waiter | None = None) -> int:
         """Remove up to `limit` of the oldest messages stored before `before_ns`."""
         self._admit()
+        # All before that is older, so that at most the times of one block of the index are read.
+        unsure_seq = self._index.at_time(before_ns)
         count = 0
-        while count < limit and self.messages > 0 and self._time_of(self.first_seq) < before_ns:
-            self._drop(self.first_seq)
+        while count < limit and self.messages > 0:
+            seq = self.first_seq
+            if seq >= unsure_seq:
+                if waiter is not None and not self.is_time_at_hand(seq, waiter):
+                    break
+                if self.time_of(seq) >= before_ns:
+                    break
+            self._drop(seq)
             count += 1
         if count:
             self._moved()

@@ -22,8 +22,11 @@ from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming
 from midge.jetstream.transform import Transform
 
-_TURN_MESSAGES = 500
-"""Most messages taken from an origin in one turn: a few milliseconds."""
+_TURN_BYTES = 1 << 20
+"""Taken from an origin in one turn: a few milliseconds."""
+
+_TAKE_COST = 2048
+"""Fixed cost of taking a message, besides its bytes: 6 us, while a MiB takes some 3 ms."""
 
 _RETRY_S = 1.0
 """How long to wait when a message cannot be stored, for the stream may be full."""
@@ -104,8 +107,9 @@ class Follower:
             return
         store = origin.store
         self._stream.now_ns = self.seen_ns = self._stream.clock.wall_ns()
-        for _ in range(_TURN_MESSAGES):
-            if self.last_seq >= store.visible_seq:
+        room = _TURN_BYTES
+        while room > 0:
+            if self.last_seq >= store.visible_seq or self._stream.store.is_held(self.wake):
                 return
             seq = store.next_seq(self._filters, self.last_seq + 1, store.visible_seq)
             if seq and not store.is_at_hand(seq, self):
@@ -114,6 +118,7 @@ class Follower:
             if message is None:
                 self.last_seq = store.visible_seq
                 return
+            room -= _TAKE_COST + store.size_of(seq)
             if not self.take(message, identity(origin.created_ns)):
                 self.wake(_RETRY_S)
                 return

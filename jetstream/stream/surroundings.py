@@ -78,7 +78,7 @@ def _deliver_at_once(consumer: Deliverer) -> None:
 class BacklogLimits(NamedTuple):
     """How much of one stream may wait for the disk; the size is nats-server's.
 
-    Publishers are held at 4 MiB of records while as many are written, which together stay under
+    Publishers are held at 6 MiB of records while as many are written, which together stay under
     16 MiB. Those are up to 233,000 messages of 72 bytes: with nats-server's 100,000, small ones
     without acks would be dropped.
     """

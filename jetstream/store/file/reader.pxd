@@ -12,6 +12,7 @@ from midge.jetstream.store.lookups cimport SearchableStore
 from midge.jetstream.store.message_index cimport Block
 
 cdef Py_ssize_t _HEAD, _BEYOND, _AHEAD, _FETCHED
+cdef unsigned long long _LONG
 
 
 cdef class RecordReader(SearchableStore):
@@ -34,10 +35,16 @@ cdef class RecordReader(SearchableStore):
     @cython.locals(position=Py_ssize_t, block=Block, run=Run, segment=Segment, offset=Py_ssize_t,
                    size=Py_ssize_t)
     cpdef bint is_at_hand(self, unsigned long long seq, object waiter) except -1
+    @cython.locals(position=Py_ssize_t, block=Block, run=Run, segment=Segment, offset=Py_ssize_t,
+                   size="unsigned long long", was_reading=bint, is_there=bint)
+    cpdef bint is_time_at_hand(self, unsigned long long seq, object waiter) except -1
     @cython.locals(position=Py_ssize_t, block=Block, run=Run, offset="unsigned long long",
                    size="unsigned long long", was_reading=bint, found=Py_ssize_t,
                    time="long long")
-    cdef long long _time_of(self, unsigned long long seq) except? -1
+    cpdef long long time_of(self, unsigned long long seq) except? -1
+    @cython.locals(group=Group, head=bytearray)
+    cdef long long _time_in_head(self, Segment segment, Py_ssize_t offset) except? -1
+    cdef void _drop_one(self, Py_ssize_t size) except *
     @cython.locals(segment=Segment, group=Group, at=Py_ssize_t, whole=int)
     cdef bint _view_at(
         self, MessageView view, Run run, unsigned long long offset, unsigned long long size,

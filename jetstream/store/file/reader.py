@@ -20,6 +20,9 @@ _AHEAD = 64 * 1024  # read at once when messages are read one after the other
 
 _FETCHED = 1024 * 1024  # the same where they are not in the page cache
 
+_LONG = 4096
+"""Of a longer record only the head is read for its time: it has a checksum of its own."""
+
 
 class RecordReader(SearchableStore):
     """Reads what the index knows of. `lost` has the sequences that could not be read."""
@@ -76,25 +79,66 @@ class RecordReader(SearchableStore):
             or self._try_ahead(segment, offset, size, waiter)
         )
 
+    def is_time_at_hand(self, seq: int, waiter: Waiter) -> bool:
+        """Tell whether `time_of` can be told without waiting for a disk; see `StreamStore`."""
+        position = self._index.locate(seq)
+        block = self._index.block
+        if position < 0:
+            return True
+        size = block.size(position)
+        if size <= _LONG:
+            was_reading = len(self._ahead) > 0
+            is_there = self.is_at_hand(seq, waiter)
+            if not was_reading:
+                self._drop_one(size)
+            return is_there
+        offset = block.offset(position)
+        run = self._runs[self._run_index(seq)]
+        segment: Segment = run.place
+        if self._log.find(segment, offset) is not None:
+            return True
+        fetches = self._log.fetches
+        return fetches.read(segment, offset, _HEAD, _HEAD, _HEAD, waiter) is not None
+
     def drop_ahead(self) -> None:
         """Give up what was read ahead; a view that shows something of it keeps it alive."""
         self._ahead = bytearray()
         self._ahead_segment = 0
 
-    def _time_of(self, seq: int) -> int:
+    def time_of(self, seq: int) -> int:
+        """Return when the message of this sequence, which must exist, was stored."""
         position = self._index.locate(seq)
         block = self._index.block
         run = self._runs[self._run_index(seq)]
         offset = block.offset(position)
         size = block.size(position)
+        if size > _LONG:
+            return self._time_in_head(run.place, offset)
         was_reading = len(self._ahead) > 0
         found = self._bytes_at(run.place, offset, size + _BEYOND)
         time = self.last_time_ns if found < 0 else numbers.u64_at(self._ahead, found + 32)
-        if not was_reading and len(self._ahead) <= size + _BEYOND:
-            # One time, as for a stream's state, is no reading of messages: new ones stay passing.
+        if not was_reading:
+            self._drop_one(size)
+        return time
+
+    def _drop_one(self, size: int) -> None:
+        """Drop what was read if it is one message alone, of `size`, that was read for its time.
+
+        That is no reading of messages, as for a stream's state: new ones stay passing.
+        """
+        if len(self._ahead) <= size + _BEYOND:
             self._log.buffers.emptied(self)
             self.drop_ahead()
-        return time
+
+    def _time_in_head(self, segment: Segment, offset: int) -> int:
+        """Return the time of a record of which nothing but the head is read."""
+        group: Group | None = self._log.find(segment, offset)
+        if group is not None:
+            return numbers.u64_at(group.data, offset - group.base + 32)
+        head = bytearray(segment.file.read(offset, _HEAD))
+        if not records.check_head(head, 0, len(head), self._log.seed, segment.number, offset):
+            return self.last_time_ns
+        return numbers.u64_at(head, 32)
 
     def _view_at(self, view: MessageView, run: Run, offset: int, size: int, number: int) -> bool:
         segment: Segment = run.place

@@ -124,6 +124,13 @@ class FileStore(ReplayedStore):
         else:
             self._log.barrier(callback)
 
+    def is_held(self, then: Callable[[], object]) -> bool:
+        """Tell whether who writes much has to wait; see `StreamStore`."""
+        if not self._log.is_pressed:
+            return False
+        self._log.barrier(then)
+        return True
+
     def set_dedup_window(self, window_ns: int) -> None:
         """Say how long ids must be known after a restart."""
         self.dedup_window_ns = window_ns

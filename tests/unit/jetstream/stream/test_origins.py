@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
-from tests.support.jetstream_account import AccountRig
+from midge.jetstream.store.file.log import PRESSED_BYTES
+from tests.support.jetstream_account import AccountRig, FileAccountRig
 
 
 def rig_with_origin(*subjects: str) -> AccountRig:
@@ -116,3 +118,39 @@ def test_an_origin_counts_as_a_consumer_of_the_account() -> None:
     rig.create("S", subjects=[], sources=[{"name": "O"}, {"name": "O", "filter_subject": "x"}])
     mirror(rig, "M")
     assert rig.account.info()["consumers"] == 3
+
+
+class FileRig(FileAccountRig):
+    """A stream in a file with messages of 100 kB, and what a mirror of it takes in each turn."""
+
+    def fill(self, count: int) -> None:
+        self.api("STREAM.CREATE.O", {"name": "O", "subjects": ["o.>"], "storage": "file"})
+        for _ in range(count):
+            self.exchange("o.1", bytes(100_000), reply="")
+            self.settle()
+
+    def mirror(self) -> list[int]:
+        self.api("STREAM.CREATE.M", {"name": "M", "mirror": {"name": "O"}, "storage": "file"})
+        store = self.account.streams["M"].store
+        taken: list[int] = []
+        self.clock.advance(1.0, lambda: taken.append(store.last_seq))
+        return taken
+
+
+def test_what_a_mirror_takes_in_a_turn_is_bounded_by_its_size() -> None:
+    rig = FileRig()
+    rig.fill(40)
+    taken = rig.mirror()
+    assert max(after - before for before, after in itertools.pairwise([0, *taken])) <= 11
+
+
+def test_a_mirror_waits_for_the_disk() -> None:
+    rig = FileRig()
+    rig.fill(200)
+    taken = rig.mirror()
+    assert taken[-1] * 100_000 < PRESSED_BYTES + 2 * 1_100_000
+    for _ in range(5):
+        rig.settle()
+        rig.clock.advance(1.0)
+    rig.settle()
+    assert rig.account.streams["M"].store.visible_seq == 200

@@ -184,7 +184,7 @@ def test_a_pattern_that_nothing_matches_is_looked_for_in_turns(
 def test_messages_that_never_expire_are_read_once_and_in_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(expiry, "_TURN_MESSAGES", 100)
+    monkeypatch.setattr(expiry, "PIECE_BYTES", 100 * 600)
     rig = AccountRig()
     rig.create(allow_msg_ttl=True, max_age=60 * 10**9, duplicate_window=10**9)
     for number in range(1000):

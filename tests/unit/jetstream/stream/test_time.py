@@ -39,7 +39,7 @@ def test_many_messages_go_in_turns() -> None:
         rig.exchange("a.1", b"x", reply="")
     left = []
     rig.clock.advance(3, lambda: left.append(stream.store.messages))
-    assert left[:3] == [3_000, 1_000, 0]
+    assert left[:3] == [5_000 - 2_048, 5_000 - 2 * 2_048, 0]
 
 
 def test_a_message_goes_when_its_own_time_is_over() -> None:
