@@ -228,6 +228,8 @@ class RemovingStore(IndexedStore):
 
     def _swept(self, sweep: Sweep) -> None:
         """Take note of what a sweep has removed."""
+        if sweep.total_count == 0:
+            return
         self._index.drop_empty()
         self.messages -= sweep.total_count
         self.bytes -= sweep.total_size

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
-from midge.jetstream import headers
-from midge.jetstream.config.names import to_bytes
-from midge.jetstream.json.encode import encode, text
-from midge.jetstream.store.interface import StoredMessage
-from midge.jetstream.stream import incoming as names
+from midge.jetstream.stream import positions
 from midge.jetstream.stream.follower import Follower
 from midge.jetstream.stream.host import StreamHost
+from midge.jetstream.stream.pieces import in_turns
+from midge.jetstream.stream.positions import PositionSearch
 from midge.jetstream.stream.remote_follower import RemoteFollower
 
 if TYPE_CHECKING:
     from midge.jetstream.config.source import StreamSource
-
-_POSITIONS = b"\x00sources"
-"""Under which name positions are saved beside the consumers; none may be called so."""
 
 
 class Origins:
@@ -27,6 +21,7 @@ class Origins:
     def __init__(self, stream: StreamHost) -> None:
         self._stream = stream
         self._followers: list[Follower] = []
+        self._search: PositionSearch | None = None
 
     def start(self) -> None:
         """Begin to take messages, or begin anew after the configuration has changed."""
@@ -34,6 +29,7 @@ class Origins:
         before = {one.source.index_name(): one for one in self._followers}
         for follower in self._followers:
             follower.stop()
+        self._end_search(before)
         self._followers = []
         if config.mirror is not None:
             self._add(config.mirror, before, is_mirror=True)
@@ -41,26 +37,25 @@ class Origins:
             self._add(source, before, is_mirror=False)
         if not self._followers:
             return
-        self._find_positions()
-        # The request that made the stream is answered first.
-        self._stream.clock.call_later(0.0, self._connect_all)
+        self._search_positions()
 
     def stop(self) -> None:
         """Take messages no more."""
+        if self._search is not None:
+            self._search.stop()
         for follower in self._followers:
             follower.stop()
 
     def stream_changed(self, name: str) -> None:
         """Look for an origin again, for a stream of that name has come or gone."""
         for follower in self._followers:
-            if follower.source.name == name:
+            if follower.source.name == name and self._search is None:
                 self._connect(follower)
 
     def save(self) -> None:
         """Keep the positions, as the messages that tell them are about to go."""
         if self._stream.config.sources:
-            positions = {one.source.index_name(): one.last_seq for one in self._followers}
-            self._stream.store.save_consumer(_POSITIONS, encode(positions))
+            positions.save(self._stream.store, self._followers, is_whole=self._search is None)
 
     def info(self) -> dict[str, Any]:
         """Return what a stream's info says of its origins."""
@@ -73,6 +68,10 @@ class Origins:
     def lag(self) -> int:
         """Return how many messages the origins have that have not been taken, of all together."""
         return sum(one.lag() for one in self._followers)
+
+    def _connect_soon(self) -> None:
+        """Connect all; the request that made the stream is answered first."""
+        self._stream.clock.call_later(0.0, self._connect_all)
 
     def _connect_all(self) -> None:
         if not self._stream.is_closed:
@@ -99,32 +98,25 @@ class Origins:
         domain = self._stream.surroundings.domain
         return f"$JS.{domain}.API" if domain else ""
 
-    def _find_positions(self) -> None:
-        """Find how far the origins were read before, by the messages stored and what was saved."""
+    def _search_positions(self) -> None:
+        """Find how far the origins were read before, then connect them."""
         if self._followers[0].is_mirror:
             self._followers[0].last_seq = self._stream.store.last_seq
+            self._connect_soon()
             return
-        missing = {one.source.index_name(): one for one in self._followers if not one.last_seq}
-        for name, state, _ in self._stream.store.consumers():
-            if name == _POSITIONS:
-                for index_name, seq in json.loads(state).items():
-                    if index_name in missing:
-                        missing[index_name].last_seq = seq
-        store = self._stream.store
-        seq = store.last_seq if store.messages else 0
-        while seq and missing:
-            message = store.load(seq)
-            if message is not None:
-                self._note_position(message, missing)
-            seq = store.last_matching(b">", seq - 1) if seq > 1 else 0
+        search = self._search = PositionSearch(self._stream.store, self._followers)
+        in_turns(self._stream, search.pieces(), self._found, lambda _: None)
 
-    def _note_position(self, message: StoredMessage, missing: dict[str, Follower]) -> None:
-        where = headers.find(message.headers, names.STREAM_SOURCE) if message.headers else None
-        fields = text(where).split(" ") if where else []
-        if len(fields) < 4 or not fields[1].isdigit():
-            return
-        follower = missing.pop(" ".join([fields[0], fields[2], fields[3]]), None)
-        if follower is not None:
-            follower.taken_seq = int(fields[1])
-            follower.identity = to_bytes(fields[5]) if len(fields) > 5 else b""
-            follower.last_seq = max(follower.last_seq, follower.taken_seq)
+    def _found(self, is_whole: bool) -> None:
+        if is_whole:
+            self._search = None
+            self._connect_soon()
+
+    def _end_search(self, before: dict[str, Follower]) -> None:
+        """Give a search up, and forget in `before` what it has not found."""
+        if self._search is not None:
+            self.save()
+            for name in self._search.unseen:
+                before.pop(name, None)
+            self._search.stop()
+            self._search = None

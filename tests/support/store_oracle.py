@@ -16,6 +16,8 @@ class Oracle:
     kept: dict[int, Message] = field(default_factory=dict)
     last_seq: int = 0
     last_time: int = 0
+    is_cleared: bool = False
+    """All has been purged: what comes first is known even before the first message."""
 
     def append(
         self, subject: bytes, headers: bytes, payload: bytes, time: int, seq: int = 0
@@ -28,7 +30,7 @@ class Oracle:
     def first_seq(self) -> int:
         if self.kept:
             return min(self.kept)
-        return self.last_seq + 1 if self.last_seq else 0
+        return self.last_seq + 1 if self.last_seq or self.is_cleared else 0
 
     def matching(self, filters: tuple[bytes, ...], start: int, end: int) -> list[int]:
         return [
@@ -46,6 +48,8 @@ class Oracle:
         return self.kept.pop(seq, None) is not None
 
     def purge(self, subject: bytes | None, upto: int, keep: int) -> int:
+        if subject in (None, b">") and not keep and (not upto or upto > self.last_seq):
+            self.is_cleared = True
         found = self.matching((subject,) if subject else (), 1, self.last_seq)
         if keep:
             found = found[:-keep]

@@ -187,3 +187,23 @@ def test_lowered_limits_of_all_come_before_that_of_each_subject() -> None:
     rig.api("STREAM.UPDATE.A", {**stream.config.fields(), "max_msgs": 3, "max_msgs_per_subject": 1})
     kept = {one.subject: one.last_seq for one in stream.store.subjects(b">")}
     assert kept == {b"a.d": 5, b"a.b": 6}
+
+
+@pytest.mark.parametrize(
+    ("body", "first_seq"),
+    [
+        ("", 1),
+        ({"filter": ">"}, 1),
+        ({"filter": "a.*"}, 0),
+        ({"filter": "a.b"}, 0),
+        ({"seq": 1}, 0),
+        ({"seq": 5}, 5),
+        ({"keep": 1}, 0),
+    ],
+)
+def test_a_purge_before_the_first_message(body: dict[str, Any] | str, first_seq: int) -> None:
+    """As nats-server 2.15.1 does in a file and in memory."""
+    rig = AccountRig()
+    stream = rig.create()
+    rig.api("STREAM.PURGE.A", body)
+    assert stream.store.first_seq == first_seq
