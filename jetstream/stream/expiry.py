@@ -15,7 +15,7 @@ from midge.jetstream.store.interface import StoreFailedError
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming
-from midge.jetstream.stream.pieces import Pieces
+from midge.jetstream.stream.pieces import WaitingPieces, until_at_hand
 from midge.jetstream.stream.ttl import NEVER, parse_ttl
 
 PIECE_BYTES = 1 << 20
@@ -64,13 +64,14 @@ class Expiry:
         self._cancel()
         self._stream.is_expiry_armed = True
 
-    def read_all(self) -> Pieces[None]:
+    def read_all(self) -> WaitingPieces[None]:
         """Find the messages with a TTL that were stored before TTLs were allowed."""
         store = self._stream.store
         end_seq = store.last_seq
         seq = store.next_seq((), store.first_seq or 1, end_seq)
         room = PIECE_BYTES
         while seq:
+            yield from until_at_hand(store, seq)
             message = store.load(seq)
             if message is not None and message.headers:
                 ttl_s = parse_ttl(headers.find(message.headers, names.TTL) or b"")
@@ -79,7 +80,7 @@ class Expiry:
             room -= self._cost_of(seq)
             if room <= 0:
                 room = PIECE_BYTES
-                yield
+                yield None
             seq = store.next_seq((), seq + 1, end_seq) if seq < end_seq else 0
 
     def add(self, seq: int, time_ns: int, ttl_s: int) -> None:

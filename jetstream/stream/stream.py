@@ -131,7 +131,7 @@ class Stream(StreamHost):
         if config.allow_msg_ttl and not old.allow_msg_ttl:
             in_turns(self, self.expiry.read_all(), _ignore, _ignore)
         if config.allow_msg_schedules and not old.allow_msg_schedules:
-            self.schedules.start()
+            in_turns(self, self.schedules.read_all(), _ignore, _ignore)
         removal.enforce(self)
         self.expiry.arm()
         if config.mirror != old.mirror or config.sources != old.sources:

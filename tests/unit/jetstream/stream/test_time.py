@@ -146,6 +146,30 @@ def test_a_schedule_that_fires_once_ends_itself() -> None:
     )
 
 
+def test_schedules_stored_before_they_were_allowed_are_found_in_turns() -> None:
+    rig = AccountRig()
+    stream = rig.create()
+    stream.now_ns = rig.clock.wall_ns()
+    plan = (
+        b"NATS/1.0\r\nNats-Schedule: @at 2023-11-14T22:13:22Z\r\n"
+        b"Nats-Schedule-Target: a.out\r\n\r\n"
+    )
+    for number in range(5_000):
+        block = plan if number in (7, 8, 4_990) else b""
+        message = Incoming(b"a.%d" % number, b"", block, b"x")
+        message.is_sourced = True  # as a mirror or a source takes it
+        assert stream.take(message)
+    rig.api("STREAM.UPDATE.A", {**stream.config.fields(), "allow_msg_schedules": True})
+    rig.publish("a.8", b"replaces the schedule")
+    turns: list[int] = []
+    rig.clock.advance(0.001, lambda: turns.append(1))
+    assert len(turns) >= 4
+    assert rig.account.streams["A"].store.count_for_subject(b"a.out") == 0
+    rig.clock.advance(3)
+    assert subjects_of(rig)["a.out"] == 2
+    assert "a.8" in subjects_of(rig)
+
+
 def test_a_schedule_that_repeats_says_when_it_fires_next() -> None:
     rig = AccountRig()
     stream = rig.create(allow_msg_schedules=True)
