@@ -124,6 +124,7 @@ class Expiry:
         if stream.is_closed:
             return
         now_ns = stream.now_ns = stream.clock.wall_ns()
+        self._is_fetching = False
         try:
             stream.save_origins()
             room = self._expire_old(now_ns, PIECE_BYTES)
@@ -133,6 +134,8 @@ class Expiry:
         stream.contents.trimmed()
         if room <= 0:
             self._plan(0.0)
+        elif self._is_fetching:
+            stream.is_expiry_armed = True  # `fetched` plans the next look
         else:
             self.arm()
 

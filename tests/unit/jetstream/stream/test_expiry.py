@@ -127,6 +127,20 @@ def test_messages_with_a_ttl_are_read_only_where_markers_are_left(
     assert rig.disk.cold_reads == 0
 
 
+def test_a_clock_that_is_exact_is_not_asked_again_and_again() -> None:
+    rig = AgeRig()
+    rig.clock.is_exact = True
+    stream = rig.make(allow_msg_ttl=True, max_age=0, subject_delete_marker_ttl=3600 * SECOND_NS)
+    rig.store(300, 5_000, {"Nats-TTL": "10s"})
+    rig.chill()
+    looks: list[int] = []
+    rig.clock.advance(3601, lambda: looks.append(1))
+    assert len(looks) < 200  # one in 30 s, as it is until then
+    rig.advance(1)
+    assert stream.store.messages == 3
+    assert rig.disk.cold_reads == 0
+
+
 def test_a_stream_that_is_deleted_meanwhile_waits_for_nothing() -> None:
     rig = AgeRig()
     rig.make()
