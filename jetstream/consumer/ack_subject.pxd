@@ -24,7 +24,6 @@ cdef class AckSubject:
 
 
 @cython.final
-@cython.freelist(8)
 cdef class AckNumbers:
     cdef readonly unsigned long long deliveries
     cdef readonly unsigned long long seq

@@ -8,7 +8,6 @@ cdef dict _NO_ENTRIES
 
 @cython.final
 @cython.no_gc
-@cython.freelist(1024)
 cdef class Entry:
     cdef readonly unsigned long long seq
     cdef readonly unsigned long long consumer_seq

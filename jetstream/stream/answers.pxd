@@ -8,12 +8,13 @@ from midge.jetstream.store.interface cimport StreamStore
 
 @cython.final
 @cython.no_gc
-@cython.freelist(256)
-cdef class Answer:
-    cdef readonly bytes subject
-    cdef readonly bytes headers
-    cdef readonly bytes payload
-    cdef readonly bint is_ack
+cdef class Held:
+    cdef readonly list subjects
+    cdef readonly list headers
+    cdef readonly list payloads
+    cdef readonly list are_acks
+
+    cdef bint add(self, bytes subject, bytes headers, bytes payload, bint is_ack) except -1
 
 
 @cython.final
@@ -22,12 +23,14 @@ cdef class Answers:
     cdef StreamStore _store
     cdef bint _is_immediate
     cdef unsigned long long _group
-    cdef list _open
+    cdef Held _open
     cdef list _waiting
 
-    @cython.locals(answer=Answer, answers=list)
-    cpdef void send(self, bytes subject, bytes headers, bytes payload, bint is_ack) except *
-    @cython.locals(answer=Answer, answers=list, waiting=list)
+    @cython.locals(held=Held)
+    cpdef bint send(
+        self, bytes subject, bytes headers, bytes payload, bint is_ack
+    ) except -1
+    @cython.locals(held=Held, waiting=list)
     cpdef void fail(self, bytes refusal) except *
-    @cython.locals(answer=Answer, first=list)
-    cpdef void _release(self, list answers) except *
+    @cython.locals(first=Held, subjects=list, headers=list, payloads=list, index=Py_ssize_t)
+    cpdef void _release(self, Held held) except *

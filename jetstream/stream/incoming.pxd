@@ -7,7 +7,6 @@ cdef dict _NONE
 
 @cython.final
 @cython.no_gc
-@cython.freelist(64)
 cdef class Incoming:
     cdef public bytes subject
     cdef public bytes reply

@@ -75,7 +75,7 @@ cpdef ClientReceiver receiver_of(
 @cython.locals(subscriptions=tuple, subscription=RoutedSubscription)
 cpdef RoutedSubscription single(SubListResult result)
 
-@cython.locals(client=Client, headers_size=Py_ssize_t, size=Py_ssize_t)
+@cython.locals(client=Client, checks=int, headers_size=Py_ssize_t, size=Py_ssize_t)
 cpdef bint write(
     RoutedSubscription subscription, Router router, MessageLine line, bytes subject, bytes reply,
     bytes headers, bytes payload

@@ -194,9 +194,12 @@ def write(
 ) -> bool:
     """Append a message to the output of a client; False when that needs a closer look first."""
     client = subscription.client
-    if client is None or client.deliver_checks or router.observer is not None or line.is_busy:
-        return False
     headers_size = len(headers)
+    if client is None or router.observer is not None or line.is_busy:
+        return False
+    checks = client.deliver_checks
+    if checks and (headers_size > 0 or checks & ~NO_HEADERS):
+        return False
     size = headers_size + len(payload)
     line.begin(headers_size, subject, 0, len(subject), subscription.sid)
     if reply:

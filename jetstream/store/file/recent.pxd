@@ -13,6 +13,7 @@ cdef class RecentGroups:
     cdef list _groups
     cdef Py_ssize_t _bytes
     cdef bytearray _spare
+    cdef bytearray _small_spare
 
     @cython.locals(data=bytearray)
     cpdef bytearray take_buffer(self)

@@ -2,7 +2,9 @@
 
 The buffers of those that go are used again: with a fresh one for each group of some MiB, a third of
 what storing a message took was the faults of its pages. Small groups are kept behind each other, as
-the page cache may not have them yet, and the buffer of each is the next one's.
+the page cache may not have them yet, and the buffer of each is a later one's: one waits for the
+next group, and another if that is begun while the one before is written. To make and clear one
+takes 30,000 instructions, as many as five messages.
 """
 
 from __future__ import annotations
@@ -23,11 +25,16 @@ class RecentGroups:
         self._groups: list[Group] = []
         self._bytes = 0
         self._spare: bytearray | None = None
+        self._small_spare: bytearray | None = None  # another one
 
     def take_buffer(self) -> bytearray:
         """Return a buffer for the next group."""
         data = self._spare
-        self._spare = None
+        if data is not None:
+            self._spare = None
+            return data
+        data = self._small_spare
+        self._small_spare = None
         return data if data is not None else bytearray(_BUFFER)
 
     def drop_buffer(self) -> None:
@@ -59,6 +66,8 @@ class RecentGroups:
             return False
         numbers.put(last.data, last.used, group.data, 0, group.used)
         last.used += group.used
+        if self._spare is not None and len(self._spare) <= _JOINED:
+            self._small_spare = self._spare
         self._spare = group.data
         return True
 

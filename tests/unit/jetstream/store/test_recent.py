@@ -30,6 +30,33 @@ def test_the_buffer_of_a_large_group_is_used_again_until_the_store_rests() -> No
     assert len(recent.take_buffer()) < _MIB
 
 
+def test_groups_that_are_begun_while_one_is_written_take_turns_with_two_buffers() -> None:
+    segment = Segment(1, SimulatedDisk(Random(1)).create("1"), 0, 0)
+    recent = RecentGroups()
+    used: dict[int, bytearray] = {}  # by id: none of them goes, so that no id comes twice
+    end = 0
+
+    def begun() -> Group:
+        group = Group(1, segment, end, recent.take_buffer())
+        used[id(group.data)] = group.data
+        group.used = 5_000
+        return group
+
+    recent.keep(begun())  # what the others are kept behind
+    used.clear()
+    for is_overlapped in [False, True, True, False, False, True, False] * 3:
+        end += 5_000
+        first = begun()
+        end += 5_000
+        second = begun() if is_overlapped else None
+        recent.keep(first)
+        if second is None:
+            end -= 5_000
+        else:
+            recent.keep(second)
+    assert len(used) == 2
+
+
 def test_small_groups_are_kept() -> None:
     recent = RecentGroups()
     groups = [_group(64 * 1024) for _ in range(17)]

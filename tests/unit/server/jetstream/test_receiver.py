@@ -9,6 +9,7 @@ from midge.jetstream.store.interface import MessageView
 from midge.jetstream.store.memory import MemoryStore
 from midge.server.clients.observer import Observer
 from midge.server.internal.publisher import InternalPublisher
+from midge.server.jetstream.receiver import MessageLine, single, write
 from midge.server.jetstream.sink import AccountSink, Interest
 from midge.server.routing import slow_path
 from midge.server.routing.account import Account
@@ -124,6 +125,20 @@ def test_a_client_that_needs_a_closer_look_is_left_to_the_router() -> None:
     assert receiver.is_open(place.view)
     with_headers = Place(headers=HEADERS)
     assert not receiver.is_open(with_headers.view)
+
+
+def test_what_has_no_headers_is_written_to_a_client_that_cannot_read_them() -> None:
+    place = Place()
+    client = place.subscribe()
+    client.deliver_checks = slow_path.NO_HEADERS
+    subscription = single(place.account.sublist.match(b"inbox"))
+    assert subscription is not None
+    router = place.router
+    line = MessageLine()
+    assert write(subscription, router, line, b"inbox", b"", b"", b"body")
+    assert not write(subscription, router, line, b"inbox", b"", HEADERS, b"body")
+    client.deliver_checks |= slow_path.INTERCEPTED
+    assert not write(subscription, router, line, b"inbox", b"", b"", b"body")
 
 
 def test_a_client_that_is_behind_may_hold_the_producer() -> None:
