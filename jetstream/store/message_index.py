@@ -79,7 +79,7 @@ class Block:
             numbers.set_u16(self.keys, at >> 1, place)
         elif len(rows) < place * layout.ROW:
             numbers.resize(rows, place * layout.ROW)
-        position = numbers.grow(rows, layout.ROW)
+        position = numbers.grow_in_steps(rows, layout.ROW, layout.SPAN * layout.ROW)
         numbers.set_u32_at(rows, position + layout.ROW_OFFSET, offset)
         numbers.set_u32_at(rows, position + layout.ROW_SIZE, size)
         numbers.set_u32_at(rows, position + layout.ROW_SUBJECT, subject)
