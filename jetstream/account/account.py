@@ -65,6 +65,11 @@ class JetStreamAccount:
         self.transfers = Transfers(self)
         self.set_limits(self.limits)
 
+    @property
+    def is_closed(self) -> bool:
+        """A request about all streams is answered even when none is left; see `pieces.Owner`."""
+        return False
+
     # What configurations are checked against.
 
     @property

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from midge.jetstream import errors
-from midge.jetstream.errors import ApiError
+from midge.jetstream.errors import ApiError, JetStreamError
 from midge.jetstream.json import structure, type_names
 from midge.jetstream.json.encode import encode
 from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.stream.pieces import Owner, WaitingPieces, in_turns
 
 if TYPE_CHECKING:
     from midge.jetstream.account.account import JetStreamAccount
+
+Result = TypeVar("Result")
 
 
 class Family:
@@ -88,6 +91,22 @@ class Call:
     def decode_optional(self, kind: structure.Structure, into: Any) -> Any:
         """Read the body into `into` if it looks like JSON; raises JetStreamError."""
         return self.decode(kind, into) if structure.is_object_or_array(self.body) else into
+
+    def go_on_after(
+        self, owner: Owner, pieces: WaitingPieces[Result], work: Callable[[Result], object]
+    ) -> None:
+        """Do `work` with the result of `pieces`, in a later turn if that takes several.
+
+        A JetStreamError that it raises refuses the request.
+        """
+
+        def done(result: Result) -> None:
+            try:
+                work(result)
+            except JetStreamError as error:
+                self.refuse(error.api)
+
+        in_turns(owner, pieces, done, self.refuse)
 
     def answer(
         self, fields: dict[str, Any], after: StreamStore | None = None, headers: bytes = b""

@@ -13,7 +13,7 @@ from midge.jetstream.config.stream import REQUEST, StreamRequest
 from midge.jetstream.json.encode import encode, text
 from midge.jetstream.json.structure import is_empty_request
 from midge.jetstream.stream import details, removal, state
-from midge.jetstream.stream.pieces import in_turns
+from midge.jetstream.stream.pieces import WaitingPieces, in_turns, until_first_time
 from midge.jetstream.stream.stream import Stream
 from midge.sublist.subjects import is_valid_publish_subject
 
@@ -39,7 +39,11 @@ def create(call: Call) -> None:
     if asked.mirror_direct and asked.mirror is None:
         raise checks.invalid("stream has no mirror but does have mirror direct")
     stream = call.account.create(asked.config(), pedantic=asked.pedantic)
-    call.answer({**_info(stream), "did_create": True}, stream.store)
+    call.go_on_after(
+        stream,
+        until_first_time(stream.store),
+        lambda _: call.answer({**_info(stream), "did_create": True}, stream.store),
+    )
 
 
 def update(call: Call) -> None:
@@ -51,9 +55,15 @@ def update(call: Call) -> None:
     call.account.lookup(config.name)
     config.set_required_level()
     stream = call.account.update(config, pedantic=asked.pedantic)
+    removal.when_enforced(stream.contents, lambda: _answer_update(call, stream))
+
+
+def _answer_update(call: Call, stream: Stream) -> None:
     domain = call.account.surroundings.domain
-    removal.when_enforced(
-        stream.contents, lambda: call.answer(_info(stream, domain=domain), stream.store)
+    call.go_on_after(
+        stream,
+        until_first_time(stream.store),
+        lambda _: call.answer(_info(stream, domain=domain), stream.store),
     )
 
 
@@ -73,12 +83,24 @@ def listing(call: Call) -> None:
     request: requests.PageRequest = call.decode_optional(requests.LIST, requests.PageRequest())
     streams = call.account.matching(request.subject)
     offset = min(max(request.offset, 0), len(streams))
-    domain = call.account.surroundings.domain
-    page = [
-        state.info(one, config=one.config.fields(), shown_state=state.state(one), domain=domain)
-        for one in streams[offset : offset + LIST_PAGE]
-    ]
-    call.answer({"total": len(streams), "offset": offset, "limit": LIST_PAGE, "streams": page})
+    page = streams[offset : offset + LIST_PAGE]
+
+    def answer(_: None) -> None:
+        domain = call.account.surroundings.domain
+        shown = [
+            state.info(one, config=one.config.fields(), shown_state=state.state(one), domain=domain)
+            for one in page
+            if not one.is_closed
+        ]
+        call.answer({"total": len(streams), "offset": offset, "limit": LIST_PAGE, "streams": shown})
+
+    call.go_on_after(call.account, _until_first_times(page), answer)
+
+
+def _until_first_times(streams: list[Stream]) -> WaitingPieces[None]:
+    """Wait until the states of these streams can be told."""
+    for stream in streams:
+        yield from until_first_time(stream.store)
 
 
 def info(call: Call) -> None:
@@ -86,14 +108,23 @@ def info(call: Call) -> None:
     request: requests.InfoRequest = call.decode_optional(requests.INFO, requests.InfoRequest())
     stream = call.account.lookup(call.tokens[2])
     offset = max(request.offset, 0)
-    pieces = details.details(
+    pieces = _find_details(stream, request, offset)
+    in_turns(stream, pieces, lambda found: _detail(call, stream, offset, found), call.refuse)
+
+
+def _find_details(
+    stream: Stream, request: requests.InfoRequest, offset: int
+) -> WaitingPieces[details.Details]:
+    """Return what is to be listed, once the state of the stream can be told."""
+    found = yield from details.details(
         stream.store,
         stream.surroundings.random,
         to_bytes(request.subjects_filter),
         offset,
         with_deleted=request.deleted_details,
     )
-    in_turns(stream, pieces, lambda found: _detail(call, stream, offset, found), call.refuse)
+    yield from until_first_time(stream.store)
+    return found
 
 
 def _detail(call: Call, stream: Stream, offset: int, found: details.Details) -> None:
@@ -155,6 +186,16 @@ def snapshot(call: Call) -> None:
     to = to_bytes(request.deliver_subject)
     if not is_valid_publish_subject(to):
         raise errors.SNAPSHOT_DELIVER_SUBJECT_INVALID.error()
+    call.go_on_after(
+        stream,
+        until_first_time(stream.store),
+        lambda _: _send_snapshot(call, stream, request, to),
+    )
+
+
+def _send_snapshot(
+    call: Call, stream: Stream, request: requests.SnapshotRequest, to: bytes
+) -> None:
     sending = call.account.transfers.send(
         stream, to, request.chunk_size, request.window_size, consumers=not request.no_consumers
     )

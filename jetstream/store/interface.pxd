@@ -98,6 +98,7 @@ cdef class StreamStore:
     ) except? -1
     cpdef bint is_at_hand(self, unsigned long long seq, object waiter) except -1
     cpdef bint is_time_at_hand(self, unsigned long long seq, object waiter) except -1
+    cpdef bint is_first_time_at_hand(self, object waiter) except -1
     cpdef unsigned long long next_seq(
         self, tuple filters, unsigned long long start_seq, unsigned long long end_seq=*
     ) except? 0

@@ -314,6 +314,13 @@ class StreamStore:
         """
         raise NotImplementedError
 
+    def is_first_time_at_hand(self, waiter: Waiter) -> bool:
+        """Tell whether `first_time_ns` can be told without waiting for a disk.
+
+        Otherwise what it needs is fetched for `waiter`.
+        """
+        raise NotImplementedError
+
     def next_seq(self, filters: tuple[bytes, ...], start_seq: int, end_seq: int = 0) -> int:
         """Return the sequence that `load_next` would return the message of; 0 for none."""
         raise NotImplementedError

@@ -31,6 +31,7 @@ cdef class SearchableStore(RemovingStore):
     ) except? -1
     cpdef bint is_at_hand(self, unsigned long long seq, object waiter) except -1
     cpdef bint is_time_at_hand(self, unsigned long long seq, object waiter) except -1
+    cpdef bint is_first_time_at_hand(self, object waiter) except -1
     @cython.locals(seq="unsigned long long")
     cpdef StoredMessage load_next(
         self, tuple filters, unsigned long long start_seq, unsigned long long end_seq=*

@@ -69,6 +69,10 @@ class SearchableStore(RemovingStore):
         """Tell whether `time_of` can be told without waiting for a disk; see `StreamStore`."""
         return True
 
+    def is_first_time_at_hand(self, waiter: Waiter) -> bool:
+        """Tell whether `first_time_ns` can be told without waiting; see `StreamStore`."""
+        return True
+
     def show(self, seq: int, view: MessageView) -> bool:
         """Set `view` to the message of this sequence; False if there is none."""
         position = self._index.locate(seq)

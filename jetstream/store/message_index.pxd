@@ -11,6 +11,7 @@ cdef int _UNWANTED
 @cython.final
 cdef class Block:
     cdef readonly unsigned long long number
+    cdef readonly Py_ssize_t timed_place
     cdef readonly long long time_ns
     cdef readonly Py_ssize_t live
     cdef readonly bytearray rows
@@ -93,6 +94,9 @@ cdef class MessageIndex:
     @cython.locals(number="unsigned long long", count="unsigned long long", i=Py_ssize_t,
                    place=Py_ssize_t, block=Block)
     cpdef unsigned long long count_from(self, unsigned long long seq) except? 0
+    @cython.locals(place=Py_ssize_t)
+    cpdef bint knows_time(self, unsigned long long seq) except -1
+    cpdef void note_time(self, unsigned long long seq, long long time_ns) except *
     cpdef Py_ssize_t block_count(self) except -1
     cpdef Block block_number(self, Py_ssize_t i)
     cpdef Py_ssize_t block_at_or_after(self, unsigned long long seq) except -1

@@ -26,13 +26,15 @@ class Block:
     """The rows of the sequences from ``number * 1024 + 1`` on.
 
     `keys` of a thinned-out block has the place within the block that each of its rows stands for,
-    ascending. `time_ns` is when the first message of the block was stored.
+    ascending. `time_ns` is when the message at `timed_place` was stored; no other one of the block
+    is older.
     """
 
-    __slots__ = ("keys", "live", "number", "rows", "time_ns")
+    __slots__ = ("keys", "live", "number", "rows", "time_ns", "timed_place")
 
-    def __init__(self, number: int, time_ns: int) -> None:
+    def __init__(self, number: int, timed_place: int, time_ns: int) -> None:
         self.number = number
+        self.timed_place = timed_place
         self.time_ns = time_ns
         self.live = 0
         self.rows = bytearray()
@@ -237,7 +239,7 @@ class MessageIndex:
         """Forget every message."""
         self._blocks: list[Block] = []
         self._far: dict[tuple[int, int], int] = {}
-        self.block = Block(0, 0)
+        self.block = Block(0, 0, 0)
 
     def locate(self, seq: int) -> int:
         """Find the row of a sequence: its byte position in ``block.rows``, -1 for none."""
@@ -281,7 +283,7 @@ class MessageIndex:
         """Return the block of a sequence after all others, a new one if there is none."""
         number = (seq - 1) >> layout.BITS
         if not self._blocks or self._blocks[-1].number != number:
-            self._blocks.append(Block(number, time_ns))
+            self._blocks.append(Block(number, (seq - 1) & layout.MASK, time_ns))
         self.block = self._blocks[-1]
         return self.block
 
@@ -295,6 +297,20 @@ class MessageIndex:
         if self._far:
             self._far.pop((seq, layout.ROW_BEFORE), None)
             self._far.pop((seq, layout.ROW_AFTER), None)
+
+    def knows_time(self, seq: int) -> bool:
+        """Tell whether the block of a message, which it leaves in `block`, has the message's time.
+
+        So it has of its first one, until that goes.
+        """
+        place = (seq - 1) & layout.MASK
+        return self.locate(seq) >= 0 and self.block.timed_place == place
+
+    def note_time(self, seq: int, time_ns: int) -> None:
+        """Note when the message was stored that is the first one left of its block."""
+        if self.locate(seq) >= 0:
+            self.block.timed_place = (seq - 1) & layout.MASK
+            self.block.time_ns = time_ns
 
     def block_count(self) -> int:
         """Return how many blocks there are."""

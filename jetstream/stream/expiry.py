@@ -163,7 +163,7 @@ class Expiry:
         """
         store = self._stream.store
         if not self._has_immortal:
-            self._is_fetching = not store.is_time_at_hand(store.first_seq, self)
+            self._is_fetching = not store.is_first_time_at_hand(self)
             return 0 if self._is_fetching else store.first_time_ns()
         passed_ns = 0
         room = PIECE_BYTES

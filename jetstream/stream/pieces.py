@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from midge.jetstream import errors
 from midge.jetstream.errors import ApiError
 from midge.jetstream.store.interface import StoreError, StreamStore
-from midge.jetstream.stream.host import StreamHost
+from midge.jetstream.stream.surroundings import Surroundings
 
 Result = TypeVar("Result")
+
+_TRIES = 8
+"""So often the time of a first message is waited for: each wait fetches 1 MiB of what follows."""
+
+
+class Owner(Protocol):
+    """Has work done in pieces: a stream, or an account for all of its own."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Tell whether it is gone, and its work with it."""
+
+    @property
+    def surroundings(self) -> Surroundings:
+        """Return what has the turns."""
 
 
 class Arrival:
@@ -50,8 +65,21 @@ def until_at_hand(
         yield arrival
 
 
+def until_first_time(store: StreamStore) -> WaitingPieces[None]:
+    """Wait until the time of the first message can be told without waiting for a disk.
+
+    Where the first message is another one each time that one has been fetched, that ends all the
+    same.
+    """
+    arrival = Arrival()
+    for _ in range(_TRIES):
+        if store.is_first_time_at_hand(arrival):
+            break
+        yield arrival
+
+
 def in_turns(
-    stream: StreamHost,
+    owner: Owner,
     pieces: WaitingPieces[Result],
     done: Callable[[Result], object],
     refused: Callable[[ApiError], object],
@@ -61,12 +89,12 @@ def in_turns(
 
     Nothing but the pieces waits for what they wait for.
 
-    `refused` is called if the stream is deleted before the end, or, with `failure`, if its store
-    fails.
+    `refused` is called if their owner, a stream, is deleted before the end, or, with `failure`, if
+    its store fails.
     """
 
     def go_on() -> bool:
-        if stream.is_closed:
+        if owner.is_closed:
             refused(errors.STREAM_NOT_FOUND)
             return False
         try:
@@ -82,7 +110,7 @@ def in_turns(
         return arrival is None
 
     def go_on_later() -> None:
-        stream.surroundings.turns.add(go_on)
+        owner.surroundings.turns.add(go_on)
 
     if go_on():
         go_on_later()

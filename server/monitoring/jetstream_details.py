@@ -6,8 +6,9 @@ from midge.jetstream.config.versions import API_LEVEL
 from midge.jetstream.consumer.info import info_of
 from midge.jetstream.json.times import format_time
 from midge.jetstream.stream import state as shown
+from midge.jetstream.stream.pieces import until_first_time
 from midge.server.monitoring import go_format
-from midge.server.monitoring.long_lists import StepBudget
+from midge.server.monitoring.long_lists import StepBudget, finish
 
 if TYPE_CHECKING:
     from midge.jetstream.stream.stream import Stream
@@ -124,6 +125,8 @@ async def _account(
             await steps.charge(_STREAM_STEPS)
             stream = streams.streams.get(name)
             if stream is not None:
+                await finish(until_first_time(stream.store))
+            if stream is not None and not stream.is_closed:
                 shown.append(_stream(engine, stream, given))
         if shown:
             detail["stream_detail"] = shown

@@ -3,9 +3,14 @@
 import asyncio
 from collections.abc import Iterable
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from midge.server.monitoring import go_format
+
+if TYPE_CHECKING:
+    from midge.jetstream.stream.pieces import WaitingPieces
+
+Result = TypeVar("Result")
 
 MAX_LISTED_BYTES = 8 * 1024 * 1024
 """Most bytes of the subscriptions on one page."""
@@ -32,6 +37,22 @@ class StepBudget:
         if self._steps_left <= 0:
             self._steps_left = _TURN_STEPS
             await asyncio.sleep(0)
+
+
+async def finish(pieces: "WaitingPieces[Result]") -> Result:
+    """Do work in pieces, one a turn, and wait for what they wait for; return its result."""
+    while True:
+        try:
+            arrival = next(pieces)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        if arrival is None:
+            await asyncio.sleep(0)
+        else:
+            has_come = asyncio.Event()
+            arrival.tell(has_come.set)
+            await has_come.wait()
 
 
 class SizeBudget:

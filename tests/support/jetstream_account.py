@@ -195,5 +195,40 @@ class FileAccountRig(AccountRig):
             self.directory.flush()
 
 
+class ColdRig(FileAccountRig):
+    """A file stream ``A`` of which nothing is in memory, on a disk that reads when told to."""
+
+    def store(self, count: int, size: int, headers: dict[str, str] | None = None) -> None:
+        """Store messages of two subjects on the disk, 100 by one sync, and not in memory."""
+        for number in range(count):
+            self.exchange(f"a.{number % 2}", bytes(size), headers, reply="")
+            if number % 100 == 99:
+                self.settle()
+        self.settle()
+        self.exchange("a.last", bytes(2 << 20), reply="")  # what was in memory goes for it
+        self.settle()
+
+    def chill(self) -> None:
+        """Have nothing in the page cache."""
+        self.disk.drop_pages()
+        self.disk.cold_reads = 0
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, and the disk do what is asked of it."""
+        self.clock.advance(seconds)
+        self.settle()
+        while self.disk.pump_fetch():
+            self.clock.advance(0.0)
+            self.settle()
+
+    def ask(self, subject: str, body: Any = b"") -> dict[str, Any]:
+        """Send a request that has to wait for the disk; return its answer."""
+        assert not self.exchange("$JS.API." + subject, body)
+        self.advance(0.0)
+        assert len(self.outbox.sent) == 1, self.outbox.sent
+        answer: dict[str, Any] = json.loads(self.outbox.sent[0][2])
+        return answer
+
+
 def _as_bytes(body: Any) -> bytes:
     return body.encode() if isinstance(body, str) else json.dumps(body).encode()

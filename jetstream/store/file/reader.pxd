@@ -42,8 +42,16 @@ cdef class RecordReader(SearchableStore):
                    size="unsigned long long", was_reading=bint, found=Py_ssize_t,
                    time="long long")
     cpdef long long time_of(self, unsigned long long seq) except? -1
-    @cython.locals(group=Group, head=bytearray)
+    @cython.locals(seq="unsigned long long", position=Py_ssize_t, offset=Py_ssize_t, run=Run,
+                   segment=Segment, time="long long")
+    cpdef bint is_first_time_at_hand(self, object waiter) except -1
+    @cython.locals(seq="unsigned long long", position=Py_ssize_t, run=Run, time="long long")
+    cpdef long long first_time_ns(self) except? -1
+    @cython.locals(group=Group)
     cdef long long _time_in_head(self, Segment segment, Py_ssize_t offset) except? -1
+    cdef long long _checked_time(
+        self, Segment segment, Py_ssize_t offset, bytearray head
+    ) except? -1
     cdef void _drop_one(self, Py_ssize_t size) except *
     @cython.locals(segment=Segment, group=Group, at=Py_ssize_t, whole=int)
     cdef bint _view_at(

@@ -100,6 +100,44 @@ class RecordReader(SearchableStore):
         fetches = self._log.fetches
         return fetches.read(segment, offset, _HEAD, _HEAD, _HEAD, waiter) is not None
 
+    def is_first_time_at_hand(self, waiter: Waiter) -> bool:
+        """Tell whether `first_time_ns` can be told without waiting; see `StreamStore`."""
+        seq = self.first_seq
+        if self.messages == 0 or self._index.knows_time(seq):
+            return True
+        position = self._index.locate(seq)
+        offset = self._index.block.offset(position)
+        run = self._runs[self._run_index(seq)]
+        segment: Segment = run.place
+        if self._log.find(segment, offset) is not None:
+            return True
+        # Others that may soon be the first one are fetched with it.
+        data = self._log.fetches.read(segment, offset, _HEAD, _HEAD, _FETCHED, waiter)
+        if data is None:
+            return False
+        time = self._checked_time(segment, offset, bytearray(data))
+        if time >= 0:
+            self._index.note_time(seq, time)
+        return True
+
+    def first_time_ns(self) -> int:
+        """Return when the first message was stored; 0 without messages.
+
+        The index remembers it: a stream is asked for that again and again, and its first message
+        is the one that is most likely to be on the disk alone.
+        """
+        seq = self.first_seq
+        if self.messages == 0:
+            return 0
+        if not self._index.knows_time(seq):
+            position = self._index.locate(seq)
+            run = self._runs[self._run_index(seq)]
+            time = self._time_in_head(run.place, self._index.block.offset(position))
+            if time < 0:
+                return self.last_time_ns
+            self._index.note_time(seq, time)
+        return self._index.block.time_ns
+
     def drop_ahead(self) -> None:
         """Give up what was read ahead; a view that shows something of it keeps it alive."""
         self._ahead = bytearray()
@@ -113,7 +151,8 @@ class RecordReader(SearchableStore):
         offset = block.offset(position)
         size = block.size(position)
         if size > _LONG:
-            return self._time_in_head(run.place, offset)
+            time = self._time_in_head(run.place, offset)
+            return time if time >= 0 else self.last_time_ns
         was_reading = len(self._ahead) > 0
         found = self._bytes_at(run.place, offset, size + _BEYOND)
         time = self.last_time_ns if found < 0 else numbers.u64_at(self._ahead, found + 32)
@@ -124,20 +163,23 @@ class RecordReader(SearchableStore):
     def _drop_one(self, size: int) -> None:
         """Drop what was read if it is one message alone, of `size`, that was read for its time.
 
-        That is no reading of messages, as for a stream's state: new ones stay passing.
+        That is no reading of messages: new ones stay passing.
         """
         if len(self._ahead) <= size + _BEYOND:
             self._log.buffers.emptied(self)
             self.drop_ahead()
 
     def _time_in_head(self, segment: Segment, offset: int) -> int:
-        """Return the time of a record of which nothing but the head is read."""
+        """Return the time of a record of which nothing but the head is read; -1: it is damaged."""
         group: Group | None = self._log.find(segment, offset)
         if group is not None:
             return numbers.u64_at(group.data, offset - group.base + 32)
-        head = bytearray(segment.file.read(offset, _HEAD))
+        return self._checked_time(segment, offset, bytearray(segment.file.read(offset, _HEAD)))
+
+    def _checked_time(self, segment: Segment, offset: int, head: bytearray) -> int:
+        """Return the time in the head of a record; -1 when it is damaged."""
         if not records.check_head(head, 0, len(head), self._log.seed, segment.number, offset):
-            return self.last_time_ns
+            return -1
         return numbers.u64_at(head, 32)
 
     def _view_at(self, view: MessageView, run: Run, offset: int, size: int, number: int) -> bool:

@@ -64,7 +64,9 @@ def add_console(monitor: "Monitor") -> None:
         return _json(await whole.whole_clients_now(state))
 
     async def show_streams(request: web.Request) -> web.Response:
-        return _json(streams.list_streams(state, request.query.get("account", GLOBAL_ACCOUNT)))
+        return _json(
+            await streams.list_streams(state, request.query.get("account", GLOBAL_ACCOUNT))
+        )
 
     async def show_consumers(request: web.Request) -> web.Response:
         account = request.query.get("account", GLOBAL_ACCOUNT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from midge.jetstream.config.names import to_bytes
 from midge.jetstream.consumer.info import info_of
@@ -13,20 +13,19 @@ from midge.jetstream.consumer.pull import PullConsumer
 from midge.jetstream.json.times import format_time
 from midge.jetstream.stream import state as shown_state
 from midge.jetstream.stream.details import subject_page
+from midge.jetstream.stream.pieces import until_first_time
 from midge.protocol.text import decode
 from midge.server.monitoring.console.shown import headers_of, payload_of
+from midge.server.monitoring.long_lists import finish
 from midge.server.routing.subscription import RoutedSubscription
 
 if TYPE_CHECKING:
     from midge.jetstream.consumer.consumer import Consumer
     from midge.jetstream.store.interface import StoredMessage
-    from midge.jetstream.stream.pieces import Pieces
     from midge.jetstream.stream.stream import Stream
     from midge.server.jetstream.account import AccountJetStream
     from midge.server.monitoring.state import State
     from midge.sublist.result import SubListResult
-
-Result = TypeVar("Result")
 
 STREAMS_MAX = 200
 CONSUMERS_MAX = 200
@@ -48,13 +47,16 @@ def stream_of(state: State, account: str, name: str) -> Stream | None:
     return None if home is None else home.streams.streams.get(name)
 
 
-def list_streams(state: State, account: str) -> dict[str, Any]:
+async def list_streams(state: State, account: str) -> dict[str, Any]:
     """Return what there is to see of the streams of an account, at most `STREAMS_MAX` of them."""
     home = _home(state, account)
     found = [] if home is None else sorted(home.streams.streams.items())
+    page = [stream for _, stream in found[:STREAMS_MAX]]
+    for stream in page:
+        await finish(until_first_time(stream.store))
     return {
         "total": len(found),
-        "streams": [_stream(stream) for _, stream in found[:STREAMS_MAX]],
+        "streams": [_stream(stream) for stream in page if not stream.is_closed],
     }
 
 
@@ -109,7 +111,7 @@ async def messages(
 async def keys(stream: Stream, pattern: bytes) -> dict[str, Any]:
     """Return the last message of each subject that matches, at most `KEYS_MAX`, by subject."""
     store = stream.store
-    page, total = await _in_turns(
+    page, total = await finish(
         subject_page(store, stream.surroundings.random, pattern, 0, KEYS_MAX)
     )
     shown = []
@@ -122,17 +124,6 @@ async def keys(stream: Stream, pattern: bytes) -> dict[str, Any]:
         if number % _PER_TURN == 0:
             await asyncio.sleep(0)
     return {"total": total, "keys": shown}
-
-
-async def _in_turns(pieces: Pieces[Result]) -> Result:
-    """Do work in pieces, one a turn; return its result."""
-    while True:
-        try:
-            next(pieces)
-        except StopIteration as end:
-            result: Result = end.value
-            return result
-        await asyncio.sleep(0)
 
 
 async def _start_of_last(stream: Stream, pattern: bytes, count: int) -> int:

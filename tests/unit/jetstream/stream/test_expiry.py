@@ -8,14 +8,14 @@ import pytest
 
 from midge.jetstream.stream.stream import Stream
 from midge.testing.simulated_disk import SimulatedFile
-from tests.support.jetstream_account import FileAccountRig
+from tests.support.jetstream_account import ColdRig
 
 SECOND_NS = 10**9
 HEAD = 48
 BLOCK = 1024  # messages of which the index knows the first one's time
 
 
-class AgeRig(FileAccountRig):
+class AgeRig(ColdRig):
     """A stream whose messages end a minute after they were stored."""
 
     def make(self, **keys: Any) -> Stream:
@@ -25,29 +25,6 @@ class AgeRig(FileAccountRig):
             | {"duplicate_window": SECOND_NS, **keys},
         )
         return self.account.streams["A"]
-
-    def store(self, count: int, size: int, headers: dict[str, str] | None = None) -> None:
-        """Store messages of two subjects on the disk, 100 by one sync, and not in memory."""
-        for number in range(count):
-            self.exchange(f"a.{number % 2}", bytes(size), headers, reply="")
-            if number % 100 == 99:
-                self.settle()
-        self.settle()
-        self.exchange("a.last", bytes(2 << 20), reply="")  # what was in memory goes for it
-        self.settle()
-
-    def chill(self) -> None:
-        """Have nothing in the page cache."""
-        self.disk.drop_pages()
-        self.disk.cold_reads = 0
-
-    def advance(self, seconds: float) -> None:
-        """Let time pass, and the disk do what is asked of it."""
-        self.clock.advance(seconds)
-        self.settle()
-        while self.disk.pump_fetch():
-            self.clock.advance(0.0)
-            self.settle()
 
 
 @pytest.fixture
