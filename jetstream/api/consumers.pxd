@@ -16,8 +16,13 @@ cdef FlatReader _FLAT_REQUEST
 
 
 @cython.locals(request=CreateRequest, name=str, config=ConsumerConfig, stream=Stream,
-               identity=bytes, existing=Consumer, consumer=Consumer)
+               identity=bytes)
 cpdef void create(Call call) except *
+
+@cython.locals(config=ConsumerConfig, existing=Consumer, consumer=Consumer)
+cdef void _make(
+    Call call, CreateRequest request, Stream stream, str name, bytes identity
+) except *
 
 @cython.locals(report=bytes)
 cdef void _report(Call call, Consumer consumer, object after=*, bytes headers=*) except *

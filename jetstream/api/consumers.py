@@ -21,6 +21,7 @@ from midge.jetstream.json.flat import FlatReader
 from midge.jetstream.json.structure import Field, Integer, PlainTime, Structure, Text
 from midge.jetstream.json.times import ZERO_TIME_NS, Timestamp, format_time
 from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.stream import searching
 from midge.jetstream.stream.stream import Stream
 
 NAMES_PAGE = 1024
@@ -74,6 +75,31 @@ def create(call: Call) -> None:
     identity = _check_identity(call, stream, config)
     if config.direct and config.sourcing and config.name:
         name = _name_of_source(stream, config)
+    if config.opt_start_time is None:
+        _make(call, request, stream, name, identity)
+    else:
+        _make_later(call, request, stream, name, identity)
+
+
+def _make_later(
+    call: Call, request: CreateRequest, stream: Stream, name: str, identity: bytes
+) -> None:
+    """Make a consumer once its start has been found.
+
+    That is looked for again then, by times that are in the page cache now.
+    """
+    start_time = request.config.opt_start_time
+    assert start_time is not None
+    call.go_on_after(
+        stream,
+        searching.seq_at_time(stream.store, start_time.ns),
+        lambda _: _make(call, request, stream, name, identity),
+    )
+
+
+def _make(call: Call, request: CreateRequest, stream: Stream, name: str, identity: bytes) -> None:
+    """Make a consumer, or change the one of that name."""
+    config = request.config
     existing = stream.consumers.get(names.to_bytes(name)) if name else None
     if existing is not None:
         _keep(existing, config)
@@ -250,7 +276,22 @@ def reset(call: Call) -> None:
         return
     if call.body:
         _decode_leniently(call, _RESET, request)
-    seq = consumer.reset(request.seq)
+    start_time = consumer.config.opt_start_time
+    if start_time is None or not request.seq:
+        _reset(call, stream, consumer, request.seq)
+        return
+    call.go_on_after(  # as for a new one
+        stream,
+        searching.seq_at_time(stream.store, start_time.ns),
+        lambda _: _reset(call, stream, consumer, request.seq),
+    )
+
+
+def _reset(call: Call, stream: Stream, consumer: Consumer, seq: int) -> None:
+    """Have a consumer begin anew, and answer; one that is gone meanwhile does not answer."""
+    if consumer.is_closed:
+        return
+    seq = consumer.reset(seq)
     fields = info_of(consumer, with_versions=True)
     headers = b""
     if call.headers and header_block.find(call.headers, _IDENTITY) is not None:

@@ -13,7 +13,7 @@ from midge.jetstream.json.structure import is_empty_request
 from midge.jetstream.json.times import format_time
 from midge.jetstream.stream import searching
 from midge.jetstream.stream.get_request import GET, GetRequest
-from midge.jetstream.stream.pieces import Pieces, WaitingPieces, in_turns, until_at_hand
+from midge.jetstream.stream.pieces import WaitingPieces, in_turns, until_at_hand
 from midge.jetstream.stream.stream import Stream
 
 
@@ -82,7 +82,7 @@ def _fetch(stream: Stream, request: GetRequest) -> WaitingPieces[int]:
     return seq
 
 
-def _find(stream: Stream, request: GetRequest) -> Pieces[int]:
+def _find(stream: Stream, request: GetRequest) -> WaitingPieces[int]:
     """Return the sequence of the message that a request names; 0 for none."""
     store = stream.store
     visible = store.visible_seq
@@ -90,7 +90,7 @@ def _find(stream: Stream, request: GetRequest) -> Pieces[int]:
         return 0
     seq = request.seq
     if request.start_time is not None:
-        seq = store.seq_at_time(request.start_time.ns)
+        seq = yield from searching.seq_at_time(store, request.start_time.ns)
     if request.next_by_subj:
         if seq > visible:
             return 0

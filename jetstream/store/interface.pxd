@@ -122,4 +122,5 @@ cdef class StreamStore:
         unsigned long long end_seq=*
     ) except? 0
     cpdef unsigned long long seq_at_time(self, long long time_ns) except? 0
+    cpdef tuple around_time(self, long long time_ns)
     cpdef unsigned long long deleted_count(self) except? 0

@@ -451,6 +451,14 @@ class StreamStore:
         """Return the first sequence stored at or after `time_ns`; `last_seq` + 1 for none."""
         raise NotImplementedError
 
+    def around_time(self, time_ns: int) -> tuple[int, int]:
+        """Return between which sequences `seq_at_time` has to read times, without reading any.
+
+        Everything before the first of them is older than `time_ns`, and nothing from the second one
+        on is.
+        """
+        raise NotImplementedError
+
     def deleted_count(self) -> int:
         """Return how many sequences from the first to the last are without a message."""
         raise NotImplementedError

@@ -89,6 +89,8 @@ cdef class SearchableStore(RemovingStore):
                    middle="unsigned long long", seq="unsigned long long",
                    found="unsigned long long")
     cpdef unsigned long long seq_at_time(self, long long time_ns) except? 0
+    @cython.locals(end="unsigned long long", low="unsigned long long", high="unsigned long long")
+    cpdef tuple around_time(self, long long time_ns)
 
     @cython.locals(position=Py_ssize_t)
     cdef Py_ssize_t _subject_number(self, unsigned long long seq) except -1

@@ -298,10 +298,7 @@ class SearchableStore(RemovingStore):
 
     def seq_at_time(self, time_ns: int) -> int:
         """Return the first sequence stored at or after `time_ns`; `last_seq` + 1 for none."""
-        low = self._index.next_live(self._index.at_time(time_ns))
-        if low == 0:
-            return self.last_seq + 1
-        high = self.last_seq + 1
+        low, high = self.around_time(time_ns)
         while low < high:
             middle = (low + high) >> 1
             seq = self._index.next_live(middle)
@@ -311,6 +308,15 @@ class SearchableStore(RemovingStore):
                 low = seq + 1
         found = self._index.next_live(low)
         return found or self.last_seq + 1
+
+    def around_time(self, time_ns: int) -> tuple[int, int]:
+        """Return between which sequences times have to be read; see `StreamStore`."""
+        end = self.last_seq + 1
+        if self.messages == 0 or time_ns > self.last_time_ns:
+            return end, end
+        low = max(self._index.at_time(time_ns), self.first_seq)
+        high = self._index.until_time(time_ns)
+        return low, high if high > 0 else end
 
     def deleted_count(self) -> int:
         """Return how many sequences from the first to the last are without a message."""

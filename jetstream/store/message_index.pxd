@@ -114,8 +114,12 @@ cdef class MessageIndex:
     cpdef void set_after(
         self, unsigned long long seq, unsigned long long distance
     ) except *
-    @cython.locals(low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, block=Block)
+    @cython.locals(i=Py_ssize_t, block=Block)
     cpdef unsigned long long at_time(self, long long time_ns) except? 0
+    @cython.locals(i=Py_ssize_t, block=Block)
+    cpdef unsigned long long until_time(self, long long time_ns) except? 0
+    @cython.locals(low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, block=Block)
+    cdef Py_ssize_t _bisect_time(self, long long time_ns) except -1
     @cython.locals(block=Block, total=Py_ssize_t)
     cpdef Py_ssize_t size(self) except -1
     @cython.locals(count=Py_ssize_t, low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t,

@@ -462,6 +462,25 @@ class MessageIndex:
         It is the first of the last block that begins before that time, so that at most one block
         is left to look through.
         """
+        i = self._bisect_time(time_ns)
+        if i == 0:
+            return 1
+        block = self._blocks[i - 1]
+        return (block.number << layout.BITS) + 1
+
+    def until_time(self, time_ns: int) -> int:
+        """Return a sequence from which on nothing is older than `time_ns`; 0 for none.
+
+        It is the first of the block behind that of `at_time`.
+        """
+        i = self._bisect_time(time_ns)
+        if i == len(self._blocks):
+            return 0
+        block = self._blocks[i]
+        return (block.number << layout.BITS) + 1
+
+    def _bisect_time(self, time_ns: int) -> int:
+        """Return the index of the first block that does not begin before `time_ns`."""
         low = 0
         high = len(self._blocks)
         while low < high:
@@ -471,10 +490,7 @@ class MessageIndex:
                 low = middle + 1
             else:
                 high = middle
-        if low == 0:
-            return 1
-        block = self._blocks[low - 1]
-        return (block.number << layout.BITS) + 1
+        return low
 
     def size(self) -> int:
         """Return the bytes of memory that the rows take."""

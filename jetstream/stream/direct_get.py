@@ -116,8 +116,10 @@ class DirectGet:
             self._in_turns(reply, self._answer_batch(reply, request))
         elif request.next_by_subj:
             self._in_turns(reply, self._answer_next(reply, request))
-        elif seq := self._start(request):
-            self._answer_one(reply, request, seq)
+        elif request.start_time is not None:
+            self._in_turns(reply, self._answer_from(reply, request))
+        elif request.seq:
+            self._answer_one(reply, request, request.seq)
         else:
             self._answer_last(reply, request, to_bytes(request.last_by_subj))
 
@@ -147,10 +149,16 @@ class DirectGet:
         else:
             self._status(reply, _NOT_FOUND)
 
-    def _answer_next(self, reply: bytes, request: GetRequest) -> Pieces[None]:
+    def _answer_from(self, reply: bytes, request: GetRequest) -> WaitingPieces[None]:
+        """Answer with the first message from a time on."""
+        seq = yield from self._start(request)
+        self._answer_one(reply, request, seq)
+
+    def _answer_next(self, reply: bytes, request: GetRequest) -> WaitingPieces[None]:
         """Answer with the first message of a subject from a sequence on."""
         store = self._store
-        start, visible = max(self._start(request), 1), store.visible_seq
+        start = yield from self._start(request)
+        start, visible = max(start, 1), store.visible_seq
         subject = to_bytes(request.next_by_subj)
         seq = 0
         if start <= visible:
@@ -173,9 +181,10 @@ class DirectGet:
         seq = yield from searching.last_matching(store, subject, store.visible_seq)
         self._answer_one(reply, request, seq)
 
-    def _start(self, request: GetRequest) -> int:
+    def _start(self, request: GetRequest) -> WaitingPieces[int]:
+        """Return the first sequence that may be answered with."""
         if request.start_time is not None:
-            return self._store.seq_at_time(request.start_time.ns)
+            return (yield from searching.seq_at_time(self._store, request.start_time.ns))
         return request.seq
 
     def _filters(self, request: GetRequest) -> tuple[bytes, ...]:
@@ -185,7 +194,7 @@ class DirectGet:
         """Answer with several messages and what ends them."""
         store = self._store
         filters = self._filters(request)
-        seq = self._start(request)
+        seq = yield from self._start(request)
         if not searching.is_quick(store, filters):
             yield from searching.compare(store, filters)
         visible = store.visible_seq
@@ -228,7 +237,7 @@ class DirectGet:
         store = self._store
         upto = request.up_to_seq
         if request.up_to_time is not None:
-            upto = store.seq_at_time(request.up_to_time.ns)
+            upto = yield from searching.seq_at_time(store, request.up_to_time.ns)
             if upto <= store.first_seq:
                 self._status(reply, _NO_RESULTS)
                 return

@@ -8,6 +8,7 @@ restart.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from midge.jetstream import errors, headers
@@ -18,8 +19,10 @@ from midge.jetstream.errors import ApiError
 from midge.jetstream.json.times import format_time
 from midge.jetstream.store.interface import StoredMessage
 from midge.jetstream.stream import incoming as names
+from midge.jetstream.stream import searching
 from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming
+from midge.jetstream.stream.pieces import WaitingPieces, in_turns
 from midge.jetstream.transform import Transform
 
 _TURN_BYTES = 1 << 20
@@ -56,14 +59,14 @@ class Follower:
             for one in source.subject_transforms
         ]
         self._origin: StreamHost | None = None
+        self._awaited: StreamHost | None = None  # where to begin there is being looked for
         self._timer: Timer | None = None
         self._created_ns = 0
 
     def connect(self, origin: StreamHost | None) -> None:
         """Follow `origin` from now on, None when it does not exist."""
-        if self._origin is not None:
-            self._origin.followers.discard(self)
-        self._origin = origin
+        self.connect_none()
+        self._awaited = origin
         if origin is None:
             self.error = errors.STREAM_NOT_FOUND if not self.seen_ns else None
             return
@@ -71,11 +74,7 @@ class Follower:
         if self._created_ns and self._created_ns != origin.created_ns:
             self.last_seq = 0  # another stream of the same name
         self._created_ns = origin.created_ns
-        origin.followers.add(self)
-        origin.audience.announce_when_durable()
-        if not self.last_seq:
-            self.last_seq = self._start(origin) - 1
-        self.wake()
+        in_turns(self._stream, self._find_start(origin), partial(self._follow, origin), _ignore)
 
     def stop(self) -> None:
         """Read no more."""
@@ -86,6 +85,7 @@ class Follower:
 
     def connect_none(self) -> None:
         """Drop the origin."""
+        self._awaited = None
         if self._origin is not None:
             self._origin.followers.discard(self)
             self._origin = None
@@ -150,13 +150,26 @@ class Follower:
             fields["subject_transforms"] = [TRANSFORM.encode(o) for o in source.subject_transforms]
         return fields
 
-    def _start(self, origin: StreamHost) -> int:
+    def _find_start(self, origin: StreamHost) -> WaitingPieces[int]:
         """Return the sequence to begin with."""
+        if self.last_seq:
+            return self.last_seq + 1
         if self.source.start_seq:
             return self.source.start_seq
         if self.source.start_time is not None:
-            return origin.store.seq_at_time(self.source.start_time.ns)
+            return (yield from searching.seq_at_time(origin.store, self.source.start_time.ns))
         return 1
+
+    def _follow(self, origin: StreamHost, seq: int) -> None:
+        """Follow the origin from a sequence on, unless another one was asked for meanwhile."""
+        if origin is not self._awaited:
+            return
+        self._awaited = None
+        self._origin = origin
+        self.last_seq = seq - 1
+        origin.followers.add(self)
+        origin.audience.announce_when_durable()
+        self.wake()
 
     def take(self, message: StoredMessage, origin: bytes) -> bool:
         """Store a message of the stream that has the identity `origin`; False: not possible now."""
@@ -202,6 +215,10 @@ class Follower:
 def identity(created_ns: int) -> bytes:
     """Return what tells a stream from another one of the same name, made later."""
     return short_hash(format_time(created_ns)).encode()
+
+
+def _ignore(_: ApiError) -> None:
+    """Be told that the stream is gone."""
 
 
 def _transform(source: str, destination: str, random: Any) -> Transform | None:

@@ -65,6 +65,12 @@ def until_at_hand(
         yield arrival
 
 
+def until_time_at_hand(store: StreamStore, seq: int, arrival: Arrival) -> WaitingPieces[None]:
+    """Wait until the time of a message can be told without waiting for a disk."""
+    while not store.is_time_at_hand(seq, arrival):
+        yield arrival
+
+
 def until_first_time(store: StreamStore) -> WaitingPieces[None]:
     """Wait until the time of the first message can be told without waiting for a disk.
 

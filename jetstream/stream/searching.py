@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from midge.jetstream.consumer.start import in_reach
 from midge.jetstream.store.interface import StreamStore
-from midge.jetstream.stream.pieces import Pieces
+from midge.jetstream.stream.pieces import Arrival, Pieces, WaitingPieces, until_time_at_hand
 
 PIECE_SUBJECTS = 50_000
 """Subjects looked at in one piece: 0.5 ms to compare them, 3 ms to find their last messages."""
@@ -73,6 +74,30 @@ def last_matching(store: StreamStore, subject: bytes, upto: int) -> Pieces[int]:
         found = max([found, *seqs])
         yield
     return found
+
+
+def seq_at_time(store: StreamStore, time_ns: int) -> WaitingPieces[int]:
+    """Return the first sequence stored at or after `time_ns`; `last_seq` + 1 for none.
+
+    The times of up to ten messages are read for that, one after the other.
+    """
+    time_ns = in_reach(time_ns)
+    low, high = store.around_time(time_ns)
+    arrival = Arrival()
+    while low < high:
+        middle = (low + high) >> 1
+        seq = store.next_seq((), middle, high - 1)
+        if seq:
+            yield from until_time_at_hand(store, seq, arrival)
+        if not seq:
+            high = middle
+        elif not store.exists(seq):
+            pass  # it has gone meanwhile: the one behind it is looked at
+        elif store.time_of(seq) < time_ns:
+            low = seq + 1
+        else:
+            high = middle
+    return store.next_seq((), low) or store.last_seq + 1
 
 
 def newest(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
 
 import pytest
 
 from midge.jetstream.json.times import format_time
 from midge.jetstream.stream.stream import Stream
 from tests.support.consumer_rig import SECOND_NS, START_NS
-from tests.support.jetstream_account import ColdRig
+from tests.support.jetstream_account import ColdRig, Sent
 
 MESSAGES = 2_500  # of which the index has the times of three
 
@@ -17,9 +17,9 @@ MESSAGES = 2_500  # of which the index has the times of three
 class Rig(ColdRig):
     """A stream of messages that were stored a second after each other, none of them in memory."""
 
-    def __init__(self, **keys: Any) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.keys = {"name": "A", "subjects": ["a.>"], "storage": "file", **keys}
+        self.keys = {"name": "A", "subjects": ["a.>"], "storage": "file", "allow_direct": True}
         self.api("STREAM.CREATE.A", self.keys)
         for _ in range(MESSAGES // 100):
             for number in range(100):
@@ -106,3 +106,110 @@ def test_a_damaged_first_message_has_the_time_of_the_last(rig: Rig) -> None:
             break
     answer = rig.ask("STREAM.INFO.A")
     assert answer["state"]["first_ts"] == answer["state"]["last_ts"]
+
+
+# Times that are searched for.
+
+
+def at(seq: int) -> dict[str, str]:
+    """Ask for what was stored after the message before `seq`."""
+    return {"start_time": format_time(START_NS + seq * SECOND_NS - 1)}
+
+
+def seq_of(sent: list[Sent]) -> int:
+    (_, block, _) = sent[0]
+    return int(block.partition(b"Nats-Sequence: ")[2].split(b"\r")[0])
+
+
+@pytest.mark.parametrize("seq", [2, 700, 1_024, 1_025, MESSAGES])
+def test_a_get_by_time_is_waited_for(rig: Rig, seq: int) -> None:
+    assert rig.ask("STREAM.MSG.GET.A", at(seq))["message"]["seq"] == seq
+    rig.chill()
+    assert not rig.exchange("$JS.API.DIRECT.GET.A", at(seq))
+    rig.advance(0.0)
+    assert seq_of(rig.outbox.sent) == seq
+    rig.chill()
+    rig.exchange("$JS.API.DIRECT.GET.A", {"batch": 2, **at(seq)})
+    rig.advance(0.0)
+    assert seq_of(rig.outbox.sent) == seq
+    rig.chill()
+    rig.exchange(
+        "$JS.API.DIRECT.GET.A", {"multi_last": ["a.*"], "up_to_time": at(seq)["start_time"]}
+    )
+    rig.advance(0.0)
+    assert seq_of(rig.outbox.sent) == max(seq - 2, 1)
+    assert rig.disk.cold_reads == 0
+
+
+def test_of_a_time_that_no_message_has_nothing_is_read(rig: Rig) -> None:
+    for time in (at(1), at(MESSAGES + 2), {"start_time": "9000-01-01T00:00:00Z"}):
+        body = {"config": {"opt_" + name: value for name, value in time.items()}}
+        body["config"] |= {"deliver_policy": "by_start_time", "name": "C"}
+        answer = rig.api("CONSUMER.CREATE.A.C", {"stream_name": "A", **body})
+        assert answer["num_pending"] == (MESSAGES + 1 if time == at(1) else 0)
+        rig.api("CONSUMER.DELETE.A.C")
+    assert rig.disk.cold_reads == 0
+
+
+def test_messages_that_go_meanwhile_are_not_found(rig: Rig) -> None:
+    for count in (300, 2_000):
+        assert not rig.exchange("$JS.API.STREAM.MSG.GET.A", at(count))
+        first = rig.stream.store.first_seq
+        rig.stream.purge(None, max(first, count + 1), 0)
+        rig.advance(0.0)
+        assert b'"seq":%d,' % (count + 1) in rig.outbox.sent[0][2]
+        rig.chill()
+
+
+def test_a_consumer_that_starts_by_time_waits_and_is_made_once(rig: Rig) -> None:
+    config = {
+        "deliver_policy": "by_start_time",
+        "name": "C",
+        "opt_start_time": at(700)["start_time"],
+    }
+    body = {"stream_name": "A", "config": {"durable_name": "C", **config}}
+    for _ in range(2):
+        assert not rig.exchange("$JS.API.CONSUMER.CREATE.A.C", body)
+        first = rig.outbox.sent
+    rig.advance(0.0)
+    assert first is rig.outbox.sent
+    assert [json.loads(payload)["num_pending"] for _, _, payload in first] == [1_802] * 2
+    assert len(rig.stream.consumers) == 1
+    rig.chill()
+    assert rig.ask("CONSUMER.RESET.A.C", {"seq": 699})["error"]["description"].endswith(
+        "start time"
+    )
+    rig.chill()
+    assert rig.ask("CONSUMER.RESET.A.C", {"seq": 700})["reset_seq"] == 700
+    rig.chill()
+    assert not rig.exchange("$JS.API.CONSUMER.RESET.A.C", {"seq": 701})
+    rig.stream.consumers.delete_all()
+    rig.advance(0.0)
+    assert not rig.outbox.sent
+    assert rig.disk.cold_reads == 0
+
+
+def test_a_consumer_that_is_refused_after_waiting_is_answered(rig: Rig) -> None:
+    config = {
+        "deliver_policy": "by_start_time",
+        "name": "C",
+        "opt_start_time": at(700)["start_time"],
+    }
+    body = {"stream_name": "A", "config": {**config, "filter_subject": "b.>"}}
+    answer = rig.ask("CONSUMER.CREATE.A.C", {**body, "action": "update"})
+    assert answer["error"]["err_code"] == 10149
+
+
+def test_a_source_that_starts_by_time_waits(rig: Rig) -> None:
+    source = {"name": "A", "opt_start_time": at(700)["start_time"]}
+    rig.api("STREAM.CREATE.B", {"name": "B", "storage": "memory", "sources": [source]})
+    rig.clock.advance(0.0)
+    assert not rig.stream.followers
+    rig.account.delete(rig.stream)
+    rig.advance(0.0)
+    copied = Rig()
+    copied.api("STREAM.CREATE.B", {"name": "B", "storage": "memory", "sources": [source]})
+    copied.advance(0.1)
+    copied.advance(0.1)
+    assert copied.account.streams["B"].store.messages == 1_802
+    assert rig.disk.cold_reads == copied.disk.cold_reads == 0
