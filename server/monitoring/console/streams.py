@@ -11,9 +11,10 @@ from midge.jetstream.config.names import to_bytes
 from midge.jetstream.consumer.info import info_of
 from midge.jetstream.consumer.pull import PullConsumer
 from midge.jetstream.json.times import format_time
+from midge.jetstream.stream import searching
 from midge.jetstream.stream import state as shown_state
 from midge.jetstream.stream.details import subject_page
-from midge.jetstream.stream.pieces import until_first_time
+from midge.jetstream.stream.pieces import until_at_hand, until_first_time
 from midge.protocol.text import decode
 from midge.server.monitoring.console.shown import headers_of, payload_of
 from midge.server.monitoring.long_lists import finish
@@ -85,20 +86,27 @@ async def messages(
     store = stream.store
     filters = (pattern,) if pattern and pattern != b">" else ()
     count = max(1, min(count, MESSAGES_MAX))
-    start = max(store.seq_at_time(_time_ns(since)) if since else min(seq, _INT64_MAX), 1)
+    start = max(min(seq, _INT64_MAX), 1)
+    if since:
+        start = await finish(searching.seq_at_time(store, _time_ns(since)))
     if not since and seq <= 0:
         start = await _start_of_last(stream, pattern, count)
     found: list[dict[str, Any]] = []
+    looked = 0
     room = _PAGE_MAX_BYTES
     while start <= store.visible_seq and len(found) < count and room > 0:
-        message = store.load_next(filters, start, store.visible_seq)
-        if message is None:
+        at = store.next_seq(filters, start, store.visible_seq)
+        if not at:
             start = store.visible_seq + 1
             break
-        found.append(_message(message.seq, message))
-        room -= min(len(message.payload), _PAYLOAD_MAX_BYTES)
-        start = message.seq + 1
-        if len(found) % _PER_TURN == 0:
+        await finish(until_at_hand(store, at))
+        message = store.load(at)
+        start = at + 1
+        looked += 1
+        if message is not None:  # else it has gone meanwhile, or cannot be read
+            found.append(_message(at, message))
+            room -= min(len(message.payload), _PAYLOAD_MAX_BYTES)
+        if looked % _PER_TURN == 0:
             await asyncio.sleep(0)
     return {
         "messages": found,
@@ -117,6 +125,8 @@ async def keys(stream: Stream, pattern: bytes) -> dict[str, Any]:
     shown = []
     for number, subject in enumerate(chain.from_iterable(page)):
         seq = store.last_for_subject(subject)
+        await finish(until_at_hand(store, seq))
+        seq = store.last_for_subject(subject)  # a later one that has come meanwhile is in memory
         message = store.load(seq) if seq else None
         if message is not None:
             count = store.count_for_subject(subject)

@@ -10,7 +10,7 @@ import pytest
 
 import midge
 from midge.server.config.options import Console, Limits, Listen, Monitoring, Options
-from midge.testing import ManualClock
+from midge.testing import ManualClock, SimulatedDisk
 
 Start = Callable[..., Awaitable[str]]
 TOKEN = "s3cret"
@@ -279,6 +279,49 @@ async def api(console: Page, subject: str, **body: Any) -> Any:
     answer = await console.act("request", subject=f"$JS.API.{subject}", payload=json.dumps(body))
     assert "text" in answer, answer
     return json.loads(answer["text"])
+
+
+class TestCold:
+    """Pages with messages of which none is in memory."""
+
+    @pytest.fixture
+    def disk(self) -> SimulatedDisk:
+        return SimulatedDisk()
+
+    @pytest.fixture
+    def settings(self, disk: SimulatedDisk) -> dict[str, Any]:
+        return {"disk": disk}
+
+    @pytest.fixture
+    async def cold(self, console: Page, disk: SimulatedDisk) -> AsyncIterator[Page]:
+        await api(console, "STREAM.CREATE.S", name="S", subjects=["s.*"], storage="file")
+        for number in range(40):
+            for _ in range(25):
+                console.server.publish(f"s.{number}", bytes(2_500))
+            await api(console, "STREAM.PURGE.S", filter="none")  # answered when all is on the disk
+        await api(console, "STREAM.MSG.DELETE.S", seq=1, no_erase=True)
+        disk.drop_pages()
+        disk.cold_reads = 0
+        disk.latency_s = 0.01
+        yield console
+        assert disk.cold_reads == 0
+
+    async def test_messages_wait_for_the_disk_alone(self, cold: Page) -> None:
+        for wanted in ({"seq": 1, "count": 50}, {"subject": "s.3"}, {"since": "2000-01-01"}):
+            answer = await cold.act("messages", stream="S", **wanted)
+            assert {len(one["text"]) for one in answer["messages"]} == {2_500}
+
+    async def test_keys_wait_for_the_disk_alone(self, cold: Page) -> None:
+        assert len((await cold.act("keys", stream="S", subject="s.*"))["keys"]) == 40
+
+    async def test_streams_wait_for_the_disk_alone(self, cold: Page) -> None:
+        (stream,) = (await cold.get("streams"))["streams"]
+        assert stream["state"]["first_seq"] == 2
+
+    async def test_jsz_waits_for_the_disk_alone(self, cold: Page) -> None:
+        shown = await cold.get("../jsz?streams=1")
+        (account,) = shown["account_details"]
+        assert account["stream_detail"][0]["state"]["first_seq"] == 2
 
 
 async def test_messages_are_searched_by_subject_sequence_and_time(console: Page) -> None:
