@@ -264,7 +264,7 @@ class Delivering(Tracking):
 
     def _next_message(self) -> StoredMessage | None:
         """Return the message to deliver next, or None, and set `_deliveries`."""
-        if self.pending.queued:
+        while self.pending.queued:
             if not self._is_at_hand(self.pending.next_queued()):
                 return None
             message = self._next_again()

@@ -183,26 +183,29 @@ class Tracking(Progress):
             self._arm_ack_timer(due_ns)
 
     def _next_again(self) -> StoredMessage | None:
-        """Return the next message to be delivered again; those delivered too often are given up."""
-        while True:
-            entry = self.pending.take_queued()
-            if entry is None:
-                return None
-            seq = entry.seq
-            again = self.redelivered.get(seq, 0) + 1
-            self.count_again(seq, again)
-            deliveries = again + 1
-            if 0 < self.max_deliver < deliveries:
-                if deliveries == self.max_deliver + 1:
-                    self.events.max_deliveries(seq, deliveries - 1)
-                self._give_up(seq)
-                continue
-            message = self.store.load(seq)
-            if message is not None:
-                self._deliveries = deliveries
-                return message
+        """Take the next message to be delivered again out of the queue.
+
+        None for one that has been delivered too often and is given up, or is there no more.
+        """
+        entry = self.pending.take_queued()
+        if entry is None:
+            return None
+        seq = entry.seq
+        again = self.redelivered.get(seq, 0) + 1
+        self.count_again(seq, again)
+        deliveries = again + 1
+        if 0 < self.max_deliver < deliveries:
+            if deliveries == self.max_deliver + 1:
+                self.events.max_deliveries(seq, deliveries - 1)
+            self._give_up(seq)
+            return None
+        message = self.store.load(seq)
+        if message is None:
             self.count_again(seq, again - 1)
             self._terminate(seq, entry.consumer_seq, again, _GONE, b"")
+            return None
+        self._deliveries = deliveries
+        return message
 
     def _delivery_count(self, seq: int) -> int:
         return max(1, self.redelivered.get(seq, 0))

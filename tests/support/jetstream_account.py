@@ -59,6 +59,9 @@ class Outbox(Sink):
     def has_interest(self, subject: bytes) -> bool:
         return subject in self.interest or subject.startswith(b"_INBOX.")
 
+    def is_subscribed(self, subject: bytes, group: bytes) -> bool:
+        return self.has_interest(subject)
+
     def subscribe(self, subject: bytes, take: Take) -> object:
         self.subscribed[subject] = take
         return subject
@@ -67,7 +70,7 @@ class Outbox(Sink):
         assert isinstance(token, bytes)
         del self.subscribed[token]
 
-    def watch_interest(self, subject: bytes, changed: Any) -> object:
+    def watch_interest(self, subject: bytes, changed: Any, group: bytes = b"") -> object:
         return None
 
     def unwatch_interest(self, token: object) -> None:

@@ -213,3 +213,29 @@ def test_a_source_that_starts_by_time_waits(rig: Rig) -> None:
     copied.advance(0.1)
     assert copied.account.streams["B"].store.messages == 1_802
     assert rig.disk.cold_reads == copied.disk.cold_reads == 0
+
+
+# Messages that are delivered again.
+
+
+def test_what_comes_behind_a_message_that_is_given_up_is_waited_for() -> None:
+    rig = ColdRig()
+    rig.api("STREAM.CREATE.A", {"name": "A", "subjects": ["a.>"], "storage": "file"})
+    rig.store(10, 70_000)
+    config = {"ack_policy": "explicit", "ack_wait": SECOND_NS, "max_deliver": 2}
+    config |= {"durable_name": "C", "deliver_subject": "_INBOX.to", "max_ack_pending": 2}
+    rig.exchange("$JS.API.CONSUMER.CREATE.A.C", {"stream_name": "A", "config": config})
+    rig.advance(0.1)
+    consumer = rig.account.streams["A"].consumers.get(b"C")
+    assert consumer is not None
+    first, second = rig.delivered
+    consumer.ack(first, b"", b"-NAK")
+    assert len(rig.delivered) == 3
+    rig.clock.advance(0.001)
+    consumer.ack(second, b"", b"+WPI")  # its wait ends behind that of the first, and with it
+    rig.chill()
+    rig.clock.advance(2.0)
+    assert len(rig.delivered) == 3
+    rig.advance(0.1)
+    assert [int(one.split(b".")[5]) for one in rig.delivered[:4]] == [1, 2, 1, 2]
+    assert rig.disk.cold_reads == 0
