@@ -18,7 +18,7 @@ from midge.jetstream.stream import cron, schedule_checks
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming, Refused
-from midge.jetstream.stream.pieces import WaitingPieces, until_at_hand
+from midge.jetstream.stream.pieces import WaitingPieces, in_turns, until_at_hand
 from midge.jetstream.stream.ttl import INVALID, parse_ttl
 
 if TYPE_CHECKING:
@@ -37,8 +37,14 @@ _PIECE_BYTES = 1 << 20
 _READ_COST = 1024
 """Fixed cost of reading a message, besides its bytes: 3 us, while a MiB takes some 3 ms."""
 
+_FIRE_COST = 16 * 1024
+"""Fixed cost of publishing what is due, besides the bytes of the schedule: some 50 us."""
+
 _AGAIN_NS = SECOND_NS
 """How soon a schedule is tried again whose message the stream does not take, as it may be full."""
+
+Due = tuple[int, int, bytes]
+"""The sequence of a schedule, when it is due, and its subject."""
 
 
 class Schedules:
@@ -103,7 +109,10 @@ class Schedules:
     def is_schedule(self, subject: bytes) -> bool | None:
         """Tell whether the last message of a subject is a schedule; None without a message."""
         store = self._stream.store
-        last = store.load(store.last_for_subject(subject))
+        seq = store.last_for_subject(subject)
+        if seq and self._by_subject.get(subject, (0, 0))[0] == seq:
+            return True
+        last = store.load(seq)
         return None if last is None else bool(headers.find(last.headers, names.SCHEDULE))
 
     def _take_stored(self, message: StoredMessage) -> None:
@@ -159,22 +168,42 @@ class Schedules:
         if stream.is_closed:
             return
         stream.now_ns = now_ns = stream.clock.wall_ns()
-        ready = []
+        ready: list[Due] = []
         while self._due and self._due[0][0] <= now_ns:
             due_ns, seq, subject = heapq.heappop(self._due)
             if self._by_subject.get(subject) == (seq, due_ns):
                 ready.append((seq, due_ns, subject))
-        for seq, due_ns, subject in sorted(ready):
+        in_turns(stream, self._publish_ready(sorted(ready)), _ignore, _ignore)
+        self._arm()
+
+    def _publish_ready(self, ready: list[Due]) -> WaitingPieces[None]:
+        """Publish what is due; a schedule that is replaced or ended meanwhile is passed over."""
+        stream = self._stream
+        room = _PIECE_BYTES
+        for seq, due_ns, subject in ready:
+            if self._by_subject.get(subject) != (seq, due_ns):
+                continue
+            room -= _FIRE_COST + stream.store.size_of(seq)
+            yield from until_at_hand(stream.store, seq)
             schedule = stream.store.load(seq)
-            fired = None if schedule is None else self._fire(schedule, due_ns, now_ns)
+            fired = None
+            if schedule is not None:
+                fired = yield from self._fire(schedule, due_ns)
+            stream.now_ns = now_ns = stream.clock.wall_ns()
+            if self._by_subject.get(subject) != (seq, due_ns):
+                continue
             if fired is None:
                 self._by_subject.pop(subject, None)
             elif not stream.take(fired):
                 self._keep(subject, seq, now_ns + _AGAIN_NS)
-        self._arm()
+                self._arm()
+            if room <= 0:
+                room = _PIECE_BYTES
+                yield None
 
-    def _fire(self, schedule: StoredMessage, due_ns: int, now_ns: int) -> Incoming | None:
+    def _fire(self, schedule: StoredMessage, due_ns: int) -> WaitingPieces[Incoming | None]:
         """Return the message that a schedule publishes; None if it is not a schedule."""
+        now_ns = self._stream.clock.wall_ns()
         values = headers.nats_headers(schedule.headers) or {}
         pattern = text(values.get(names.SCHEDULE, b""))
         target = values.get(names.SCHEDULE_TARGET, b"")
@@ -188,8 +217,12 @@ class Schedules:
         except (cron.PatternProblem, cron.ZoneProblem):
             return None
         source = values.get(names.SCHEDULE_SOURCE, b"")
-        store = self._stream.store
-        body = (store.load(store.last_for_subject(source)) if source else None) or schedule
+        body = schedule
+        if source:
+            store = self._stream.store
+            yield from until_at_hand(store, store.last_for_subject(source))
+            # A later one that has come meanwhile is in memory.
+            body = store.load(store.last_for_subject(source)) or schedule
         following = format_time(next_ns).encode() if repeats else schedule_checks.PURGE
         block = _without_schedule(body.headers)
         block = headers.add(block, names.SCHEDULER, schedule.subject)
@@ -203,6 +236,10 @@ class Schedules:
         fired.is_sourced = True
         fired.values = headers.nats_headers(block) or {}
         return fired
+
+
+def _ignore(_: object) -> None:
+    """Be told that all is done, or will not be."""
 
 
 def _without_schedule(block: bytes) -> bytes:

@@ -215,7 +215,56 @@ def test_a_source_that_starts_by_time_waits(rig: Rig) -> None:
     assert rig.disk.cold_reads == copied.disk.cold_reads == 0
 
 
-# Messages that are delivered again.
+# Schedules, and messages that are delivered again.
+
+
+class PlanRig(ColdRig):
+    """A stream with schedules of which none is in memory when they are due."""
+
+    def __init__(self, count: int, **headers: str) -> None:
+        super().__init__()
+        keys = {"allow_msg_schedules": True, "allow_rollup_hdrs": True, "storage": "file"}
+        self.api("STREAM.CREATE.A", {"name": "A", "subjects": ["a.>"], **keys})
+        self.exchange("a.source", b"from the source", reply="")
+        for number in range(count):
+            plan = {"Nats-Schedule": "@at 2023-11-14T23:13:20Z", "Nats-Schedule-Target": "a.out"}
+            self.exchange(f"a.plan.{number}", b"x", plan | headers, reply="")
+        self.store(0, 0)
+        self.chill()
+
+    def count(self, subject: bytes) -> int:
+        return self.account.streams["A"].store.count_for_subject(subject)
+
+
+@pytest.mark.parametrize("headers", [{}, {"Nats-Schedule-Source": "a.source"}])
+def test_schedules_that_are_due_are_waited_for(headers: dict[str, str]) -> None:
+    rig = PlanRig(200, **headers)
+    rig.clock.advance(3_602)
+    assert rig.count(b"a.out") == 0
+    rig.advance(0.0)
+    assert rig.count(b"a.out") == 200
+    last = rig.account.streams["A"].store.load(rig.account.streams["A"].store.last_seq)
+    assert last is not None
+    assert last.payload == (b"from the source" if headers else b"x")
+    assert rig.disk.cold_reads == 0
+
+
+def test_a_schedule_that_is_replaced_or_removed_meanwhile_is_passed_over() -> None:
+    rig = PlanRig(3)
+    rig.clock.advance(3_602)
+    rig.exchange("a.plan.0", b"no schedule", reply="")
+    rig.account.streams["A"].contents.remove(3)
+    rig.advance(1.0)
+    assert rig.count(b"a.out") == 1
+
+
+def test_whether_a_schedule_may_be_ended_is_told_from_memory() -> None:
+    rig = PlanRig(1)
+    end = {"Nats-Schedule-Next": "purge", "Nats-Scheduler": "a.plan.0"}
+    rig.exchange("a.out", b"x", end)
+    rig.settle()
+    assert b'"error"' not in rig.outbox.sent[0][2]
+    assert rig.disk.cold_reads == 0
 
 
 def test_what_comes_behind_a_message_that_is_given_up_is_waited_for() -> None:

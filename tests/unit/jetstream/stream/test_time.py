@@ -170,6 +170,18 @@ def test_schedules_stored_before_they_were_allowed_are_found_in_turns() -> None:
     assert "a.8" in subjects_of(rig)
 
 
+def test_many_schedules_that_are_due_at_once_publish_in_turns() -> None:
+    rig = AccountRig()
+    stream = rig.create(allow_msg_schedules=True)
+    for number in range(200):
+        plan = {"Nats-Schedule": "@at 2023-11-14T22:13:22Z", "Nats-Schedule-Target": "a.out"}
+        rig.publish(f"a.plan.{number}", b"x", plan)
+    done: list[int] = []
+    rig.clock.advance(3, lambda: done.append(stream.store.count_for_subject(b"a.out")))
+    assert done[-1] == 200
+    assert len(set(done)) >= 4
+
+
 def test_a_schedule_that_repeats_says_when_it_fires_next() -> None:
     rig = AccountRig()
     stream = rig.create(allow_msg_schedules=True)
