@@ -9,9 +9,15 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from midge.server.config.table import Count, Seconds, Secret, Table
+from midge.server.config.table import EXPECTED, Count, Seconds, Secret, Table
 
-SyncInterval = Annotated[str, Meta(pattern=r"^(always|([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+)$")]
+SyncInterval = Annotated[
+    str,
+    Meta(
+        pattern=r"^(always|([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+)$",
+        extra={EXPECTED: "'always' or a duration such as '2m'"},
+    ),
+]
 """`always`, or a duration as Go writes it."""
 
 

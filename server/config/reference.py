@@ -85,13 +85,13 @@ def unit_of(name: str) -> str:
 
 def type_text(kind: Any) -> str:
     """Return in words the values that a setting takes."""
-    kind = schema.strip_metadata(kind)
-    if isinstance(kind, inspect.VarTupleType):
-        table = schema.struct_of(kind.item_type)
+    plain = schema.strip_metadata(kind)
+    if isinstance(plain, inspect.VarTupleType):
+        table = schema.struct_of(plain.item_type)
         return f"list of `{table.__name__}`" if table else "list of str"
-    if isinstance(kind, inspect.DictType):
+    if isinstance(plain, inspect.DictType):
         return "table of str"
-    table = schema.struct_of(kind)
+    table = schema.struct_of(plain)
     return f"`{table.__name__}`" if table else expectation(kind)
 
 

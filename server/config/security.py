@@ -10,9 +10,15 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from midge.server.config.jetstream import AccountJetStream
-from midge.server.config.table import Count, Seconds, Secret, Table
+from midge.server.config.table import EXPECTED, Count, Seconds, Secret, Table
 
-HookName = Annotated[str, Meta(pattern=r"^$|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
+HookName = Annotated[
+    str,
+    Meta(
+        pattern=r"^$|^[A-Za-z_][\w.]*:[A-Za-z_]\w*$",
+        extra={EXPECTED: "'module:function' or nothing"},
+    ),
+]
 """A Python callable, written `module:function`; empty means none."""
 
 ConnectionType = Literal[

@@ -12,6 +12,9 @@ Secret = Annotated[str, Meta(extra={"secret": True})]
 REDACTED = "[REDACTED]"
 """The text that stands in place of a secret."""
 
+EXPECTED = "expected"
+"""What the extra of a type's `Meta` names its values by, where a pattern would tell nobody."""
+
 Seconds = Annotated[float, Meta(ge=0)]
 """A duration in seconds; integers are welcome."""
 

@@ -18,6 +18,7 @@ from midge.server.config.schema import (
     strip_metadata,
     tables_in,
 )
+from midge.server.config.table import EXPECTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,8 +81,8 @@ def find_problems(raw: Any, table: type[Struct], path: Path = ()) -> Iterator[Pr
 
 
 def _check(value: Any, kind: Any, path: Path) -> Iterator[Problem]:
-    secret = is_secret(kind)
-    kind = whole = strip_metadata(kind)
+    secret, whole = is_secret(kind), kind
+    kind = strip_metadata(kind)
     if isinstance(kind, inspect.UnionType):
         kind = strip_metadata(_one_of(value, kind))
     if isinstance(kind, inspect.StructType):
@@ -149,6 +150,8 @@ def _in_bounds(value: float, kind: inspect.IntType | inspect.FloatType) -> bool:
 
 def expectation(kind: Any) -> str:
     """Say in words what a value of `kind` looks like."""
+    if isinstance(kind, inspect.Metadata) and kind.extra and EXPECTED in kind.extra:
+        return str(kind.extra[EXPECTED])
     kind = strip_metadata(kind)
     if isinstance(kind, inspect.UnionType):
         kinds = [one for one in kind.types if not isinstance(one, inspect.NoneType)]
@@ -160,7 +163,7 @@ def expectation(kind: Any) -> str:
     if isinstance(kind, inspect.BoolType):
         return "true or false"
     if isinstance(kind, inspect.StrType):
-        return "str" if kind.pattern is None else "'module:function' or nothing"
+        return "str"
     name = "int" if isinstance(kind, inspect.IntType) else "number"
     return name + _bounds(kind)
 

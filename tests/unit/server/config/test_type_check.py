@@ -54,6 +54,10 @@ def problems(raw: Any) -> list[str]:
             {"authorization": {"hook": "no colon"}},
             "authorization.hook: expected 'module:function' or nothing, got 'no colon'",
         ),
+        (
+            {"jetstream": {"sync_interval": "later"}},
+            "jetstream.sync_interval: expected 'always' or a duration such as '2m', got 'later'",
+        ),
         ({"zzzzqqq": 1}, "zzzzqqq: unknown key"),
         (
             {"server_name": ["x" * 100]},
