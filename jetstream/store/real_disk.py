@@ -14,6 +14,9 @@ from midge.jetstream.store.file.commit_thread import CommitThread
 from midge.jetstream.store.interface import StoreError
 from midge.jetstream.store.real_file import RealFile
 
+LOCK = "lock"
+"""The file by which a process keeps others out of a directory."""
+
 
 class RealDisk(Disk):
     """A directory of the operating system, which this process alone uses.
@@ -40,7 +43,7 @@ class RealDisk(Disk):
         self._committer: CommitThread | None = None
         Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
         self.descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        self._lock = os.open(Path(path) / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        self._lock = os.open(Path(path) / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -50,7 +53,7 @@ class RealDisk(Disk):
 
     def names(self) -> list[str]:
         """Return the names of the files that are there, sorted, the lock's left out."""
-        return sorted(entry.name for entry in Path(self.path).iterdir() if entry.name != "lock")
+        return sorted(entry.name for entry in Path(self.path).iterdir() if entry.name != LOCK)
 
     def open(self, name: str) -> DiskFile:
         """Open a file that is there."""

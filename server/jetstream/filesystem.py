@@ -1,10 +1,18 @@
-"""The kind of file system that a store lies on: some lose the store even when it is synced."""
+"""A store's directory: the file system that it lies on, and what is not the store's in it.
+
+Some file systems lose the store even when it is synced.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from midge.jetstream.store.file.directory import is_own
+from midge.jetstream.store.real_disk import LOCK
+
 _MOUNTS = Path("/proc/self/mountinfo")
+
+_NAMED_MAX = 5
 
 _VOLATILE = frozenset({"tmpfs", "ramfs", "devtmpfs"})
 _REMOTE = frozenset(
@@ -36,3 +44,17 @@ def kind_of(directory: Path, mounts: Path = _MOUNTS) -> str:
         if place.is_relative_to(point) and len(point.parts) >= longest:
             found, longest = after.split()[0], len(point.parts)
     return found
+
+
+def strangers_in(directory: Path) -> str:
+    """Name what is in a store's directory and not the store's; empty when there is nothing else."""
+    names = sorted(one.name for one in directory.iterdir() if one.name != LOCK)
+    found = [name for name in names if not is_own(name)]
+    left_out = len(found) - _NAMED_MAX
+    shown = found[:_NAMED_MAX] + ([f"{left_out} more"] if left_out > 0 else [])
+    return ", ".join(shown)
+
+
+def has_nats_streams(directory: Path) -> bool:
+    """Tell whether nats-server keeps streams in a directory: one for each account there."""
+    return any(True for _ in directory.glob("*/streams/*/meta.inf"))

@@ -12,10 +12,11 @@ from midge.jetstream.json.encode import text
 from midge.jetstream.store.disk import Committer, Disk, DiskFile, Write
 from midge.jetstream.store.encryption import UserKeys
 from midge.jetstream.store.file.directory import StoreDirectory
+from midge.jetstream.store.file.identity import NAMES
 from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.store.interface import StoreError
+from midge.jetstream.store.real_disk import LOCK
 
-_IDENTITIES = ("store.a", "store.b")
 _SUBFOLDERS = ("", "jetstream")
 _LOST_SHOWN_MAX = 100
 
@@ -62,7 +63,7 @@ def check_store(path: Path, key: bytes = b"") -> Checked:
 
 def _find(path: Path) -> Path:
     for name in _SUBFOLDERS:
-        if any((path / name / identity).exists() for identity in _IDENTITIES):
+        if any((path / name / identity).exists() for identity in NAMES):
             return path / name
     raise StoreError(f"there is no store of midge's in {path}")
 
@@ -161,7 +162,7 @@ class ReadOnlyDisk(Disk):
     def __init__(self, path: Path) -> None:
         self._path = path
         self._files: dict[str, ReadOnlyFile] = {}
-        self._lock = os.open(path / "lock", os.O_RDONLY) if (path / "lock").exists() else -1
+        self._lock = os.open(path / LOCK, os.O_RDONLY) if (path / LOCK).exists() else -1
         if self._lock >= 0:
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -169,7 +170,7 @@ class ReadOnlyDisk(Disk):
                 os.close(self._lock)
                 raise StoreError(f"the store in {path} is in use by another process") from error
         for entry in path.iterdir():
-            if entry.is_file() and entry.name != "lock":
+            if entry.is_file() and entry.name != LOCK:
                 descriptor = os.open(entry, os.O_RDONLY | os.O_CLOEXEC)
                 self._files[entry.name] = ReadOnlyFile(descriptor)
 

@@ -6,10 +6,11 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from midge.jetstream.json.encode import text
 from midge.jetstream.store.disk import Disk
 from midge.jetstream.store.file.compaction import Compaction
 from midge.jetstream.store.file.group import SUFFIX, Segment, segment_name
-from midge.jetstream.store.file.identity import establish
+from midge.jetstream.store.file.identity import NAMES, NEW, establish
 from midge.jetstream.store.file.log import Log
 from midge.jetstream.store.file.recovery import Damage, Replay, is_zero
 from midge.jetstream.store.file.stream import FileStore
@@ -172,12 +173,12 @@ class StoreDirectory:
 
     def _open_segments(self) -> None:
         for name in self._disk.names():
-            if name.endswith(".new"):
-                self._disk.unlink(name)  # what it was to replace is still there
-            elif name.endswith(SUFFIX):
+            number = segment_number(name)
+            if number:
                 file = self._disk.open(name)
-                number = int(name.removesuffix(SUFFIX), 16)
                 self._segments.append(Segment(number, file, 0, file.size()))
+            elif name.endswith(NEW) and is_own(name):
+                self._disk.unlink(name)  # what it was to replace is still there
 
     def _replay(self) -> None:
         """Read the segments, cut off what is torn, and see that the rest is on the disk."""
@@ -209,6 +210,10 @@ class StoreDirectory:
         self.damages = [
             one for one in replay.damages if not one.seq or one.seq in missed.get(one.stream, ())
         ]
+        for damage in self.damages:
+            stream = self._streams.get(damage.stream)
+            if stream is not None:
+                damage.owner = f"{text(stream.account)} > {text(stream.name)}"
 
     def _stream_of(self, number: int) -> FileStore | None:
         """Return the store of a stream's number, a new one if it has not been deleted."""
@@ -262,6 +267,22 @@ class StoreDirectory:
                 del self._streams[number]
 
 
+def segment_number(name: str) -> int:
+    """Return the number of the segment in the file of this name; 0 when that is no segment."""
+    digits = name.removesuffix(SUFFIX)
+    try:
+        number = int(digits, 16)
+    except ValueError:
+        return 0
+    return number if name == segment_name(number) else 0
+
+
+def is_own(name: str) -> bool:
+    """Tell whether a store makes files of this name; all others are left alone."""
+    whole = name.removesuffix(NEW)
+    return whole in NAMES or bool(segment_number(whole))
+
+
 def is_worth_it(segment: Segment) -> bool:
     """Tell whether half of a segment, or more, would be given back by rewriting it.
 
@@ -281,4 +302,4 @@ def is_worth_leaving(segment: Segment) -> bool:
     return is_worth_it(segment) and dead >= LEFT_MIN and dead * 4 >= segment.end
 
 
-__all__ = ["Damage", "StoreDirectory", "segment_name"]
+__all__ = ["Damage", "StoreDirectory", "is_own", "segment_name"]

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 NAMES = ("store.a", "store.b")
 
+NEW = ".new"
+"""What the name of a file ends in until it takes the place of the one without it."""
+
 _PLAIN = b"1"
 _ENCRYPTED = b"2"
 _ID_SIZE = 16
@@ -115,9 +118,9 @@ def _write(disk: Disk, name: str, identity: Identity) -> None:
         lines[1] = _ENCRYPTED
         lines.append(identity.wrapped_key.hex().encode())
     text = b"\n".join(lines) + b"\n"
-    file = disk.create(name + ".new")
+    file = disk.create(name + NEW)
     file.write(0, text + b"%08x\n" % zlib.crc32(text))
     file.sync()
     file.close()
-    disk.rename(name + ".new", name)
+    disk.rename(name + NEW, name)
     disk.sync_directory()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from midge.jetstream.store import numbers
 from midge.jetstream.store.file import records
-from midge.jetstream.store.file.group import Segment
+from midge.jetstream.store.file.group import Segment, segment_name
 from midge.jetstream.store.file.stream import FileStore
 
 _HEAD = 48
@@ -24,9 +24,12 @@ _REPAIRED_MAX = 4096  # bytes of a record that is small enough to try to mend, i
 
 
 class Damage:
-    """Bytes of a segment that could not be read, and the message lost with them, if it is known."""
+    """Bytes of a segment that could not be read, and the message lost with them, if it is known.
 
-    __slots__ = ("length", "position", "segment", "seq", "stream")
+    `owner` names that message's stream for those who read of it.
+    """
+
+    __slots__ = ("length", "owner", "position", "segment", "seq", "stream")
 
     def __init__(self, segment: int, position: int, length: int, stream: int, seq: int) -> None:
         self.segment = segment
@@ -34,10 +37,12 @@ class Damage:
         self.length = length
         self.stream = stream
         self.seq = seq
+        self.owner = ""
 
-    def __repr__(self) -> str:
-        """Show where the damage is."""
-        return f"Damage({self.segment:x} at {self.position}, {self.length} bytes, {self.seq})"
+    def __str__(self) -> str:
+        """Say where the damage is, and what is lost by it."""
+        place = f"{segment_name(self.segment)} at {self.position}: {self.length} bytes"
+        return f"{place}, message {self.seq} of {self.owner}" if self.seq else place
 
 
 class Replay:

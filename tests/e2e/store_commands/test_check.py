@@ -69,6 +69,9 @@ async def test_a_damaged_message_is_named(store: Path, capsys: Any) -> None:
     code, found, err = check(store, capsys)
     assert (code, err) == (1, "")
     assert found["streams"][0]["lost"] == [42]
+    (damage,) = found["damages"]
+    assert damage.startswith(f"{segment.name} at ")
+    assert damage.endswith(" bytes, message 42 of $G > ORDERS")
     assert cli.main(["store", "check", str(store)]) == 1
     out = capsys.readouterr().out
     assert "\n  lost: 1 messages: 42\n" in out

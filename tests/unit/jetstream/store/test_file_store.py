@@ -67,6 +67,25 @@ async def test_a_directory_is_opened_once(tmp_path: Path) -> None:
     store.directory.close()
 
 
+async def test_other_files_are_neither_read_nor_removed(tmp_path: Path) -> None:
+    """Whatever their names end in: a log of somebody's is no segment, and no damage."""
+    store = Store(tmp_path)
+    store.directory.create_stream(b"$G", b"ORDERS", b"{}").append(b"orders", b"", b"1", 1)
+    await store.settled()
+    store.directory.close()
+    strangers = ["00.log", "FFFFFFFFFFFFFFFF.log", "backup.new", "notes.log", "notes.log.new"]
+    for name in strangers:
+        (tmp_path / name).write_text("hello\n")
+    unfinished = tmp_path / "0000000000000001.log.new"
+    unfinished.touch()
+    store = Store(tmp_path)
+    (again,) = store.directory.streams()
+    assert (again.messages, store.directory.damages) == (1, [])
+    assert [(tmp_path / name).read_text() for name in strangers] == ["hello\n"] * 5
+    assert not unfinished.exists()
+    store.directory.close()
+
+
 async def test_an_idle_store_is_small(tmp_path: Path) -> None:
     store = Store(tmp_path)
     stream = store.directory.create_stream(b"$G", b"S", b"{}")

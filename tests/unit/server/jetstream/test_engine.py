@@ -66,6 +66,29 @@ async def test_a_wrong_key_is_one_clear_line(tmp_path: Path) -> None:
             await Server(options(key)).start()
 
 
+async def test_what_else_is_in_the_directory_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with midge.Server(port=-1, jetstream=str(tmp_path)):
+        pass
+    assert "foreign" not in caplog.text
+    place = tmp_path / "jetstream"
+    for name in ("notes.log", *"abcde"):
+        (place / name).touch()
+    async with midge.Server(port=-1, jetstream=str(tmp_path)):
+        pass
+    (told,) = [line for line in caplog.messages if "jetstream_foreign_files" in line]
+    assert "a, b, c, d, e, 1 more" in told
+    caplog.clear()
+    (place / "$G" / "streams" / "ORDERS").mkdir(parents=True)
+    (place / "$G" / "streams" / "ORDERS" / "meta.inf").touch()
+    async with midge.Server(port=-1, jetstream=str(tmp_path)):
+        pass
+    (told,) = [line for line in caplog.messages if "jetstream_not_imported" in line]
+    assert "midge store import" in told
+    assert "foreign" not in caplog.text
+
+
 async def test_what_follows_from_a_result_of_the_disk_is_written_at_once() -> None:
     server = await started()
     engine = server.jetstream
