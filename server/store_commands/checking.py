@@ -11,8 +11,7 @@ from pathlib import Path
 from midge.jetstream.json.encode import text
 from midge.jetstream.store.disk import Committer, Disk, DiskFile, Write
 from midge.jetstream.store.encryption import UserKeys
-from midge.jetstream.store.file.directory import StoreDirectory
-from midge.jetstream.store.file.identity import NAMES
+from midge.jetstream.store.file.directory import StoreDirectory, is_own
 from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.store.interface import StoreError
 from midge.jetstream.store.real_disk import LOCK
@@ -44,6 +43,10 @@ class Checked:
     damages: list[str]
     repairable: int
     """Bytes that are damaged and can be put right; the next start of a server does so."""
+    unknown_bytes: int
+    """Damaged bytes of which it is not known what they were."""
+    torn: list[str]
+    """Ends of files that hold no whole group: of a write that was cut short, in all likelihood."""
 
 
 def check_store(path: Path, key: bytes = b"") -> Checked:
@@ -56,15 +59,22 @@ def check_store(path: Path, key: bytes = b"") -> Checked:
     try:
         directory = StoreDirectory(disk, lambda: None, keys=UserKeys(key) if key else None)
         streams = [_check(store) for store in directory.streams()]
-        return Checked(streams, [str(one) for one in directory.damages], directory.repaired)
+        return Checked(
+            streams,
+            [str(one) for one in directory.damages],
+            directory.repaired,
+            sum(one.length for one in directory.damages if not one.seq),
+            [str(one) for one in directory.torn],
+        )
     finally:
         disk.close()
 
 
 def _find(path: Path) -> Path:
     for name in _SUBFOLDERS:
-        if any((path / name / identity).exists() for identity in NAMES):
-            return path / name
+        place = path / name
+        if place.is_dir() and any(is_own(one.name) for one in place.iterdir()):
+            return place
     raise StoreError(f"there is no store of midge's in {path}")
 
 

@@ -8,8 +8,9 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
+from midge.jetstream.store.interface import StoreKeyError
 from midge.protocol.errors import MidgeError
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_key_file(importing)
     importing.add_argument(
         "--nats-key-file",
-        type=argparse.FileType("r"),
+        type=argparse.FileType("rb"),
         metavar="FILE",
         help="file with the key of nats-server's store, below it a prev_key, each on its own line",
     )
@@ -54,26 +55,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_key_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--key-file",
-        type=argparse.FileType("r"),
+        type=argparse.FileType("rb"),
         metavar="FILE",
         help="file with the encryption_key of midge's store; - reads it from standard input",
     )
 
 
 def _key_of(args: argparse.Namespace) -> str:
-    """Return the key that was given, without the end of its line; empty for none."""
-    if args.key_file is None:
-        return ""
-    with args.key_file as file:
-        return str(file.readline()).rstrip("\r\n")
+    """Return the key that was given, without the end of its line; empty for none.
+
+    Raises:
+        StoreKeyError: the file has no key in it.
+    """
+    try:
+        return "" if args.key_file is None else _lines_of(args.key_file)[0].decode()
+    except UnicodeDecodeError:
+        raise StoreKeyError(f"{args.key_file.name}: the key is not UTF-8") from None
 
 
 def _nats_keys_of(args: argparse.Namespace) -> tuple[bytes, ...]:
-    """Return the keys of nats-server's store, one a line."""
+    """Return the keys of nats-server's store, one a line. Raises: StoreKeyError, as above."""
     if args.nats_key_file is None:
         return ()
-    with args.nats_key_file as file:
-        return tuple(line.encode() for line in file.read().splitlines() if line)
+    if args.nats_key_file is args.key_file:
+        raise StoreKeyError("only one of the files with keys can be standard input")
+    return tuple(line for line in _lines_of(args.nats_key_file) if line)
+
+
+def _lines_of(opened: BinaryIO) -> list[bytes]:
+    """Return what the lines of a file hold, of which the first must not be empty."""
+    with opened as file:
+        lines = file.read().splitlines()
+    if not lines or not lines[0]:
+        raise StoreKeyError(f"{opened.name}: there is no key in the first line")
+    return lines
 
 
 def run(args: argparse.Namespace) -> int:
@@ -99,22 +114,38 @@ def _check(args: argparse.Namespace) -> int:
 def _check_lines(found: Checked) -> Iterator[str]:
     """Yield what there is to say of a store."""
     for one in found.streams:
+        messages, consumers = _count(one.messages, "message"), _count(one.consumers, "consumer")
         yield (
-            f"{one.account} > {one.stream}: {one.messages:,} messages, {one.bytes:,} bytes, "
-            f"sequences {one.first_seq:,} to {one.last_seq:,}, {one.consumers:,} consumers"
+            f"{one.account} > {one.stream}: {messages}, {one.bytes:,} bytes, "
+            f"sequences {one.first_seq:,} to {one.last_seq:,}, {consumers}"
         )
         if one.lost_count:
             some = ", ".join(str(seq) for seq in one.lost[:_LOST_SHOWN])
-            yield f"  lost: {one.lost_count:,} messages: {some}" + (
+            yield f"  lost: {_count(one.lost_count, 'message')}: {some}" + (
                 ", …" if one.lost_count > _LOST_SHOWN else ""
             )
     yield from (f"damaged: {damage}" for damage in found.damages)
     if found.repairable:
-        yield f"{found.repairable:,} damaged bytes can be put right; the next start does so"
-    messages = sum(one.messages for one in found.streams)
+        amount = _count(found.repairable, "damaged byte")
+        yield f"{amount} can be put right; the next start does so"
+    yield from (f"torn: {torn}; the next start cuts that off" for torn in found.torn)
+    messages_total = sum(one.messages for one in found.streams)
+    total = f"{_count(len(found.streams), 'stream')}, {_count(messages_total, 'message')}"
+    yield f"{total}, {_verdict(found)}"
+
+
+def _verdict(found: Checked) -> str:
+    """Say what is lost; of damaged bytes it is not known whose they were, and how many messages."""
     lost = sum(one.lost_count for one in found.streams)
-    verdict = f"{lost:,} messages lost" if lost or found.damages else "every checksum matched"
-    yield f"{len(found.streams):,} streams, {messages:,} messages, {verdict}"
+    parts = [f"{_count(lost, 'message')} lost"] if lost else []
+    if found.unknown_bytes:
+        parts.append(f"{_count(found.unknown_bytes, 'byte')} of unknown content lost")
+    return ", ".join(parts) or "every checksum matched"
+
+
+def _count(number: int, what: str) -> str:
+    """Return `1 message`, `1,000 messages`."""
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 def _import(args: argparse.Namespace) -> int:
@@ -125,8 +156,8 @@ def _import(args: argparse.Namespace) -> int:
             sys.stdout.write(_line(one))
             sys.stdout.flush()
 
-    keys = _nats_keys_of(args)
-    done = asyncio.run(import_store(args.source, args.into, tell, _key_of(args), keys))
+    nats_keys, key = _nats_keys_of(args), _key_of(args)
+    done = asyncio.run(import_store(args.source, args.into, tell, key, nats_keys))
     if args.json:
         sys.stdout.write(json.dumps([dataclasses.asdict(one) for one in done], indent=2) + "\n")
     else:
@@ -139,9 +170,9 @@ def _line(one: Imported) -> str:
     name = f"{one.account} > {one.stream}"
     if one.error:
         return f"{name}: not imported: {one.error}\n"
-    lines = [f"{name}: {one.messages:,} messages, {one.consumers:,} consumers"]
+    lines = [f"{name}: {_count(one.messages, 'message')}, {_count(one.consumers, 'consumer')}"]
     if one.read != one.messages:
-        lines.append(f"  {one.read:,} messages were read; the stream's limits removed the others")
+        lines.append(f"  of {_count(one.read, 'message')}; the stream's limits removed the others")
     lines += [f"  lost: {damage}" for damage in one.damages]
     return "\n".join(lines) + "\n"
 
@@ -150,5 +181,6 @@ def _total(done: list[Imported]) -> str:
     good = [one for one in done if not one.error]
     lost = sum(len(one.damages) for one in done)
     messages = sum(one.messages for one in good)
-    damage = f"{lost:,} records lost" if lost else "every checksum matched"
-    return f"{len(good):,} of {len(done):,} streams, {messages:,} messages, {damage}\n"
+    damage = f"{_count(lost, 'record')} lost" if lost else "every checksum matched"
+    total = _count(len(done), "stream")
+    return f"{len(good):,} of {total}, {_count(messages, 'message')}, {damage}\n"

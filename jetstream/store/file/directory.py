@@ -27,7 +27,8 @@ class StoreDirectory:
     """All file streams of a server.
 
     Opening reads the log and makes durable what it has read before it returns. `damages` says what
-    could not be read of what had been durable. `tick` should be called once a second.
+    could not be read of what had been durable, and `torn` what was cut off as it had not been.
+    `tick` should be called once a second.
 
     Args:
         disk: The directory.
@@ -61,6 +62,7 @@ class StoreDirectory:
         self.turns = Turns()  # what recovery leaves to later turns is done at once
         self.log = Log(disk, self._seed, request_flush, self.turns)
         self.damages: list[Damage] = []
+        self.torn: list[Damage] = []
         self.repaired = 0
         self._recover()
         self.log.on_failure = self._roll_back
@@ -187,7 +189,10 @@ class StoreDirectory:
         for segment in self._segments:
             data = bytearray(segment.file.read(0, segment.file.size()))
             segment.end = 0 if is_cut else replay.scan(segment, data)
-            is_cut = is_cut or not is_zero(data, segment.end)
+            if not is_zero(data, segment.end):
+                is_cut = True
+                length = len(data.rstrip(b"\0")) - segment.end
+                self.torn.append(Damage(segment.number, segment.end, length, 0, 0))
         for segment in self._segments[-2:]:
             start = replay.mark_position if segment.number == replay.mark_segment else 0
             if segment.number >= replay.mark_segment and start < segment.end:

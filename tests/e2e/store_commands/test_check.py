@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +76,59 @@ async def test_a_damaged_message_is_named(store: Path, capsys: Any) -> None:
     assert damage.endswith(" bytes, message 42 of $G > ORDERS")
     assert cli.main(["store", "check", str(store)]) == 1
     out = capsys.readouterr().out
-    assert "\n  lost: 1 messages: 42\n" in out
-    assert out.endswith(" messages, 1 messages lost\n")
+    assert "\n  lost: 1 message: 42\n" in out
+    assert out.endswith(" messages, 1 message lost\n")
+
+
+async def test_a_torn_end_is_told(store: Path, capsys: Any) -> None:
+    (segment,) = [path for path, data in all_files(store) if b"order 041" in data]
+    whole = segment.read_bytes().rstrip(b"\0")
+    segment.write_bytes(whole + b"torn" * 10)
+    code, found, _ = check(store, capsys)
+    assert (code, found["damages"]) == (0, [])
+    (told,) = found["torn"]
+    place, position, length = re.fullmatch(r"(\S+) at (\d+): (\d+) bytes", told).groups()
+    assert (place, int(position) + int(length)) == (segment.name, len(whole) + 40)
+    assert int(length) >= 40
+    assert cli.main(["store", "check", str(store)]) == 0
+    assert f"\ntorn: {found['torn'][0]}; the next start cuts that off\n" in capsys.readouterr().out
+
+
+async def test_a_store_without_its_identity_is_one(store: Path, capsys: Any) -> None:
+    for name in ("store.a", "store.b"):
+        (store / "jetstream" / name).unlink()
+    code, _, err = check(store, capsys)
+    told = "midge store check: the store's id cannot be read: store.a and store.b are damaged\n"
+    assert (code, err) == (1, told)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "there is no key in the first line"),
+        (b"\nkey\n", "there is no key in the first line"),
+        (b"\xff\xfe\n", "the key is not UTF-8"),
+    ],
+)
+async def test_a_key_file_without_a_key_is_refused(
+    tmp_path: Path, capsys: Any, content: bytes, told: str
+) -> None:
+    """A store that was to be encrypted must not be written without."""
+    key_file = tmp_path / "key"
+    key_file.write_bytes(content)
+    for command in (["check", str(tmp_path)], ["import", str(tmp_path), "--into", "x"]):
+        assert cli.main(["store", *command, "--key-file", str(key_file)]) == 1
+        assert capsys.readouterr().err == f"midge store {command[0]}: {key_file}: {told}\n"
+
+
+def test_standard_input_is_read_once(
+    tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"key\n")))
+    keys = ["--key-file", "-", "--nats-key-file", "-"]
+    assert cli.main(["store", "import", str(tmp_path), "--into", "x", *keys]) == 1
+    told = "midge store import: only one of the files with keys can be standard input\n"
+    assert capsys.readouterr().err == told
 
 
 def all_files(path: Path) -> list[tuple[Path, bytes]]:
@@ -103,7 +156,7 @@ async def test_an_encrypted_store_needs_its_key(tmp_path: Path, capsys: Any) -> 
     code, _, err = check(path, capsys)
     assert (code, err) == (1, "midge store check: the store is encrypted, and no key is given\n")
     assert cli.main(["store", "check", str(path), "--key-file", str(key_file)]) == 0
-    assert capsys.readouterr().out.endswith("1 streams, 1 messages, every checksum matched\n")
+    assert capsys.readouterr().out.endswith("1 stream, 1 message, every checksum matched\n")
     key_file.write_text("another key\n")
     assert cli.main(["store", "check", str(path), "--key-file", str(key_file)]) == 1
     expected = "midge store check: the store is encrypted with another key\n"

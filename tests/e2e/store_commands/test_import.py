@@ -225,7 +225,7 @@ def test_what_there_is_to_say_to_people(small: Path, tmp_path: Path, capsys: Any
     target = str(tmp_path / "target")
     assert cli.main(["store", "import", str(small), "--into", target]) == 0
     assert capsys.readouterr().out == (
-        "$G > S: 5 messages, 1 consumers\n1 of 1 streams, 5 messages, every checksum matched\n"
+        "$G > S: 5 messages, 1 consumer\n1 of 1 stream, 5 messages, every checksum matched\n"
     )
     assert cli.main(["store", "import", str(small), "--into", target]) == 1
     out = capsys.readouterr().out
