@@ -173,7 +173,10 @@ class Replay:
             stream.replay(data, at, segment, at)
 
     def _salvage(self, segment: Segment, data: bytearray, at: int, end: int) -> None:
-        """Replay what can be read from `at` to `end`, and note the rest as damage."""
+        """Replay what can be read from `at` to `end`, and note the rest as damage.
+
+        Zeros before a group are damage, too: groups follow each other without a gap.
+        """
         segment.holds_more = True
         is_expected = True
         damaged_from = -1
@@ -196,7 +199,7 @@ class Replay:
                 self._lose(segment, data, at)
             at += records.padded(numbers.u32_at(data, at + 8))
             is_expected = True
-        if damaged_from >= 0 and not is_zero(data[damaged_from:end], 0):
+        if damaged_from >= 0 and (end < len(data) or not is_zero(data, damaged_from)):
             self._note(segment, damaged_from, end)
 
     def _note(self, segment: Segment, start: int, end: int) -> None:

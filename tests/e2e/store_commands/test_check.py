@@ -80,6 +80,23 @@ async def test_a_damaged_message_is_named(store: Path, capsys: Any) -> None:
     assert out.endswith(" messages, 1 message lost\n")
 
 
+async def test_what_was_lost_with_bytes_that_say_nothing_is_not_called_none(
+    store: Path, capsys: Any
+) -> None:
+    """Whole groups are zeros, as where the disk has lost a page: there may have been messages."""
+    (segment,) = [path for path, data in all_files(store) if b"order 041" in data]
+    data = bytearray(segment.read_bytes())
+    start, end = ((data.index(text) + len(text) + 7) & ~7 for text in (b"order 040", b"order 044"))
+    data[start:end] = bytes(end - start)
+    segment.write_bytes(data)
+    code, found, _ = check(store, capsys)
+    assert (code, found["streams"][0]["messages"], found["streams"][0]["lost"]) == (1, 95, [])
+    assert found["damages"] == [f"{segment.name} at {start}: {end - start} bytes"]
+    assert cli.main(["store", "check", str(store)]) == 1
+    out = capsys.readouterr().out
+    assert out.endswith(f" 95 messages, {end - start} bytes of unknown content lost\n")
+
+
 async def test_a_torn_end_is_told(store: Path, capsys: Any) -> None:
     (segment,) = [path for path, data in all_files(store) if b"order 041" in data]
     whole = segment.read_bytes().rstrip(b"\0")
