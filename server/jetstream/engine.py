@@ -118,7 +118,7 @@ class Engine(Observer):
             "jetstream_started",
             memory_bytes=context.limits.max_memory,
             file_bytes=context.limits.max_storage,
-            store_dir=context.options.store_dir,
+            store_dir="" if context.options.in_memory else str(context.store_directory),
             sync_interval=context.options.sync_interval,
         )
 
@@ -142,8 +142,12 @@ class Engine(Observer):
         except (NotADirectoryError, FileExistsError):
             text = "storage directory is not a directory"
             raise ConfigError(text, key="jetstream.store_dir") from None
-        except (StoreError, OSError) as error:
+        except StoreError as error:
             raise ConfigError(str(error), key="jetstream.store_dir") from None
+        except OSError as error:
+            place = context.store_directory / (error.filename or "")
+            text = f"{place}: {error.strerror}"
+            raise ConfigError(text, key="jetstream.store_dir") from None
         for damage in context.stores.damages():
             log.error("jetstream_data_lost", damage=str(damage))
 
@@ -151,6 +155,8 @@ class Engine(Observer):
         """Return the disk that was supplied, or that of the store's directory."""
         if self.disk is None:
             place = self.context.store_directory
+            if not self.context.options.store_dir:
+                log.warning("jetstream_store_temporary", store_dir=str(place))
             disk = RealDisk(str(place), partial(self._add_reader, loop), loop.remove_reader)
             if weakness := weakness_of(place):
                 log.warning("jetstream_store_at_risk", reason=weakness, store_dir=str(place))

@@ -37,6 +37,9 @@ SENTENCES = {
         'Destination "{destination}" is not valid, won\'t be able to trace events'
     ),
     "jetstream_missed": "{subject} of account {account} went to nobody: {hint}",
+    "jetstream_store_temporary": (
+        "Temporary storage directory used, data could be lost on system reboot"
+    ),
     "option_reloaded": "Reloaded: {option}",
     "pid_file_failed": "Could not write pid file: {error}",
     "ports_file_failed": "Error writing ports file: {error}",

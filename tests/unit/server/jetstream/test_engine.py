@@ -1,6 +1,7 @@
 """JetStream of a server, from its start to its stop."""
 
 import asyncio
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,9 @@ from midge.server.routing.outbound import ChunkPool
 from midge.server.server import Server
 from midge.testing import SimulatedDisk
 from tests.support.transports import Transport
+
+IDENTITY = b"midge store\n1\n4ad23b76c644586406c6ea89b6a31db4\n4a7d94b7\n"
+"""The file that says which store it is, as it is written without encryption."""
 
 
 async def started() -> Server:
@@ -43,6 +47,32 @@ async def test_a_file_is_no_storage_directory(tmp_path: Path) -> None:
     jetstream = JetStream(enabled=True, store_dir=str(file))
     with pytest.raises(ConfigError, match="storage directory is not a directory"):
         await Server(Options(listen=Listen(port=-1), jetstream=jetstream)).start()
+
+
+async def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    segment = tmp_path / "jetstream" / "0000000000000001.log"
+    segment.mkdir(parents=True)  # nobody may open a directory to write to it, not even root
+    for name in ("store.a", "store.b"):
+        (tmp_path / "jetstream" / name).write_bytes(IDENTITY)
+    with pytest.raises(ConfigError) as caught:
+        async with midge.Server(port=-1, jetstream=str(tmp_path)):
+            pass
+    assert str(caught.value) == f"jetstream.store_dir: {segment}: Is a directory"
+
+
+async def test_a_temporary_directory_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    options = Options(listen=Listen(port=-1), jetstream=JetStream(enabled=True))
+    server = Server(options)
+    caplog.set_level("INFO", "midge")
+    await server.start()
+    await server.stop()
+    place = tmp_path / "nats" / "jetstream"
+    assert f"jetstream_store_temporary store_dir='{place}'" in caplog.messages
+    (started,) = [line for line in caplog.messages if line.startswith("jetstream_started ")]
+    assert f"store_dir='{place}'" in started
 
 
 async def test_a_wrong_key_is_one_clear_line(tmp_path: Path) -> None:
