@@ -325,6 +325,10 @@ class Server:
             prepared.append(self._prepare_leafnodes(options))
         if self._cluster is not None:
             prepared.append(self._cluster.prepare_reload(options))
+        if self._begins_jetstream(options) and self._disk is None:
+            from midge.server.jetstream.engine import check_directory  # noqa: PLC0415 - as above
+
+            check_directory(options.jetstream)
         return lambda: self._put_in_force(options, prepared)
 
     def _put_in_force(self, options: Options, prepared: list[Callable[[], None]]) -> None:
@@ -341,17 +345,20 @@ class Server:
 
     def _reload_jetstream(self, options: Options) -> None:
         """Start JetStream, stop it, or have it take what has changed."""
-        if self._jetstream is None:
-            if options.jetstream.enabled and self._state is not None:
-                try:
-                    self._start_jetstream(self.broker, self._state)
-                except ConfigError as error:
-                    self._stop_jetstream()
-                    log.error("jetstream_not_started", error=str(error))
-        elif options.jetstream.enabled:
+        if self._begins_jetstream(options) and self._state is not None:
+            try:
+                self._start_jetstream(self.broker, self._state)
+            except ConfigError as error:
+                self._stop_jetstream()
+                log.error("jetstream_not_started", error=str(error))
+        elif self._jetstream is not None and options.jetstream.enabled:
             self._jetstream.reload(options.jetstream)
         else:
             self._stop_jetstream()
+
+    def _begins_jetstream(self, options: Options) -> bool:
+        """Tell whether these options have this process start JetStream, which one of it does."""
+        return self._jetstream is None and options.jetstream.enabled and self._is_first
 
     def _prepare_leafnodes(self, options: Options) -> Callable[[], None]:
         """Check what links there are to be; give what makes them so. Raises: ConfigError."""

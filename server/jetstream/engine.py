@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
 from midge.jetstream.account.limits import AccountLimits
 from midge.jetstream.store.disk import SuppliedDisk
+from midge.jetstream.store.file.identity import establish
 from midge.jetstream.store.interface import GroupListener, StoreError, StoreKeyError
 from midge.jetstream.store.real_disk import RealDisk
 from midge.jetstream.stream.surroundings import Bounds
@@ -25,7 +27,8 @@ from midge.server.jetstream.stores import FileStores, MemoryStores, keys_of
 from midge.server.log.logger import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from midge.jetstream.store.disk import Disk
     from midge.server.broker.broker import Broker
@@ -128,7 +131,7 @@ class Engine(Observer):
         if context.options.in_memory and self.disk is None:
             context.stores = MemoryStores(loop)
             return
-        try:
+        with _told_as_setting(context.store_directory):
             context.stores = FileStores(
                 self._open_disk(loop),
                 loop,
@@ -137,17 +140,6 @@ class Engine(Observer):
                 context.options.sync_interval_ns,
                 keys_of(context.options),
             )
-        except StoreKeyError as error:
-            raise ConfigError(str(error), key="jetstream.encryption_key") from None
-        except (NotADirectoryError, FileExistsError):
-            text = "storage directory is not a directory"
-            raise ConfigError(text, key="jetstream.store_dir") from None
-        except StoreError as error:
-            raise ConfigError(str(error), key="jetstream.store_dir") from None
-        except OSError as error:
-            place = context.store_directory / (error.filename or "")
-            text = f"{place}: {error.strerror}"
-            raise ConfigError(text, key="jetstream.store_dir") from None
         for damage in context.stores.damages():
             log.error("jetstream_data_lost", damage=str(damage))
 
@@ -259,6 +251,40 @@ class Engine(Observer):
     def _overloaded(self) -> None:
         """Count a message that is refused because too much waits for the disk."""
         self._broker.limit_hits["jetstream_messages"] += 1
+
+
+def check_directory(asked: JetStream) -> None:
+    """Check that a store can be opened in the directory that is asked for; it is made if need be.
+
+    Raises:
+        ConfigError: it cannot be used, or not with the keys that are asked for.
+    """
+    if asked.in_memory:
+        return
+    place = capacity.store_directory(asked)
+    with _told_as_setting(place):
+        disk = RealDisk(str(place), lambda *_: None, lambda _: None)
+        try:
+            establish(disk, keys_of(asked))
+        finally:
+            disk.close()
+
+
+@contextmanager
+def _told_as_setting(place: Path) -> Iterator[None]:
+    """Turn what is wrong with a store's directory into a ConfigError that names the setting."""
+    try:
+        yield
+    except StoreKeyError as error:
+        raise ConfigError(str(error), key="jetstream.encryption_key") from None
+    except (NotADirectoryError, FileExistsError):
+        text = "storage directory is not a directory"
+        raise ConfigError(text, key="jetstream.store_dir") from None
+    except StoreError as error:
+        raise ConfigError(str(error), key="jetstream.store_dir") from None
+    except OSError as error:
+        text = f"{place / (error.filename or '')}: {error.strerror}"
+        raise ConfigError(text, key="jetstream.store_dir") from None
 
 
 def _limits(asked: AccountOptions) -> AccountLimits:

@@ -104,6 +104,25 @@ async def test_jetstream_off_and_on(server: Server, client: Any, tmp_path: Path)
     assert (await js.stream_info("S")).state.messages == 2
 
 
+async def test_jetstream_is_not_turned_on_where_it_cannot_be(
+    server: Server, client: Any, tmp_path: Path
+) -> None:
+    """The whole reload is refused, so that a better one is taken."""
+    await server.reload(options(tmp_path, enabled=False))
+    file, newer = tmp_path / "file", tmp_path / "newer"
+    file.touch()
+    (newer / "jetstream").mkdir(parents=True)
+    (newer / "jetstream" / "store.a").write_bytes(b"midge store\n9\nab\nd66ec337\n")
+    for place, text in ((file, "storage directory is not a directory"), (newer, "of format 9")):
+        with pytest.raises(ConfigError, match=f"jetstream.store_dir: .*{text}"):
+            await server.reload(options(place))
+        with pytest.raises(NoRespondersError):
+            await client.request("$JS.API.INFO", b"")
+        assert not server.options.jetstream.enabled
+    await server.reload(options(tmp_path))
+    await client.jetstream().add_stream(name="S", subjects=["s"])
+
+
 async def test_an_account_without_jetstream_and_with_it_again(
     server: Server, client: Any, tmp_path: Path
 ) -> None:

@@ -187,6 +187,21 @@ async def test_a_reload_reaches_all_or_none(server: Server) -> None:
         await raw.close()
 
 
+async def test_a_reload_leaves_jetstream_with_the_first_worker(tmp_path: Path) -> None:
+    """Off and on again, too: two with the same streams would be two servers."""
+    jetstream = f'jetstream {{ store_dir: "{tmp_path}" }}\n'
+    with Server(midge_command(), jetstream, WORKERS) as server:
+        for number, config in enumerate(
+            ["debug: false\n" + jetstream, "jetstream: off\n", jetstream]
+        ):
+            server.signal("SIGHUP", config)
+            told = "Reloaded server configuration"
+            await until(lambda: server.log.count(told) > number)  # noqa: B023 - within the round
+        assert "Jetstream not started" not in server.log
+        started = re.findall(r"\[(\d+)\] .* Jetstream started", server.log)
+        assert started == [str(pids(server)[0])] * 2
+
+
 async def test_connections_are_limited_over_all() -> None:
     with Server(midge_command(), "max_connections: 5\n", WORKERS) as server:
         raws = [await Raw.open(server.url) for _ in range(5)]
