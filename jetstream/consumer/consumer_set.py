@@ -95,6 +95,11 @@ class ConsumerSet(ConsumerHost):
         shown = [one for one in self._by_name.values() if not one.config.direct]
         return sorted(shown, key=lambda one: one.name)
 
+    def direct(self) -> list[Consumer]:
+        """Return the consumers of mirrors and sources on other servers, by name."""
+        shown = [one for one in self._by_name.values() if one.config.direct]
+        return sorted(shown, key=lambda one: one.name)
+
     def follow(self, config: StreamConfig) -> None:
         """Follow a change of the stream's configuration."""
         self.config = config

@@ -1,6 +1,6 @@
 """The server's health: ready for clients, and with the requested streams and consumers."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from midge.server.monitoring.arguments import Arguments
 
@@ -10,46 +10,78 @@ if TYPE_CHECKING:
 
 _FLAGS = ("js-enabled-only", "js-server-only", "js-enabled", "js-meta-only", "details")
 
+_BAD_REQUEST = "BAD_REQUEST"
+_CONNECTION = "CONNECTION"
+
 Health = tuple[int, dict[str, Any]]
 """The HTTP status and the document."""
+
+
+class _Problem(NamedTuple):
+    """Why the server is not well: the HTTP status, what kind of thing it is, and in words.
+
+    `names` are the arguments that say which account, stream or consumer it is.
+    """
+
+    code: int
+    kind: str
+    error: str
+    names: tuple[str, ...] = ()
 
 
 def healthz(state: "State", arguments: Arguments) -> Health:
     """Return the HTTP status and the document."""
     given = {name: arguments.flag(name) for name in _FLAGS}
-    account, stream = arguments.text("account"), arguments.text("stream")
-    consumer = arguments.text("consumer")
-    if stream and not account:
-        return 400, _unwell("error", '"account" must not be empty when checking stream health')
-    if consumer and not stream:
-        return 400, _unwell("error", '"stream" must not be empty when checking consumer health')
+    asked = {name: arguments.text(name) for name in ("account", "stream", "consumer")}
+    problem = _find_problem(state, given, asked)
+    if problem is None:
+        return 200, {"status": "ok"}
+    if given["details"]:
+        of = {name: asked[name] for name in problem.names}
+        entry = {"type": problem.kind, **of, "error": problem.error}
+        return problem.code, {"status": "error", "errors": [entry]}
+    status = "error" if problem.kind == _BAD_REQUEST else "unavailable"
+    return problem.code, {"status": status, "error": problem.error}
+
+
+def _find_problem(state: "State", given: dict[str, bool], asked: dict[str, str]) -> _Problem | None:
+    """Return the first thing that is not well; None when all is."""
+    if asked["stream"] and not asked["account"]:
+        error = '"account" must not be empty when checking stream health'
+        return _Problem(400, _BAD_REQUEST, error)
+    if asked["consumer"] and not asked["stream"]:
+        error = '"stream" must not be empty when checking consumer health'
+        return _Problem(400, _BAD_REQUEST, error)
     if state.broker.lame_duck:
-        return 503, _unwell("unavailable", "server is in lame duck mode")
+        return _Problem(503, _CONNECTION, "server is in lame duck mode")
     failing = _failing_worker(state)
     if failing is not None:
-        return 503, _unwell("unavailable", f"worker {failing} keeps ending")
+        return _Problem(503, _CONNECTION, f"worker {failing} keeps ending")
     if state.jetstream is None:
         if state.broker.options.jetstream.enabled:
-            return 503, _unwell("unavailable", "JetStream is not current with the meta leader")
-        return 200, {"status": "ok"}
-    if account and not given["js-enabled-only"] and not given["js-server-only"]:
-        return _health_of(state.jetstream, account, stream, consumer)
-    return 200, {"status": "ok"}
+            error = "JetStream is not current with the meta leader"
+            return _Problem(503, "JETSTREAM", error)
+        return None
+    if asked["account"] and not given["js-enabled-only"] and not given["js-server-only"]:
+        return _find_missing(state.jetstream, **asked)
+    return None
 
 
-def _health_of(engine: "Engine", account: str, stream: str, consumer: str) -> Health:
-    """Check the requested stream and consumer."""
+def _find_missing(engine: "Engine", account: str, stream: str, consumer: str) -> _Problem | None:
+    """Return which of the account, the stream and the consumer is not there."""
     home = engine.accounts.get(account)
     if home is None or home.limits is None:
-        return 404, _unwell("unavailable", f'JetStream account "{account}" not found')
+        error = f'JetStream account "{account}" not found'
+        return _Problem(404, "ACCOUNT", error, ("account",))
     found = home.streams.streams.get(stream) if stream else None
     if stream and found is None:
         error = f'JetStream stream "{stream}" not found on account "{account}"'
-        return 404, _unwell("unavailable", error)
+        return _Problem(404, "STREAM", error, ("account", "stream"))
     if consumer and found is not None and found.consumers.get(consumer.encode()) is None:
         error = f'JetStream consumer "{consumer}" not found for stream "{stream}"'
-        return 404, _unwell("unavailable", f'{error} on account "{account}"')
-    return 200, {"status": "ok"}
+        error += f' on account "{account}"'
+        return _Problem(404, "CONSUMER", error, ("account", "stream", "consumer"))
+    return None
 
 
 def _failing_worker(state: "State") -> int | None:
@@ -59,7 +91,3 @@ def _failing_worker(state: "State") -> int | None:
         if one["failing"] and not one["ready"]:
             return int(one["worker"])
     return None
-
-
-def _unwell(status: str, error: str) -> dict[str, Any]:
-    return {"status": status, "error": error}

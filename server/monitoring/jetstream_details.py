@@ -11,6 +11,7 @@ from midge.server.monitoring import go_format
 from midge.server.monitoring.long_lists import StepBudget, finish
 
 if TYPE_CHECKING:
+    from midge.jetstream.consumer.consumer import Consumer
     from midge.jetstream.stream.stream import Stream
     from midge.server.jetstream.account import AccountJetStream
     from midge.server.jetstream.engine import Engine
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _DEFAULT_MAX_CONSUMERS = 1000
 _UNSIGNED = 1 << 64
 _STREAM_STEPS = 50  # of describing a stream, about 50 us
+_CONSUMER_STEPS = 10  # of describing a consumer, about 10 us
 _SYNC_INTERVAL_S = 120  # which stands for `always`, as in nats-server's page
 
 
@@ -34,14 +36,14 @@ async def page(
         "limits": {"default_max_consumers": _DEFAULT_MAX_CONSUMERS},
         **_totals(engine, with_leaders=given["raft"]),
     }
-    wants_detail = any(given[flag] for flag in ("accounts", "streams", "consumers", "config"))
+    wants_detail = any(given[flag] for flag in ("accounts", "streams", "consumers"))
     used = [one for one in engine.accounts.values() if one.limits is not None]
     homes = sorted(used, key=lambda one: one.account.name)
     if name:
         homes = [one for one in homes if one.account.name == name]
-    if (wants_detail or name) and homes:
+    shown = homes if name else homes[offset : offset + limit]
+    if (wants_detail or name) and shown:
         steps = StepBudget()
-        shown = homes if name else homes[offset : offset + limit]
         made["account_details"] = [await _account(engine, one, given, steps) for one in shown]
     made["total"] = len(used)
     return made
@@ -119,7 +121,7 @@ async def _account(
         "ha_assets": 0,
         "api": {"level": 0, "total": streams.api_total, "errors": streams.api_errors},
     }
-    if given["streams"] or given["consumers"] or given["config"]:
+    if given["streams"] or given["consumers"]:
         shown = []
         for name in sorted(streams.streams):
             await steps.charge(_STREAM_STEPS)
@@ -127,13 +129,15 @@ async def _account(
             if stream is not None:
                 await finish(until_first_time(stream.store))
             if stream is not None and not stream.is_closed:
-                shown.append(_stream(engine, stream, given))
+                shown.append(await _stream(engine, stream, given, steps))
         if shown:
             detail["stream_detail"] = shown
     return detail
 
 
-def _stream(engine: "Engine", stream: "Stream", given: dict[str, bool]) -> dict[str, Any]:
+async def _stream(
+    engine: "Engine", stream: "Stream", given: dict[str, bool], steps: StepBudget
+) -> dict[str, Any]:
     detail: dict[str, Any] = {
         "name": stream.config.name,
         "created": format_time(stream.created_ns),
@@ -143,7 +147,23 @@ def _stream(engine: "Engine", stream: "Stream", given: dict[str, bool]) -> dict[
         detail["config"] = stream.config.fields()
     detail["state"] = shown.state(stream)
     if given["consumers"]:
-        infos = [info_of(one, with_versions=False) for one in stream.consumers.listed()]
-        if infos:
-            detail["consumer_detail"] = infos
-    return detail
+        listed = await _consumers(stream.consumers.listed(), given, steps)
+        detail |= {"consumer_detail": listed} if listed else {}
+        if given["direct-consumers"]:
+            direct = await _consumers(stream.consumers.direct(), given, steps)
+            detail |= {"direct_consumer_detail": direct} if direct else {}
+    return detail | stream.origins.info()
+
+
+async def _consumers(
+    consumers: "list[Consumer]", given: dict[str, bool], steps: StepBudget
+) -> list[dict[str, Any]]:
+    """Return the infos of consumers, with their configurations if those are asked for."""
+    infos = []
+    for one in consumers:
+        await steps.charge(_CONSUMER_STEPS)
+        info = info_of(one, with_versions=False)
+        if not given["config"]:
+            del info["config"]
+        infos.append(info)
+    return infos
