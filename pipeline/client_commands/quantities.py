@@ -88,6 +88,18 @@ def count(text: str) -> int:
     return int(text)
 
 
+def sequence(text: str) -> int:
+    """Return the sequence of a message.
+
+    Raises:
+        ArgumentTypeError: `text` is none; the first message of a stream is 1.
+    """
+    found = count(text)
+    if not found:
+        raise argparse.ArgumentTypeError("expected a sequence, of which the first is 1, got '0'")
+    return found
+
+
 def name(text: str) -> str:
     """Return the name of a stream, consumer or bucket.
 

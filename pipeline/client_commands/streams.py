@@ -10,6 +10,7 @@ from midge.pipeline.client_commands.quantities import (
     count,
     moment,
     name,
+    sequence,
     show_messages,
     show_size,
     show_time,
@@ -122,7 +123,7 @@ def _edit(session: Session) -> None:
 def _purge_arguments(parser: argparse.ArgumentParser) -> None:
     _add_name(parser)
     parser.add_argument("--subject", type=subject_filter, metavar="SUBJECT", help="only these")
-    parser.add_argument("--seq", type=count, default=0, metavar="N", help="only those before it")
+    parser.add_argument("--seq", type=sequence, default=0, metavar="N", help="only those before it")
     parser.add_argument("--keep", type=count, default=0, metavar="N", help="keep the last N")
     add_yes(parser)
 
@@ -139,13 +140,15 @@ def _purge(session: Session) -> None:
 
 def _rm_arguments(parser: argparse.ArgumentParser) -> None:
     _add_name(parser)
-    parser.add_argument("seq", nargs="?", type=count, help="delete this message alone")
+    parser.add_argument("seq", nargs="?", type=sequence, help="delete this message alone")
     parser.add_argument("--no-erase", action="store_true", help="leave its bytes on the disk")
     add_yes(parser)
 
 
 def _rm(session: Session) -> None:
     args = session.args
+    if args.seq is None and args.no_erase:
+        raise OptionError("--no-erase is about one message; expected its sequence, too")
     if args.seq is None:
         confirm(args, f"delete stream {args.stream} with all it holds")
         session.call(f"STREAM.DELETE.{args.stream}")
@@ -160,7 +163,7 @@ def _rm(session: Session) -> None:
 def _get_arguments(parser: argparse.ArgumentParser) -> None:
     _add_name(parser)
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("seq", nargs="?", type=count, help="its sequence")
+    which.add_argument("seq", nargs="?", type=sequence, help="its sequence")
     which.add_argument(
         "--last", type=subject_filter, metavar="SUBJECT", help="the last one of a subject"
     )
@@ -178,6 +181,8 @@ def _get_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _get(session: Session) -> None:
     args = session.args
+    if (args.begin or args.since) and not args.next:
+        raise OptionError("--from and --since say where --next begins; expected it, too")
     if args.last:
         body: dict[str, Any] = {"last_by_subj": args.last}
     elif args.next and args.since:

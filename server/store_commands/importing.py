@@ -19,6 +19,8 @@ from midge.server.config.security import Account
 from midge.server.embedded.jetstream import JetStream
 from midge.server.embedded.jetstream_requests import checked
 from midge.server.embedded.server import Server
+from midge.server.jetstream.capacity import store_directory
+from midge.server.jetstream.filesystem import has_nats_streams
 from midge.server.store_commands.nats_files import StoredStream, find_streams
 
 _PAYLOAD_MAX = 64 << 20
@@ -54,12 +56,15 @@ async def import_store(
         MidgeError: there is nothing to import, or the target cannot be used.
     """
     paths = list(find_streams(source))
+    store = JetStreamOptions(enabled=True, store_dir=str(target), encryption_key=key)
+    if has_nats_streams(store_directory(store)):
+        told = "nats-server's streams are in it; --into names another directory"
+        raise MidgeError(f"{target}: {told}")
     names = {path.parent.parent.name for path in paths} - {GLOBAL_ACCOUNT}
     accounts = [
         Account(name=name, jetstream=AccountJetStream(enabled=True)) for name in sorted(names)
     ]
     done: list[Imported] = []
-    store = JetStreamOptions(enabled=True, store_dir=str(target), encryption_key=key)
     async with Server(
         port=-1, jetstream=store, accounts=accounts, max_payload=_PAYLOAD_MAX
     ) as server:

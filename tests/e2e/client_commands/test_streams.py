@@ -71,6 +71,18 @@ def test_messages_are_read_purged_and_deleted(ok: Run, run: Run, stream: str) ->
     assert ok("stream", "info", stream, "--json").json["state"]["messages"] == 3
 
 
+def test_what_would_be_taken_for_something_else_is_refused(run: Run, ok: Run, stream: str) -> None:
+    """To the API a sequence of 0 is none, so that a purge of what is before it was one of all."""
+    ok("pub", f"{stream}.1", "m", "--ack")
+    done = run("stream", "purge", stream, "--seq", 0, "--yes")
+    assert (done.code, "expected a sequence, of which the first is 1" in done.err) == (2, True)
+    assert ok("stream", "info", stream, "--json").json["state"]["messages"] == 1
+    done = run("stream", "get", stream, 1, "--from", 1)
+    assert (done.code, "expected it, too" in done.err) == (1, True)
+    done = run("stream", "rm", stream, "--no-erase", "--yes")
+    assert (done.code, "expected its sequence, too" in done.err) == (1, True)
+
+
 def test_what_destroys_wants_a_yes(run: Run, stream: str) -> None:
     done = run("stream", "rm", stream)
     assert done.code == 1

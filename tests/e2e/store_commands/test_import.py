@@ -239,6 +239,14 @@ def test_a_directory_that_is_none(tmp_path: Path, capsys: Any) -> None:
     assert not (tmp_path / "target").exists()
 
 
+def test_the_directory_that_is_read_is_not_written_to(small: Path, capsys: Any) -> None:
+    files = hash_of(small)
+    code, _, err = importing(small, small, capsys)
+    told = f"{small}: nats-server's streams are in it; --into names another directory"
+    assert (code, err) == (1, f"midge store import: {told}\n")
+    assert hash_of(small) == files
+
+
 def encrypted(source: Path, cipher: str, key: str, previous: str = "") -> Server:
     config = f'jetstream {{ store_dir: "{source}", key: "{key}", cipher: {cipher} '
     config += f'prev_key: "{previous}" }}\n' if previous else "}\n"
