@@ -11,9 +11,11 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from midge.protocol.nkeys import ACCOUNT_PREFIX, CURVE_PREFIX, is_public_nkey
+from midge.protocol.text import encode
 from midge.server.config.account_names import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from midge.server.config.security import AuthCallout
 from midge.server.config.type_check import Problem
+from midge.sublist.subjects import is_valid_subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,6 +54,7 @@ def find_contradictions(options: Options) -> Iterator[Problem]:
     yield from _check_websocket(options)
     yield from _check_leafnodes(options)
     yield from _check_cluster(options)
+    yield from _check_domain(options.jetstream.domain)
     yield from _check_tls(options.tls, ("tls",))
     yield from _check_tls(options.websocket.tls, ("websocket", "tls"))
     yield from _check_tls(options.leafnodes.tls, ("leafnodes", "tls"))
@@ -75,6 +78,18 @@ def _check_server(options: Options) -> Iterator[Problem]:
     if routing.cache_sweep_to > routing.cache_max:
         text = f"expected at most routing.cache_max ({routing.cache_max})"
         yield Problem(("routing", "cache_sweep_to"), f"{text}, got {routing.cache_sweep_to}")
+
+
+def _check_domain(domain: str) -> Iterator[Problem]:
+    """Check the name of JetStream's domain, which is a token of its subjects."""
+    api = f"$JS.{domain}.API.>"
+    text = ""
+    if domain and not is_valid_subject(encode(api)):
+        text = f'invalid domain name: derived "{api}" is not a valid subject'
+    elif any(one in domain for one in ".*>"):
+        text = "invalid domain name: may not contain ., * or >"
+    if text:
+        yield Problem(("jetstream", "domain"), text)
 
 
 def _check_authorization(authorization: Authorization) -> Iterator[Problem]:

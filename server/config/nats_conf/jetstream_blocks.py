@@ -25,6 +25,9 @@ _SIZE = r"(-?[0-9]+)([KMGT]?)B?"
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
+_IO_MIN, _IO_MAX = 4, 8192
+
+
 def storage_size(node: Node) -> int:
     """Return a number of bytes: an integer, or a text such as `"1GB"`; -1 means no limit."""
     if not isinstance(node.value, str):
@@ -44,12 +47,32 @@ def _nested(name: str, table: Mapping[str, Handler]) -> Callable[[Section, Node]
     return handle
 
 
-def _sync(node: Node) -> str:
-    """Return `always`, or a duration as it is written."""
-    if isinstance(node.value, str) and node.value.lower() == "always":
-        return "always"
-    seconds(node)  # raises with the reason
-    return node.value if isinstance(node.value, str) else f"{node.value}s"
+def _sync_as(key: str) -> Callable[[Section, Node], None]:
+    """Return the handler of the sync interval: `always`, or a duration as it is written."""
+
+    def handle(section: Section, node: Node) -> None:
+        value = node.value
+        if isinstance(value, str) and value.lower() == "always":
+            value = "always"
+        else:
+            seconds(node)  # raises with the reason
+        if not isinstance(value, str):
+            text_ = f'invalid use of field "{key}": {key} should be converted to a duration'
+            section.warn(node, text_)
+            value = f"{value}s"
+        section.put("sync_interval", value, node)
+
+    return handle
+
+
+def _concurrent_io(node: Node) -> int:
+    """Return how many reads and writes nats-server would do at once, within its bounds."""
+    value = node.value
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if not (is_number and _IO_MIN <= integer(node) <= _IO_MAX):
+        between = f"between {_IO_MIN} and {_IO_MAX}"
+        fail(node, f'Expected an absolute size for "max_concurrent_io" {between}, got {value}')
+    return integer(node)
 
 
 def _unused(_: Section, node: Node) -> None:
@@ -101,8 +124,8 @@ SERVER: dict[str, Handler] = {
     "store_dir": Key("store_dir", text),
     "storedir": Key("store_dir", text),
     "store": Key("store_dir", text),
-    "sync": Key("sync_interval", _sync),
-    "sync_interval": Key("sync_interval", _sync),
+    "sync": _sync_as("sync"),
+    "sync_interval": _sync_as("sync_interval"),
     "max_memory_store": Key("max_memory_bytes", storage_size),
     "max_mem_store": Key("max_memory_bytes", storage_size),
     "max_mem": Key("max_memory_bytes", storage_size),
@@ -124,7 +147,7 @@ SERVER: dict[str, Handler] = {
     "max_buffered_msgs": Key("max_buffered_messages", limit),
     "request_queue_limit": Key("request_queue_limit", limit),
     "info_queue_limit": _unused,
-    "max_concurrent_io": Key("max_concurrent_io", limit),
+    "max_concurrent_io": Key("max_concurrent_io", _concurrent_io),
     "meta_compact": _unused,
     "meta_compact_size": _unused,
     "meta_compact_sync": _unused_switch,

@@ -29,6 +29,10 @@ def contradictions(raw: dict[str, Any]) -> dict[str, str]:
             "shutdown.lame_duck_grace_period_s",
             "expected less than",
         ),
+        ({"jetstream": {"domain": "a b"}}, "jetstream.domain", 'derived "$JS.a b.API.>" is not a'),
+        ({"jetstream": {"domain": ">"}}, "jetstream.domain", 'derived "$JS.>.API.>" is not a'),
+        ({"jetstream": {"domain": "a.b"}}, "jetstream.domain", "may not contain ., * or >"),
+        ({"jetstream": {"domain": "a*"}}, "jetstream.domain", "may not contain ., * or >"),
         ({"routing": {"cache_max": 10}}, "routing.cache_sweep_to", "expected at most"),
         ({"authorization": {"token": "t", **USER}}, "authorization.token", "user/pass and token"),
         (
