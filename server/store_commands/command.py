@@ -95,9 +95,12 @@ def run(args: argparse.Namespace) -> int:
     """Do it; return the exit code: 1 when something could not be read."""
     try:
         return int(args.act(args))
-    except (MidgeError, OSError) as error:
-        sys.stderr.write(f"midge store {args.verb}: {error}\n")
-        return 1
+    except MidgeError as error:
+        told = str(error)
+    except OSError as error:
+        told = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
+    sys.stderr.write(f"midge store {args.verb}: {told}\n")
+    return 1
 
 
 def _check(args: argparse.Namespace) -> int:

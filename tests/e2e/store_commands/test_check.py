@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -160,6 +162,22 @@ async def test_what_is_no_store_or_in_use(tmp_path: Path, capsys: Any) -> None:
     async with midge.Server(port=-1, jetstream=str(path)):
         assert cli.main(["store", "check", str(path)]) == 1
     assert capsys.readouterr().err.endswith(" is in use by another process\n")
+
+
+async def test_a_file_that_cannot_be_read_is_named(
+    store: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (segment,) = [path for path, data in all_files(store) if b"order 041" in data]
+    open_file = os.open
+
+    def refuse(path: Any, *args: Any, **more: Any) -> int:
+        if Path(path) == segment:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return open_file(path, *args, **more)
+
+    monkeypatch.setattr(os, "open", refuse)
+    assert cli.main(["store", "check", str(store)]) == 1
+    assert capsys.readouterr().err == f"midge store check: {segment}: Permission denied\n"
 
 
 async def test_an_encrypted_store_needs_its_key(tmp_path: Path, capsys: Any) -> None:
