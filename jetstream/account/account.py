@@ -230,9 +230,10 @@ class JetStreamAccount:
                 stream.lost(error)
 
     def list_again(self, stores: Iterable[StreamStore]) -> None:
-        """Have the file streams that `stores` has, after a sync has failed that did not last.
+        """Keep the file streams whose stores are among `stores`, after a failed sync.
 
-        What was created and is not on the disk is gone, and what was deleted there is again.
+        A stream whose creation had not reached the disk is dropped, and one whose deletion had not
+        is taken up again.
         """
         found = {id(store): store for store in stores}
         for stream in list(self.streams.values()):
@@ -243,7 +244,7 @@ class JetStreamAccount:
                 self.recover(store)
 
     def _forget(self, stream: Stream) -> None:
-        """Have a stream no more, whose store is gone."""
+        """Drop a stream whose store is gone: its consumers, followers, timers and reservation."""
         self.transfers.stream_removed(stream)
         self.streams.pop(stream.config.name, None)
         self.stream_removed(stream)

@@ -75,7 +75,7 @@ def _is_contradictory(request: GetRequest) -> bool:
 
 
 def _fetch(stream: Stream, request: GetRequest) -> WaitingPieces[int]:
-    """Return what `_find` does, once the message is in memory."""
+    """Return the sequence that a request names, 0 for none, once its message is in memory."""
     seq = yield from _find(stream, request)
     if 0 < seq <= stream.store.visible_seq:
         yield from until_at_hand(stream.store, seq)

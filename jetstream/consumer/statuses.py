@@ -14,47 +14,47 @@ FLOW_CONTROL = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
 
 
 def request_timeout(messages: int, size: int) -> bytes:
-    """Tell that a request has expired with so much of it left."""
+    """Return the status of a request that expired; `messages` and `size` bytes of it were left."""
     return _with_rest(b"408 Request Timeout", messages, size)
 
 
 def interest_expired(messages: int, size: int) -> bytes:
-    """Tell another account that its inbox has gone."""
+    """Return the status for another account, whose inbox has lost its last subscriber."""
     return _with_rest(b"408 Interest Expired", messages, size)
 
 
 def exceeds_max_bytes(messages: int, size: int) -> bytes:
-    """Tell that the next message does not fit what is left of the request's bytes."""
+    """Return the status of a request whose bytes that are left do not hold the next message."""
     return _with_rest(b"409 Message Size Exceeds MaxBytes", messages, size)
 
 
 def batch_completed(messages: int, size: int) -> bytes:
-    """Tell that the batch is complete, though bytes are left."""
+    """Return the status of a request that got all its messages, with bytes left."""
     return _with_rest(b"409 Batch Completed", messages, size)
 
 
 def server_shutdown(messages: int, size: int) -> bytes:
-    """Tell that the server stops."""
+    """Return the status of a request that waits while the server stops."""
     return _with_rest(b"409 Server Shutdown", messages, size)
 
 
 def wrong_pin_id(messages: int, size: int) -> bytes:
-    """Tell that another client is pinned by now."""
+    """Return the status of a request by a client that is no longer the pinned one."""
     return _with_rest(b"423 Nats-Wrong-Pin-Id", messages, size)
 
 
 def exceeded(limit: str, value: object) -> bytes:
-    """Tell that a request asks for more than the consumer's `limit`."""
+    """Return the status of a request for more than `value`, which the consumer's `limit` allows."""
     return f"NATS/1.0 409 Exceeded {limit} of {value}\r\n\r\n".encode()
 
 
 def bad_request(problem: str) -> bytes:
-    """Tell what is wrong with a request."""
+    """Return the status of a request that cannot be read."""
     return f"NATS/1.0 400 Bad Request - {problem}\r\n\r\n".encode("utf-8", "surrogateescape")
 
 
 def idle_heartbeat(consumer_seq: int, stream_seq: int, stalled: bytes = b"") -> bytes:
-    """Tell what was delivered last; `stalled` is the flow control subject that is waited for."""
+    """Return a heartbeat with the last delivery and, if not empty, the unanswered flow control."""
     block = b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n"
     block %= (consumer_seq, stream_seq)
     if stalled:

@@ -74,7 +74,7 @@ class Filters:
         return self._noted
 
     def note_some(self, start: int, end: int) -> None:
-        """Do so for the subjects with the numbers from `start` up to but not including `end`."""
+        """Compare the subjects with numbers from `start` up to, but not including, `end`."""
         limit = self._subjects.limit()
         if limit > len(self._noted):
             numbers.resize(self._noted, limit)

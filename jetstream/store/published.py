@@ -12,7 +12,7 @@ from midge.jetstream.store.numbers import Octets
 from midge.protocol import lines
 
 LINES_MAX = 128
-"""Messages that are stored at once; what there is to do once for them is a hundredth of it all."""
+"""Most messages stored at once: what is done once for all of them is a hundredth of the work."""
 
 _MOST_MIN = 2
 _LINE_MIN = len(b"PUB a 0\r\n\r\n")

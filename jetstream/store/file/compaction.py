@@ -169,7 +169,7 @@ class Compaction:
         return True
 
     def _sort_record(self, old: bytearray, at: int) -> bool:
-        """Sort one record, of which the head is whole; False when the rest of it is needed and not.
+        """Sort one record whose head is whole; False if its body is needed and was not read.
 
         The body of a message that is gone is not looked at, unless it has an id.
         """
