@@ -13,6 +13,7 @@ from midge.jetstream.store.memory import MemoryStore
 from midge.jetstream.store.turns import Turns
 from midge.server.clients.gate import Gate
 from midge.server.config.account_names import SYSTEM_ACCOUNT
+from midge.server.log.logger import get_logger
 from midge.server.routing.account import Account
 
 if TYPE_CHECKING:
@@ -27,11 +28,15 @@ if TYPE_CHECKING:
     from midge.server.clock import Clock, Timer
     from midge.server.config.jetstream import JetStream
 
+log = get_logger()
+
 ASYNC = "async"
 """The persist mode of a stream that acknowledges before the disk has what it stored."""
 
 _TICK_S = 1.0
 """How often an idle store notes how far it is synced, so that later damage is told from a tear."""
+
+_FULL_HINT = "messages of file streams are refused until there is room; purges and limits make some"
 
 _IDLE_TICKS_MAX = 60
 """After so many without a write nothing is left to be noted, compacted or synced: it rests."""
@@ -146,6 +151,7 @@ class FileStores:
         self._directory.log.listen(listener)
         if sync_interval_ns:
             self._directory.set_sync_interval(max(round(sync_interval_ns / 1e9), 1))
+        self._is_full = False
         self._idle_ticks = 0
         self._ticks_max = max(_IDLE_TICKS_MAX, round(sync_interval_ns / 1e9) + 1)
         self._timer: Timer | None = clock.call_later(_TICK_S, self._tick)
@@ -205,10 +211,21 @@ class FileStores:
 
     def _tick(self) -> None:
         self._idle_ticks += 1
+        self._tell_of_room()
         self._directory.tick()
         self._timer = None
         if self._directory.log.space.is_short or self._idle_ticks < self._ticks_max:
             self._timer = self._clock.call_later(_TICK_S, self._tick)
+
+    def _tell_of_room(self) -> None:
+        """Log once that messages are refused for want of room, and once that there is some."""
+        store = self._directory.log
+        if store.full and not self._is_full:
+            self._is_full = True
+            log.error("jetstream_disk_full", hint=_FULL_HINT)
+        elif self._is_full and not store.full and not store.space.is_short:
+            self._is_full = False
+            log.info("jetstream_disk_has_room")
 
     def _stop_ticking(self) -> None:
         if self._timer is not None:

@@ -1,14 +1,17 @@
-"""Stores of recovered streams follow their configurations."""
+"""Stores of recovered streams follow their configurations, and a full disk is told of."""
 
 from __future__ import annotations
 
 import asyncio
 from random import Random
 
+import pytest
+
 from midge.jetstream.config.stream import StreamConfig
-from midge.jetstream.store.interface import GroupListener
+from midge.jetstream.store.interface import GroupListener, StoreFullError
 from midge.server.clock import LoopClock
 from midge.server.jetstream.stores import ASYNC, FileStores
+from midge.testing.clock import ManualClock
 from midge.testing.simulated_disk import SimulatedDisk
 
 
@@ -20,4 +23,43 @@ async def test_ids_are_kept_as_long_as_the_window_says() -> None:
     stores.adopt(store, config)
     assert store.dedup_window_ns == 5_000
     assert store.is_async
+    stores.close()
+
+
+async def test_a_full_disk_is_logged_once_and_so_is_that_there_is_room_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "midge")
+    disk = SimulatedDisk(Random(1))
+    clock = ManualClock()
+    stores = FileStores(disk, asyncio.get_running_loop(), clock, GroupListener(), 0)
+    store = stores.make("$G", StreamConfig(name="S"))
+
+    def publish() -> bool:
+        try:
+            store.append(b"a", b"", bytes(5_000), 1)
+        except StoreFullError:
+            return False
+        return True
+
+    def told() -> list[str]:
+        clock.advance(1.5)
+        disk.pump()
+        names = [line.split()[0] for line in caplog.messages]
+        caplog.clear()
+        return [name for name in names if name.startswith("jetstream_disk_")]
+
+    disk.free = 100_000
+    assert told() == []
+    while publish():
+        pass
+    assert told() == ["jetstream_disk_full"]
+    assert not publish()
+    assert told() == told() == []
+    disk.free = 100_000_000
+    assert told() == []  # nobody has asked for room
+    assert publish()
+    assert told() == ["jetstream_disk_has_room"]
+    assert publish()
+    assert told() == []
     stores.close()
