@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from midge.jetstream.archive import entries
@@ -45,7 +46,7 @@ class Snapshot(Keeper):
     def __init__(self, stream: Stream, *, with_consumers: bool) -> None:
         self._store = stream.store
         self._end_seq = stream.store.last_seq
-        self._kept: dict[int, StoredMessage] = {}
+        self._kept: dict[int, tuple[StoredMessage | None, int]] = {}  # and what each counts
         self._kept_order: list[int] = []
         self._kept_bytes = 0
         self._time_ns = stream.clock.wall_ns()
@@ -53,6 +54,7 @@ class Snapshot(Keeper):
         self.go_on: Callable[[], object] = lambda: None
         self._failure = ""
         self._is_done = False
+        self._awaited_seq = 0  # it is kept, but has not been read yet
         self._cuts = [ConsumerCut(one) for one in stream.consumers.listed()]
         if not with_consumers:
             self._cuts = []
@@ -92,6 +94,10 @@ class Snapshot(Keeper):
         self.is_waiting = self._packer.is_waiting
         if not self._packer.is_drained:
             return spent
+        if next_kept and next_kept not in self._kept:
+            self._awaited_seq = next_kept
+            self.is_waiting = True
+            return spent
         if next_kept:
             return spent + self._write_kept()
         self.output.write(entries.END)
@@ -120,9 +126,13 @@ class Snapshot(Keeper):
     def removing(self, seq: int) -> None:
         """Keep a message that is about to be removed, if it is not written yet."""
         if self._packer.at < seq <= self._end_seq and not self._failure and not self._is_done:
-            message = self._store.load(seq)
-            if message is not None:
-                self._keep(message)
+            size = self._store.size_of(seq) + MESSAGE_COST
+            self._kept_bytes += size
+            if self._kept_bytes > KEPT_MAX_BYTES:
+                self._fail("too much was removed from the stream meanwhile")
+                return
+            heapq.heappush(self._kept_order, seq)
+            self._store.load_departing(seq, partial(self._keep, seq, size))
 
     def removing_all(self) -> None:
         """Keep the messages that are not written yet, if they are few."""
@@ -138,13 +148,14 @@ class Snapshot(Keeper):
             self.removing(seq)
             seq = self._store.next_seq((), seq + 1, self._end_seq) if seq < self._end_seq else 0
 
-    def _keep(self, message: StoredMessage) -> None:
-        self._kept[message.seq] = message
-        heapq.heappush(self._kept_order, message.seq)
-        size = len(message.subject) + len(message.headers) + len(message.payload)
-        self._kept_bytes += size + MESSAGE_COST
-        if self._kept_bytes > KEPT_MAX_BYTES:
-            self._fail("too much was removed from the stream meanwhile")
+    def _keep(self, seq: int, size: int, message: StoredMessage | None) -> None:
+        """Keep a message that counts `size`, or note that it cannot be read."""
+        if self._failure or self._is_done or self not in self._store.keepers:
+            return
+        self._kept[seq] = (message, size)
+        if seq == self._awaited_seq:
+            self._awaited_seq = 0
+            self.go_on()
 
     def _fail(self, text: str) -> None:
         self._failure = text
@@ -152,9 +163,12 @@ class Snapshot(Keeper):
 
     def _write_kept(self) -> int:
         """Write the first message that was kept; return what that took."""
-        one = self._kept.pop(heapq.heappop(self._kept_order))
+        seq = heapq.heappop(self._kept_order)
+        one, size = self._kept.pop(seq)
+        self._kept_bytes -= size
+        if one is None:
+            return MESSAGE_COST
         data = entries.pack(one.subject, one.time_ns, one.seq, one.headers, one.payload)
-        self._kept_bytes -= len(one.subject) + len(one.headers) + len(one.payload) + MESSAGE_COST
         self.output.write(data)
         return len(data) + MESSAGE_COST
 

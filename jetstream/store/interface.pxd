@@ -84,6 +84,7 @@ cdef class StreamStore:
     ) except -1
 
     cpdef StoredMessage load(self, unsigned long long seq)
+    cpdef void load_departing(self, unsigned long long seq, object take) except *
     cpdef StoredMessage load_next(
         self, tuple filters, unsigned long long start_seq, unsigned long long end_seq=*
     )

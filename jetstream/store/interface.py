@@ -134,7 +134,10 @@ class Keeper:
     """Reads messages before they are removed."""
 
     def removing(self, seq: int) -> None:
-        """Take note that a message is about to be removed; it can still be loaded."""
+        """Take note that a message is about to be removed; it can still be loaded.
+
+        See also `StreamStore.load_departing`.
+        """
         raise NotImplementedError
 
     def removing_all(self) -> None:
@@ -268,6 +271,13 @@ class StreamStore:
 
     def load(self, seq: int) -> StoredMessage | None:
         """Return the message of this sequence, visible or not; None if it does not exist."""
+        raise NotImplementedError
+
+    def load_departing(self, seq: int, take: Callable[[StoredMessage | None], object]) -> None:
+        """Hand over a message that is about to be removed, None if it cannot be read.
+
+        At once, or later if it has to be fetched from the disk.
+        """
         raise NotImplementedError
 
     def load_next(

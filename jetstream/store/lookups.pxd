@@ -18,6 +18,7 @@ cdef char _PWC, _FWC
 
 cdef class SearchableStore(RemovingStore):
     cpdef StoredMessage load(self, unsigned long long seq)
+    cpdef void load_departing(self, unsigned long long seq, object take) except *
     @cython.locals(position=Py_ssize_t, block=Block, run=Run)
     cpdef bint show(self, unsigned long long seq, MessageView view) except -1
     @cython.locals(seq="unsigned long long")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from midge.jetstream.store.counting import count_wanted, next_missing
 from midge.jetstream.store.filters import Filters
@@ -31,6 +31,10 @@ class SearchableStore(RemovingStore):
     def load(self, seq: int) -> StoredMessage | None:
         """Return the message of this sequence, or None."""
         return self._view.copied() if self.show(seq, self._view) else None
+
+    def load_departing(self, seq: int, take: Callable[[StoredMessage | None], object]) -> None:
+        """Hand over a message that is about to be removed; see `StreamStore`."""
+        take(self.load(seq))
 
     def load_next(
         self, filters: tuple[bytes, ...], start_seq: int, end_seq: int = 0

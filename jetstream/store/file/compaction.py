@@ -361,7 +361,7 @@ class Compaction:
             self.segment.purged_group = self._group
             self.segment.is_rewritten = True
             self._forget_deletions()
-        self.log.disk.release(old, partial(self._done, is_well))
+        self.log.fetches.departing.release(old, partial(self._done, is_well))
 
     def _removed(self, is_well: bool) -> None:
         if not is_well:
@@ -372,7 +372,7 @@ class Compaction:
         for stream in self._streams.values():
             stream.forget_segment(self.segment)
         self._forget_deletions()
-        self.log.disk.release(self.segment.file, partial(self._done, True))
+        self.log.fetches.departing.release(self.segment.file, partial(self._done, True))
 
     def _forget_deletions(self) -> None:
         for number, carried in self._carried.items():

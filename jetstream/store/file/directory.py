@@ -159,6 +159,7 @@ class StoreDirectory:
         """Write and sync everything, and let go of the directory."""
         self.turns.clear()
         self.log.close()
+        self.log.fetches.departing.close()
         self._disk.close()
 
     def _recover(self) -> None:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from midge.jetstream.store.disk import Disk
+from midge.jetstream.store.file.departing import Departing
 from midge.jetstream.store.numbers import Octets
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Fetches:
     """
 
     def __init__(self, disk: Disk) -> None:
+        self.departing = Departing(disk)
         self._disk = disk
         self._waiting: dict[Place, dict[Waiter, None]] = {}
         self._waiters = 0

@@ -25,6 +25,7 @@ cdef class RecordReader(SearchableStore):
     cdef Py_ssize_t _ahead_end
     cdef unsigned long long _read_segment
     cdef Py_ssize_t _read_end
+    cdef bint _is_erasing
     cdef bint _is_trying
     cdef bint _is_away
 
@@ -32,6 +33,9 @@ cdef class RecordReader(SearchableStore):
         self, tuple filters, unsigned long long start_seq, unsigned long long end_seq,
         MessageView view, object waiter
     ) except? -1
+    @cython.locals(position=Py_ssize_t, run=Run, segment=Segment, offset=Py_ssize_t,
+                   size=Py_ssize_t)
+    cpdef void load_departing(self, unsigned long long seq, object take) except *
     @cython.locals(position=Py_ssize_t, block=Block, run=Run, segment=Segment, offset=Py_ssize_t,
                    size=Py_ssize_t)
     cpdef bint is_at_hand(self, unsigned long long seq, object waiter) except -1

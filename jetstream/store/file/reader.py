@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from midge.jetstream.store import numbers
+from midge.jetstream.store.disk import DiskFile
 from midge.jetstream.store.file import records
 from midge.jetstream.store.file.group import Group, Segment
 from midge.jetstream.store.file.log import Log
 from midge.jetstream.store.indexed import Run
-from midge.jetstream.store.interface import MessageView, Waiter
+from midge.jetstream.store.interface import MessageView, StoredMessage, Waiter
 from midge.jetstream.store.lookups import SearchableStore
 from midge.jetstream.store.numbers import Octets
 
@@ -38,6 +42,7 @@ class RecordReader(SearchableStore):
         self._ahead_end = 0
         self._read_segment = 0
         self._read_end = 0
+        self._is_erasing = False  # what is being removed is to be overwritten
         self._is_trying = False  # what is in no memory is not to be read
         self._is_away = False  # as was found then
 
@@ -62,6 +67,52 @@ class RecordReader(SearchableStore):
         if not self.is_at_hand(view.seq, waiter):
             return -1
         return 1 if self.show(view.seq, view) else 0
+
+    def load_departing(self, seq: int, take: Callable[[StoredMessage | None], object]) -> None:
+        """Hand over a message that is about to be removed; see `StreamStore`."""
+        position = self._index.locate(seq)
+        if position < 0 or self._is_erasing:  # what is erased cannot be read later
+            take(self.load(seq))
+            return
+        offset = self._index.block.offset(position)
+        size = self._index.block.size(position) + _BEYOND
+        run = self._runs[self._run_index(seq)]
+        segment: Segment = run.place
+        if self._is_ahead(segment, offset, size) or self._log.find(segment, offset) is not None:
+            take(self.load(seq))
+            return
+        size = min(size, segment.end - offset)
+        data = segment.file.read_at_hand(offset, size)
+        if data is not None and len(data) >= size:
+            take(self.load(seq))
+            return
+        departed = partial(self._departed, segment.number, segment.file, offset, seq, take)
+        self._log.fetches.departing.add(segment.file, offset, size, departed)
+
+    def _departed(
+        self,
+        number: int,
+        file: DiskFile,
+        offset: int,
+        seq: int,
+        take: Callable[[StoredMessage | None], object],
+        data: Octets,
+    ) -> None:
+        """Hand over the message of a record, which no index knows any more."""
+        record = bytearray(data)
+        whole = records.check(record, 0, len(record), self._log.seed, number, offset)
+        if whole == 1 and len(record) >= _HEAD:
+            length = numbers.u32_at(record, 8)
+            if len(record) < length < records.LENGTH_MAX:  # a long id is behind the message
+                record = bytearray(file.read(offset, length))
+                whole = records.check(record, 0, len(record), self._log.seed, number, offset)
+        if whole != 2 or numbers.u64_at(record, 24) != seq:
+            take(None)
+            return
+        view = MessageView()
+        view.seq = seq
+        self._show_record(view, record, 0)
+        take(view.copied())
 
     def is_at_hand(self, seq: int, waiter: Waiter) -> bool:
         """Tell whether a message can be loaded without waiting for a disk; see `StreamStore`."""

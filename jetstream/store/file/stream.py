@@ -64,7 +64,11 @@ class FileStore(ReplayedStore):
         if position < 0:
             return False
         erasure = self._erasure(seq) if erase else None
-        self._drop(seq)
+        self._is_erasing = erase
+        try:
+            self._drop(seq)
+        finally:
+            self._is_erasing = False
         self._removed(seq, erase)
         if erasure is not None:
             self._log.opened().erasures.append(erasure)
