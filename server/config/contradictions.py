@@ -11,7 +11,6 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from midge.protocol.nkeys import ACCOUNT_PREFIX, CURVE_PREFIX, is_public_nkey
-from midge.protocol.text import encode
 from midge.server.config.account_names import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from midge.server.config.security import AuthCallout
 from midge.server.config.type_check import Problem
@@ -82,9 +81,13 @@ def _check_server(options: Options) -> Iterator[Problem]:
 
 def _check_domain(domain: str) -> Iterator[Problem]:
     """Check the name of JetStream's domain, which is a token of its subjects."""
+    if not domain:
+        return
+    from midge.protocol.text import encode  # noqa: PLC0415 - a plain start needs it for nothing
+
     api = f"$JS.{domain}.API.>"
     text = ""
-    if domain and not is_valid_subject(encode(api)):
+    if not is_valid_subject(encode(api)):
         text = f'invalid domain name: derived "{api}" is not a valid subject'
     elif any(one in domain for one in ".*>"):
         text = "invalid domain name: may not contain ., * or >"
