@@ -140,7 +140,7 @@ class SimulatedDisk(SuppliedDisk):
     def rename(self, old: str, new: str) -> None:
         """Rename a file, over any there is of the new name."""
         self.step(f"rename {old} {new}")
-        self._change(("rename", old, new), None)
+        self._change(("rename", old, new), self.entries.get(old))
 
     def unlink(self, name: str) -> None:
         """Remove a file."""
@@ -261,8 +261,9 @@ def apply_change(entries: dict[str, Inode], change: tuple[str, ...], inode: Inod
         entries[change[1]] = inode
     elif change[0] == "unlink":
         entries.pop(change[1], None)
-    elif change[1] in entries:
-        entries[change[2]] = entries.pop(change[1])
+    elif inode is not None:  # a directory names files by number: no other one gets the new name
+        entries.pop(change[1], None)
+        entries[change[2]] = inode
 
 
 class SimulatedFile(DiskFile):
