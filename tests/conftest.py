@@ -49,7 +49,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the long forms unless they are asked for, by `--full` or by `-m full`."""
+    """Leave out the long forms unless they are asked for, by `--full` or by `-m full`.
+
+    What needs Spark comes last: once it has started, its threads and its Java run beside all that
+    follows, and some of that measures what it does itself.
+    """
+    items.sort(key=lambda item: "spark" in getattr(item, "fixturenames", ()))
     if config.getoption("--full") or "full" in config.getoption("-m"):
         return
     long = [item for item in items if item.get_closest_marker("full")]

@@ -36,9 +36,13 @@ def spark(tmp_path_factory):
         "midge-tests",
         "local[2]",
         {
-            # Tests are many short queries: code that compiles fast beats code that runs fast.
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-            "spark.driver.memory": "1g",
+            # Tests are many short queries: code that compiles fast beats code that runs fast. There
+            # is then little room for it by default, 48 MiB, and with all of it in use Java compiles
+            # the same again and again.
+            "spark.driver.extraJavaOptions": (
+                "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
+            ),
+            "spark.driver.memory": "2g",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
             "spark.local.dir": str(tmp_path_factory.mktemp("spark")),
         },

@@ -30,7 +30,15 @@ def filled(*patterns: bytes, cache_max: int = 1024) -> SubList:
 
 
 def peak_bytes(match: Callable[[bytes], object], times: int) -> int:
-    """Tell by how much `times` calls raise what is allocated, if only for a moment."""
+    """Tell by how much `times` calls raise what is allocated, if only for a moment.
+
+    That is the least of some attempts: what another thread allocates meanwhile counts, too, and
+    Spark's threads go on behind its tests. What a call allocates is in each of them.
+    """
+    return min(_peak_bytes_once(match, times) for _ in range(5))
+
+
+def _peak_bytes_once(match: Callable[[bytes], object], times: int) -> int:
     turns = [None] * times
     tracemalloc.start()
     try:
