@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -42,6 +43,7 @@ GOSSIPED_MAX = 256
 """Most servers that are connected to because others have told of them at a time."""
 
 _TOLD_AT_ONCE = 500  # clients that get INFO, before others have their turn
+_STARTED_AT_ONCE = 4  # connections that are begun to servers told of, before others have their turn
 
 log = get_logger()
 
@@ -113,6 +115,7 @@ class ClusterService:
         self.cluster.urls_changed = self._urls_changed
         self._broker = broker
         self._diallers: list[Dialler] = []
+        self._told_of: deque[Dialler] = deque()
         self._listener: RouteListener | None = None
         self._client_tls: ssl.SSLContext | None = None
         self.neighbours_changed: Callable[[Cluster], object] = _nothing
@@ -152,7 +155,19 @@ class ClusterService:
             gossip_mode=gossip_mode,
         )
         self._diallers.append(dialler)
-        dialler.start()
+        if is_explicit:
+            dialler.start()
+            return
+        self._told_of.append(dialler)
+        if len(self._told_of) == 1:
+            asyncio.get_running_loop().call_soon(self._start_told_of)
+
+    def _start_told_of(self) -> None:
+        """Connect to servers told of, to some now and to the rest in later turns."""
+        for _ in range(min(len(self._told_of), _STARTED_AT_ONCE)):
+            self._told_of.popleft().start()
+        if self._told_of:
+            asyncio.get_running_loop().call_soon(self._start_told_of)
 
     @property
     def address(self) -> tuple[str, int] | None:
@@ -165,6 +180,7 @@ class ClusterService:
         if self._listener is not None:
             self._listener.close()
             self._listener = None
+        self._told_of.clear()
         diallers, self._diallers = self._diallers, []
         for dialler in diallers:
             await dialler.stop()

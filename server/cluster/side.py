@@ -20,6 +20,7 @@ from midge.protocol.route_messages import (
     parse_route_info,
 )
 from midge.server.auth import AuthRequest, Refusal
+from midge.server.clients.charges import COMMAND_BYTES, LOG_LINE_BYTES
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.leafnodes.rules import rules_of
 from midge.server.links.link import DOCUMENT_MAX_BYTES, INTRODUCTION_MAX_BYTES, RENEWAL_BYTES
@@ -128,6 +129,7 @@ class RouteSide:
         elif info.server_id == self.info.server_id:
             self._renew(link, info)
         elif link.is_ready and info.server_id and self.is_trusted(link):
+            link.spend(COMMAND_BYTES + LOG_LINE_BYTES)
             self.cluster.discovered(info)
 
     def ask_again(
