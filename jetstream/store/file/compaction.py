@@ -21,6 +21,7 @@ from midge.jetstream.store import numbers
 from midge.jetstream.store.disk import DiskFile, Write
 from midge.jetstream.store.file import records
 from midge.jetstream.store.file.group import Segment, segment_name
+from midge.jetstream.store.file.identity import NEW
 from midge.jetstream.store.file.log import Log
 from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.store.numbers import Octets
@@ -313,7 +314,7 @@ class Compaction:
     def _write(self) -> None:
         segment = self.segment
         try:
-            self._file = self.log.disk.create(segment_name(segment.number) + ".new")
+            self._file = self.log.disk.create(segment_name(segment.number) + NEW)
         except OSError:  # there may be room for it later
             self._done(False)
             return
@@ -338,10 +339,10 @@ class Compaction:
         try:
             if not is_well or segment.has_erasures or segment.erasures != self._erasures:
                 self._file.close()
-                self.log.disk.unlink(name + ".new")
+                self.log.disk.unlink(name + NEW)
                 self._done(False)
                 return
-            self.log.disk.rename(name + ".new", name)
+            self.log.disk.rename(name + NEW, name)
         except OSError:
             segment.is_damaged = True
             self._done(False)
