@@ -1,11 +1,20 @@
 # C types for gate.py.
 
+cimport cython
+
 from midge.server.routing.client cimport Client
+
+cdef Py_ssize_t _SLIGHT
+cdef Py_ssize_t _SLIGHT_TOTAL
 
 
 cdef class Gate(Client):
     cdef readonly bint is_shut
     cdef dict _holding
+    cdef dict _passed
+    cdef Py_ssize_t _passed_total
 
+    @cython.locals(passed=Py_ssize_t)
+    cpdef bint lets_pass(self, Client publisher, Py_ssize_t size) except -1
     cpdef void held(self, Client publisher) except *
     cpdef void unheld(self, Client publisher) except *

@@ -4,29 +4,55 @@ from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.outbound import ChunkPool
 
+SLIGHT_BYTES = 16 * 1024
+"""A publisher that has sent no more than that since a gate was shut is not held.
+
+At full speed others fill what may wait for the disk every 30 ms, and a publisher that sends now and
+then, who has nothing to do with that, would wait with its messages for half of that time.
+"""
+
+SLIGHT_TOTAL_BYTES = 512 * 1024
+"""When all such publishers together have sent that much they are held, too."""
+
 _NO_CHUNKS = ChunkPool()  # nothing is ever written to a gate
+_SLIGHT = SLIGHT_BYTES  # C numbers where this is compiled
+_SLIGHT_TOTAL = SLIGHT_TOTAL_BYTES
 
 
 class Gate(Client):
     """Stands for a receiver of what publishers send that is not a connection.
 
-    While `is_shut`, its publishers are not read.
+    While `is_shut`, its publishers are not read, but for those that it `lets_pass`.
     """
 
     def __init__(self, account: Account) -> None:
         Client.__init__(self, 0, account, _NO_CHUNKS)
         self.is_shut = False
         self._holding: dict[Client, None] = {}
+        self._passed: dict[Client, int] = {}
+        self._passed_total = 0
 
     def shut(self) -> None:
         """Hold publishers from now on."""
         self.is_shut = True
+
+    def lets_pass(self, publisher: Client, size: int) -> bool:
+        """Count `size` bytes that `publisher` has sent while this is shut; False: it is to be held.
+
+        See `SLIGHT_BYTES`.
+        """
+        passed: int = self._passed.get(publisher, 0) + size
+        self._passed[publisher] = passed
+        self._passed_total += size
+        return passed <= _SLIGHT and self._passed_total <= _SLIGHT_TOTAL
 
     def open(self) -> None:
         """Release the publishers."""
         self.is_shut = False
         holding = self._holding
         self._holding = {}
+        self._passed.clear()
+        self._passed_total = 0
         for publisher in holding:
             publisher.release()
 

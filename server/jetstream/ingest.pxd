@@ -22,6 +22,7 @@ cdef class StreamSubscription(RoutedSubscription):
     cdef readonly Gate gate
     cdef readonly StreamLines lines
 
+    @cython.locals(gate=Gate)
     cpdef bint receive(self, Client publisher, Frame frame) except -1
     @cython.locals(handler=Client, owner=ChannelOwner)
     cdef void _offer_lines(self, Client publisher, Frame frame) except *

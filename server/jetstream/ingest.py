@@ -19,8 +19,9 @@ _PUB_BYTES = 4  # with its blank
 class StreamSubscription(RoutedSubscription):
     """One subject of `stream`. Equal lines go into it one after the other, as a run.
 
-    While `gate` is shut, publishers are held, whether they ask for acks or not. A client whose
-    messages ask for none, and are for the stream alone, has `lines` take them from then on.
+    While `gate` is shut, publishers are held, whether they ask for acks or not, but for those that
+    it lets pass. A client whose messages ask for none, and are for the stream alone, has `lines`
+    take them from then on.
     """
 
     def __init__(self, subject: bytes, stream: Stream, gate: Gate | None = None) -> None:
@@ -32,8 +33,14 @@ class StreamSubscription(RoutedSubscription):
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
         """Store a message; the stream answers its publisher by itself."""
         self.stream.publish_frame(frame)
-        if self.gate is not None and self.gate.is_shut and publisher is not None:
-            publisher.hold_for(self.gate)
+        gate = self.gate
+        if (
+            gate is not None
+            and gate.is_shut
+            and publisher is not None
+            and not gate.lets_pass(publisher, frame.end)
+        ):
+            publisher.hold_for(gate)
         if (
             frame.reply_end == frame.reply_start
             and frame.header_size <= 0
@@ -128,5 +135,5 @@ class StreamLines(LineTaker):
         subscription.delivered += self.taken
         handler.count_lines(account, self.taken, payload_bytes, line_bytes)
         gate = subscription.gate
-        if gate is not None and gate.is_shut:
+        if gate is not None and gate.is_shut and not gate.lets_pass(handler, line_bytes):
             handler.hold_for(gate)

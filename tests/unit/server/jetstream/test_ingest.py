@@ -10,10 +10,11 @@ import pytest
 from midge.jetstream.stream.stream import Stream
 from midge.protocol.frame import Frame
 from midge.server.broker.broker import Broker
-from midge.server.clients.gate import Gate
+from midge.server.clients.gate import SLIGHT_BYTES, SLIGHT_TOTAL_BYTES, Gate
 from midge.server.config.options import Options
 from midge.server.jetstream.ingest import StreamSubscription
 from midge.server.routing.client import Client
+from midge.server.routing.outbound import ChunkPool
 from midge.server.routing.subscription import RoutedSubscription
 from midge.testing import ManualClock
 from tests.support.jetstream_account import AccountRig, FileAccountRig
@@ -191,10 +192,43 @@ def test_a_publisher_is_held_where_the_disk_does_not_keep_up() -> None:
     assert gated.lines.taken == 2
     assert side.transports[0].is_reading
     gate.shut()
-    side.feed(0, lines_of([b"b.1", b"b.2"]))
+    side.feed(0, lines_of([b"b.1", b"b.2"] * 1000))
     assert not side.transports[0].is_reading
     gate.open()
     assert side.transports[0].is_reading
+
+
+@pytest.mark.parametrize("way", ["lines", "one by one"])
+def test_who_publishes_little_is_not_held_with_those_who_publish_much(way: str) -> None:
+    side = Side(AccountRig(), {}, at_once=True)
+    gate = Gate(side.broker.global_account)
+    gated = StreamSubscription(b"b.>", side.stream, gate)
+    side.broker.global_account.add(gated)
+    reply = b" r" if way == "one by one" else b""
+    line = b"PUB b.1%b 1000\r\n%b\r\n" % (reply, bytes(1000))
+    side.feed(0, line * 2)
+    for _ in range(2):
+        gate.shut()
+        for _ in range(SLIGHT_BYTES // len(line)):
+            side.feed(0, line)
+            assert side.transports[0].is_reading
+        side.feed(0, line * 2)
+        assert not side.transports[0].is_reading
+        side.feed(1, line)
+        assert side.transports[1].is_reading
+        gate.open()
+        assert side.transports[0].is_reading
+
+
+def test_together_those_who_publish_little_are_held() -> None:
+    side = Side(AccountRig(), {}, at_once=True)
+    gate = Gate(side.broker.global_account)
+    side.broker.global_account.add(StreamSubscription(b"b.>", side.stream, gate))
+    gate.shut()
+    count = SLIGHT_TOTAL_BYTES // 10_000
+    publishers = [Client(cid, side.broker.global_account, ChunkPool()) for cid in range(count + 2)]
+    passing = [gate.lets_pass(publisher, 10_000) for publisher in publishers]
+    assert passing == [True] * count + [False] * 2
 
 
 def test_limits_of_an_account_are_met_by_each_message() -> None:
