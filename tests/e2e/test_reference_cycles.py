@@ -192,6 +192,15 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Tls:
 tls = pytest.fixture(scope="module")(certificate)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _what_was_there_before() -> Iterator[None]:
+    """Have the collector pass over what other tests and pytest keep: a million objects."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 class Serving:
     """A server of both listeners, encrypted or not."""
 
