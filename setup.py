@@ -7,6 +7,8 @@ variables change the build:
   fails, fails the build.
 - `MIDGE_BOUNDSCHECK=1` turns on every run-time check Cython has, for fuzzing.
 - `MIDGE_SANITIZE=address` instruments the C code (any name that `-fsanitize=` takes).
+
+A level of optimization in `CFLAGS` takes the place of `-O3`.
 """
 
 from __future__ import annotations
@@ -151,7 +153,8 @@ def extensions() -> list[Extension]:
     """List what to compile, still as Python sources."""
     if is_set("MIDGE_PURE"):
         return []
-    compile_args, link_args = ["-O3", "-g0"], []
+    level = [] if "-O" in os.environ.get("CFLAGS", "") else ["-O3"]
+    compile_args, link_args = [*level, "-g0"], []
     if sanitizer := os.environ.get("MIDGE_SANITIZE", ""):
         link_args = [f"-fsanitize={sanitizer}"]
         compile_args = ["-O1", "-g", "-fno-omit-frame-pointer", *link_args]

@@ -57,6 +57,7 @@ async def lines_of(command: list[str], config: str) -> list[tuple[str, str]]:
         "authorization { token: t }",
         "accounts { A: { users = [ {user: a, password: b} ] } }",
     ],
+    ids=["password", "hash", "users", "nkey", "token", "account"],
 )
 async def test_refused_clients_and_plain_passwords(config: str) -> None:
     expected = await lines_of(nats_server_command(), config)
