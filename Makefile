@@ -101,7 +101,7 @@ test-examples: $(STAMPS)/dev ## Run the sample project's tests on a built wheel,
 	  $(EXAMPLES)/dist/*.whl nats-py 'faststream[nats]' pytest pytest-asyncio pytest-xdist
 	cd examples/orders && $(abspath $(EXAMPLES))/venv/bin/python -m pytest -q -n 2 -p no:cacheprovider
 
-# It compiles everything twice, and nothing in it is measured: gcc takes a third of the time so.
+# It compiles everything twice and measures nothing of it: optimizing would be work for nothing.
 test-packaging: $(STAMPS)/dev ## Prove sdist -> wheel -> clean virtual environment -> start, and the Dockerfile's steps
 	CFLAGS="$(CFLAGS) -O0" $(BIN)/python -m pytest -m packaging $(ARGS)
 

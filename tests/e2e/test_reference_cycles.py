@@ -194,7 +194,7 @@ tls = pytest.fixture(scope="module")(certificate)
 
 @pytest.fixture(scope="module", autouse=True)
 def _what_was_there_before() -> Iterator[None]:
-    """Have the collector pass over what other tests and pytest keep: a million objects."""
+    """Have the collector pass over what other tests and pytest keep."""
     gc.collect()
     gc.freeze()
     yield

@@ -32,8 +32,8 @@ def filled(*patterns: bytes, cache_max: int = 1024) -> SubList:
 def peak_bytes(match: Callable[[bytes], object], times: int) -> int:
     """Tell by how much `times` calls raise what is allocated, if only for a moment.
 
-    That is the least of some attempts: what another thread allocates meanwhile counts, too, and
-    Spark's threads go on behind its tests. What a call allocates is in each of them.
+    That is the least of some attempts, for what another thread allocates meanwhile counts, too.
+    What each call allocates is in all of them.
     """
     return min(_peak_bytes_once(match, times) for _ in range(5))
 
