@@ -46,7 +46,7 @@ export TRY_NEXT
 # The sample project's own environment: it sees midge as a user does, as a wheel.
 EXAMPLES := build/examples
 
-.PHONY: help run test test-pure test-fuzz test-asan fuzz test-examples test-packaging test-full test-cluster test-third-party build lint types bench pipeline dist clean
+.PHONY: help run check test test-pure test-fuzz test-asan fuzz test-examples test-packaging test-full test-cluster test-third-party build lint types bench pipeline dist clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,8 +57,30 @@ run: $(STAMPS)/build ## Install what is missing and start a server on 127.0.0.1:
 	  $(BIN)/python -c "$$TRY_NEXT" $(RUN) $(BIN); } & \
 	exec $(BIN)/midge-server -a 127.0.0.1 -p 4222 -m 8222 --ports_file_dir $(RUN) $(ARGS)
 
-test: $(STAMPS)/dev $(STAMPS)/build ## Install what the tests need and run them all (ARGS="..." goes to pytest)
-	$(BIN)/python -m pytest -m "not cluster and not packaging" $(ARGS)
+# A worker per core takes whole files; tests/conftest.py has the tables of `slow` and `measured` tests.
+PYTEST   := $(BIN)/python -m pytest
+PARALLEL := -n auto --maxprocesses 8
+ELSEWHERE := cluster or packaging
+# Exit status 5: ARGS has left no test to run.
+passed = || [ $$? -eq 5 ] || failed=1
+
+check: $(STAMPS)/dev $(STAMPS)/build ## Run the quick tests: no Spark, browser, flood or kill (ARGS="..." goes to pytest)
+	$(PYTEST) $(PARALLEL) -m "not (slow or soak or spark or browser or measured or $(ELSEWHERE))" $(ARGS)
+
+test: $(STAMPS)/dev $(STAMPS)/build $(STAMPS)/browser ## Install what the tests need and run them all (ARGS="..." goes to pytest)
+	@failed=0; \
+	$(PYTEST) -m "(measured or soak) and not ($(ELSEWHERE))" $(ARGS) $(passed); \
+	$(PYTEST) $(PARALLEL) -m "not (measured or soak or $(ELSEWHERE))" $(ARGS) $(passed); \
+	exit $$failed
+
+# Where Chromium cannot be installed, its tests are skipped, and the summary says so.
+$(STAMPS)/browser:
+	@if ! command -v chromium >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing Chromium for the tests of the console." >&2; \
+	  { timeout 120 apt-get -qq update && DEBIAN_FRONTEND=noninteractive timeout 300 apt-get -qq install --yes \
+	    --no-install-recommends chromium; } >/dev/null 2>&1 || echo "Chromium cannot be installed." >&2; \
+	fi
+	@mkdir -p $(@D) && touch $@
 
 # A copy of the checkout, with only what is compiled in it compiled in another way.
 define copied
@@ -69,15 +91,16 @@ define copied
 endef
 
 # pytest's plugin is compiled in neither build: `make test` alone plays its sample projects.
-test-pure: $(STAMPS)/dev ## Build a wheel without extension modules; run the unit, property and differential tests on it
+test-pure: $(STAMPS)/dev ## Build a wheel without extension modules; run the unit and property tests on it
 	rm -rf build/pure
 	$(call copied,build/pure/source)
 	cp LICENSE MANIFEST.in *.md build/pure/source
 	MIDGE_PURE=1 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir build/pure build/pure/source
 	$(BIN)/python -m zipfile --extract build/pure/*.whl build/pure/tree
 	cp -R pyproject.toml setup.py Makefile LICENSE *.md tests bench docs examples $(wildcard config.example.toml) build/pure/tree
-	cd build/pure/tree && MIDGE_PURE=1 $(abspath $(BIN))/python -m pytest $(wildcard tests/unit tests/property tests/differential) \
-	  -n 2 --dist loadfile --ignore tests/unit/testing/test_plugin.py --ignore tests/unit/testing/test_stream_plugin.py $(ARGS)
+	cd build/pure/tree && MIDGE_PURE=1 $(abspath $(BIN))/python -m pytest $(PARALLEL) \
+	  -m "not (slow or soak or measured)" $(wildcard tests/unit tests/property) \
+	  --ignore tests/unit/testing/test_plugin.py --ignore tests/unit/testing/test_stream_plugin.py $(ARGS)
 
 fuzz: $(STAMPS)/dev $(STAMPS)/build ## Fuzz parser, connections, TLS, WebSockets and router for MINUTES (10)
 	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10)
@@ -93,9 +116,10 @@ test-asan: $(STAMPS)/dev ## Fuzz the hot path for MINUTES (10), then test it, un
 	cd build/asan && $(ASAN) $(abspath $(BIN))/python -m tests.fuzz --minutes $(or $(MINUTES),10)
 	cd build/asan && $(ASAN) $(abspath $(BIN))/python -m pytest -q --timeout 600 $(HOT_PATH_TESTS) $(ARGS)
 
+# An interpreted wheel does: `make test-packaging` starts a compiled one.
 test-examples: $(STAMPS)/dev ## Run the sample project's tests on a built wheel, in an environment of its own
 	rm -rf $(EXAMPLES)
-	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir $(EXAMPLES)/dist .
+	MIDGE_PURE=1 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir $(EXAMPLES)/dist .
 	$(BIN)/python -m venv $(EXAMPLES)/venv
 	$(EXAMPLES)/venv/bin/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt \
 	  $(EXAMPLES)/dist/*.whl nats-py 'faststream[nats]' pytest pytest-asyncio pytest-xdist

@@ -2,14 +2,50 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
+import warnings
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 ROOT = Path(__file__).resolve().parents[1]
 SUFFIXES = tuple(EXTENSION_SUFFIXES)
+
+SLOW = (
+    "tests/abuse/",
+    "tests/compat/",
+    "tests/docs/test_pages.py",
+    "tests/durability/",
+    "tests/e2e/cluster/test_mesh.py",
+    "tests/e2e/leafnodes/test_hub.py",
+    "tests/e2e/leafnodes/test_jetstream.py",
+    "tests/e2e/leafnodes/test_links.py",
+    "tests/e2e/store_commands/test_import.py",
+    "tests/e2e/workers/",
+    "tests/unit/testing/test_plugin.py",
+)
+"""Paths that `make check` leaves to `make test`: they flood, kill or start a server per test."""
+
+MEASURED = (
+    "tests/e2e/jetstream/test_soak.py",
+    "tests/e2e/test_memory_soak.py",
+    "tests/e2e/test_polled_client.py",
+    "tests/e2e/test_soak.py",
+    "tests/unit/jetstream/consumer/test_memory.py",
+    "tests/unit/jetstream/store/test_kept.py",
+    "tests/unit/server/clients/test_charges.py",
+    "tests/unit/server/clients/test_polled_sockets.py",
+    "tests/unit/server/process/test_gc_pauses.py",
+    "tests/unit/sublist/test_allocations.py",
+)
+"""Paths that measure memory, allocations or time: `make test` runs them one after another."""
 
 
 def stale_extensions(root: Path) -> list[str]:
@@ -49,11 +85,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the long forms unless they are asked for, by `--full` or by `-m full`.
+    """Mark the items of the tables above; leave out long forms unless `--full` asks for them.
 
-    What needs Spark comes last: once it has started, its threads and its Java run beside all that
-    follows, and some of that measures what it does itself.
+    Spark's tests come last: once Spark has started, its threads and its Java run beside every
+    later test of the process.
     """
+    for item in items:
+        path = item.nodeid.split("::", maxsplit=1)[0]
+        for marker, table in (("slow", SLOW), ("measured", MEASURED)):
+            if path.startswith(table):
+                item.add_marker(marker)
     items.sort(key=lambda item: "spark" in getattr(item, "fixturenames", ()))
     if config.getoption("--full") or "full" in config.getoption("-m"):
         return
@@ -61,6 +102,50 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if long:
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in long]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give whole files to the workers of `-n`, and all of Spark's files to one of them.
+
+    Files share servers between their tests, and a Spark session takes seconds to start and a GiB.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path = nodeid.split("::", maxsplit=1)[0]
+            return "tests/pipeline" if path.startswith("tests/pipeline/") else path
+
+    return ByFile(config, log)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
+    """Free what a failed test has left, so that its sockets cannot fail a later test.
+
+    A failed test's frames live on in its traceback. Their sockets would be collected, with a
+    ResourceWarning that is an error, while some other test runs.
+    """
+    failed_before = item.session.testsfailed
+    outcome = yield
+    if item.session.testsfailed > failed_before:
+        sys.last_type = sys.last_value = sys.last_traceback = None
+        report_unraisable, sys.unraisablehook = sys.unraisablehook, lambda _: None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            gc.collect()
+        sys.unraisablehook = report_unraisable
+    return outcome
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run of continuous integration that skipped a test: there everything can run."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    skipped = reporter.stats.get("skipped", []) if reporter is not None else []
+    if skipped and os.environ.get("CI") and session.exitstatus == pytest.ExitCode.OK:
+        reporter.write_line(f"\nCI counts {len(skipped)} skipped tests as failures", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture(scope="session")

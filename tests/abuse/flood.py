@@ -21,7 +21,7 @@ import zlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 RESUMED = "_resumed"
 """Behind a kind of TLS: nothing but handshakes, each resuming the last one's session."""
 

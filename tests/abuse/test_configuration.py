@@ -91,7 +91,6 @@ def test_no_server_starts_on_what_is_enormous(tmp_path: Path, huge: Path) -> Non
 
 
 @pytest.mark.row(27)
-@pytest.mark.timeout(180)
 def test_a_broken_reload_changes_nothing(victim: Victim, huge: Path) -> None:
     broken = {**BROKEN, "an enormous file": (f'include "{huge}"\n', r"at most \d+ MiB")}
     with victim("max_payload: 1000\n", files=CIRCLE, growth_bytes=96 * MIB) as target:

@@ -134,7 +134,6 @@ def limit_met(target: Target, name: str) -> int:
 
 @pytest.mark.row(26)
 @pytest.mark.parametrize("readers", [50, pytest.param(700, marks=pytest.mark.full)])
-@pytest.mark.timeout(120)
 def test_who_does_not_read_is_cut_off(victim: Victim, readers: int) -> None:
     # What pages of 10 MB leave does not grow: 40 to 70 MiB, three times 700 readers long.
     with victim(CONFIG, growth_bytes=(96 + readers // 16) * MIB) as target:
@@ -166,7 +165,6 @@ SWEEPING = [
 
 @pytest.mark.row(26)
 @pytest.mark.parametrize("holders", [20, pytest.param(100, marks=pytest.mark.full)])
-@pytest.mark.timeout(120)
 def test_pages_of_very_many_subscriptions(victim: Victim, holders: int) -> None:
     with victim(CONFIG, growth_bytes=(64 + 12 * holders) * MIB) as target:
         for number in range(holders):

@@ -100,7 +100,6 @@ def test_a_flood_on_the_loop_of_asyncio_makes_nobody_wait(victim: Victim, flood:
         time.sleep(FLOOD_S)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     "flood",
     ["new_subjects", *(pytest.param(one, marks=pytest.mark.full) for one in FLOODS)],

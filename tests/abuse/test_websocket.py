@@ -87,7 +87,6 @@ def is_ended_by(target: Target, attack: bytes, times: int, *, is_connected: bool
 @pytest.mark.row(25)
 @pytest.mark.parametrize("is_connected", [False, True], ids=["stranger", "client"])
 @pytest.mark.parametrize("size_mib", [128, pytest.param(1024, marks=pytest.mark.full)])
-@pytest.mark.timeout(120)
 def test_a_bomb_inflates_to_nothing(victim: Victim, size_mib: int, is_connected: bool) -> None:
     message = bomb(size_mib * MIB)
     # A message may be 8 MiB, and the allocator keeps room for a few.
@@ -195,7 +194,6 @@ def publishes(count: int, *, is_compressed: bool) -> bytes:
 
 
 @pytest.mark.parametrize("messages", [20, pytest.param(100, marks=pytest.mark.full)])
-@pytest.mark.timeout(120)
 def test_row_25_inflating_is_done_in_turns(victim: Victim, messages: int) -> None:
     with victim(CONFIG) as target:
         target.forget_peak()
@@ -208,7 +206,6 @@ def test_row_25_inflating_is_done_in_turns(victim: Victim, messages: int) -> Non
 
 
 @pytest.mark.parametrize("is_compressed", [True, False])
-@pytest.mark.timeout(120)
 def test_row_25_idle_clients_keep_nothing_of_what_they_sent(
     victim: Victim, is_compressed: bool
 ) -> None:

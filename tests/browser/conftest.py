@@ -35,7 +35,6 @@ def chromium() -> Iterator[Any]:
     While Playwright is in use, an event loop runs in this thread, under which no other test could
     run one of its own: so it ends with each module.
     """
-    pytest.importorskip("playwright.sync_api")
     with launched() as browser:
         yield browser
 

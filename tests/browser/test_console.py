@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.browser
 
 CONFIG = """\
 [monitoring.console]
@@ -30,7 +30,7 @@ enabled = true
 in_memory = true
 """
 TOKEN = "let me"
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 HOSTILE = "<img src=x onerror='window.hacked=1'>"
 
 

@@ -130,7 +130,7 @@ class Site:
 
     def get(self, path: str) -> Answer:
         """Fetch one path."""
-        connection = http.client.HTTPConnection(*self._address, timeout=10)
+        connection = http.client.HTTPConnection(*self._address, timeout=30)
         try:
             connection.request("GET", path)
             response = connection.getresponse()
@@ -170,8 +170,8 @@ async def _visit(server: Server, paths: tuple[str, ...]) -> dict[str, Answer]:
     await requester.flush()
     await service.publish("s.a", b"news")
     await service.publish("s.nobody", b"old")
-    await stream.next_msg(timeout=10)
-    await requester.request("my.x", b"?", timeout=10)
+    await stream.next_msg(timeout=30)
+    await requester.request("my.x", b"?", timeout=30)
     site = Site(server)
     answers = {path: await asyncio.to_thread(site.get, path) for path in paths}
     for client in clients:

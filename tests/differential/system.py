@@ -38,9 +38,9 @@ server_tags: ["Az:One", " b ", "b", ""]
 server_metadata: {rack: "7", "B c": d}
 """
 
-ANSWER_TIMEOUT_S = 10.0
+ANSWER_TIMEOUT_S = 60.0
 SILENCE_S = 1.0
-EVENT_TIMEOUT_S = 10.0
+EVENT_TIMEOUT_S = 60.0
 
 
 class Question(NamedTuple):

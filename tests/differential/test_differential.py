@@ -18,8 +18,6 @@ from .script import Script
 
 SCRIPTS = sorted(corpus.load(), key=lambda each: each.config.name)
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda each: each.name)
 async def test_same_outcome(arena: Arena, script: Script) -> None:

@@ -52,8 +52,6 @@ UPTIME = re.compile(r"(\d+[ydhms])+")
 
 Pages = dict[str, Answer]
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @pytest.fixture(scope="module")
 def real() -> Pages:

@@ -14,8 +14,6 @@ from .pages import PATHS, Answer, numbers, visit
 from .pair import NAMES
 from .tools import FRACTIONS, READ, WALKED, fractions, labels, unread
 
-pytestmark = pytest.mark.timeout(60)
-
 READS = [(tool, path) for tool, pages in READ.items() for path in pages]
 EVERYTHING = tuple(dict.fromkeys((*PATHS, *(path for _, path in READS))))
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Dial = Callable[..., Awaitable[Raw]]
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 COMMANDS = {"midge-server": midge_command, "nats-server": nats_server_command}
 UNUSED_PID = 2**22 + 1
 """More than Linux ever gives to a process."""

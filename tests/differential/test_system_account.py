@@ -13,8 +13,6 @@ from .pages import differences, shape
 from .system import NOBODY, NOT_OFFERED, QUESTIONS, REFUSED, RELOAD, SILENT, Question, Told, listen
 from .tools import FRACTIONS, fractions
 
-pytestmark = pytest.mark.timeout(60)
-
 NOT_HERE = {
     "server.feature_flags": "they switch details of JetStream",
     "feature_flags": "they switch details of JetStream",

@@ -17,7 +17,7 @@ from tests.support.keys import Authority, pem
 from tests.support.processes import Server, midge_command, nats_server_command
 
 COMMANDS = {"midge-server": midge_command, "nats-server": nats_server_command}
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 
 CONFIG = """
 tls { cert_file: "@directory@/server.pem", key_file: "@directory@/server.key"

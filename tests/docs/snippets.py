@@ -30,7 +30,7 @@ from pathlib import Path
 
 SHOWN = frozenset({"text", "mermaid", "conf"})
 DEFAULT_PORTS = ("4222", "4223", "4443", "6222", "8222", "8443", "9222")
-COMMAND_TIMEOUT_S = 50
+COMMAND_TIMEOUT_S = 150
 
 FENCE = re.compile(
     r"(?:<!--\s*no-run:(?P<reason>[^>]*?)-->\s*\n+)?"
@@ -213,7 +213,7 @@ class Page:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGTERM)
             try:
-                process.wait(10)
+                process.wait(60)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()

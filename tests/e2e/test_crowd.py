@@ -11,7 +11,6 @@ from bench import crowd
 from tests.support.processes import midge_command, nats_server_command
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("command", [midge_command(), nats_server_command()], ids=["midge", "real"])
 def test_a_crowd_comes_is_listed_and_goes(
     command: list[str], capsys: pytest.CaptureFixture[str]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 
 
 def run(*arguments: str, module: str = "midge.server") -> tuple[int, str, str]:

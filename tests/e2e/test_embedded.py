@@ -31,7 +31,7 @@ async def test_a_client_meets_the_process_itself() -> None:
         subscription = await client.subscribe("a.*")
         await client.flush()
         assert server.publish("a.b", b"hi", {"k": ["1"]}, "r") == 1
-        message = await subscription.next_msg(timeout=5)
+        message = await subscription.next_msg(timeout=30)
         assert (message.data, message.headers, message.reply) == (b"hi", {"k": "1"}, "r")
         await client.close()
 
@@ -45,7 +45,7 @@ async def test_requests_both_ways() -> None:
             message.respond(b"direct " + message.payload)
 
         server.subscribe("direct", answer)
-        assert (await client.request("direct", b"1", timeout=5)).data == b"direct 1"
+        assert (await client.request("direct", b"1", timeout=30)).data == b"direct 1"
 
         async def serve(message: Msg) -> None:
             await message.respond(b"client")
@@ -144,7 +144,7 @@ def test_publish_request_and_a_client_on_either_loop(loop_factory: object) -> No
         async with midge.Server(port=-1) as server:
             client = await SettlingClient.connected(server.url)
             server.subscribe("svc", lambda message: message.respond(message.payload) and None)
-            answer = await client.request("svc", b"hello", timeout=5)
+            answer = await client.request("svc", b"hello", timeout=30)
             await client.close()
             return bytes(answer.data) + (await server.request("svc", b"!", timeout_s=5)).payload
 

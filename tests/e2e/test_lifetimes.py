@@ -22,7 +22,7 @@ async def test_auto_unsubscribe(connect: Connect) -> None:
     for i in range(10):
         await publisher.publish("lt.auto", b"%d" % i)
     await publisher.flush()
-    received = [(await subscription.next_msg(timeout=5)).data for _ in range(3)]
+    received = [(await subscription.next_msg(timeout=30)).data for _ in range(3)]
     assert received == [b"0", b"1", b"2"]
     await subscriber.flush()
     with pytest.raises(nats.errors.Error):
@@ -38,7 +38,7 @@ async def test_auto_unsubscribe_ends_the_interest(connect: Connect) -> None:
     subscription = await service.subscribe("lt.once", cb=answer)
     await subscription.unsubscribe(limit=1)
     await service.flush()
-    assert (await client.request("lt.once", timeout=5)).data == b"once"
+    assert (await client.request("lt.once", timeout=30)).data == b"once"
     with pytest.raises(nats.errors.NoRespondersError):
         await client.request("lt.once", timeout=30)
 
@@ -71,7 +71,7 @@ async def test_a_drained_publisher_has_sent_everything(connect: Connect) -> None
     for i in range(100):
         await publisher.publish("lt.last", b"%d" % i)
     await publisher.drain()
-    received = [int((await subscription.next_msg(timeout=5)).data) for _ in range(100)]
+    received = [int((await subscription.next_msg(timeout=30)).data) for _ in range(100)]
     assert received == list(range(100))
 
 
@@ -101,15 +101,15 @@ async def test_clients_reconnect_after_a_restart() -> None:
     try:
         subscription = await client.subscribe("lt.again")
         await client.publish("lt.again", b"before")
-        assert (await subscription.next_msg(timeout=5)).data == b"before"
+        assert (await subscription.next_msg(timeout=30)).data == b"before"
         assert await asyncio.to_thread(first.stop) == 0
-        await asyncio.wait_for(disconnected.wait(), timeout=5)
+        await asyncio.wait_for(disconnected.wait(), timeout=30)
         second = Server(midge_command(), port=port)
         try:
             await asyncio.to_thread(second.wait_ready)
-            await asyncio.wait_for(reconnected.wait(), timeout=10)
+            await asyncio.wait_for(reconnected.wait(), timeout=30)
             await client.publish("lt.again", b"after")
-            assert (await subscription.next_msg(timeout=5)).data == b"after"
+            assert (await subscription.next_msg(timeout=30)).data == b"after"
         finally:
             await client.close()
             await asyncio.to_thread(second.stop)

@@ -26,7 +26,7 @@ UPGRADE = (
     b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
 )
 CONNECT = b'CONNECT {"verbose":false}\r\n'
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 ASKED = 100
 
 Ask = Callable[[], object]

@@ -17,7 +17,7 @@ async def test_a_message_reaches_a_subscriber(connect: Connect) -> None:
     subscription = await subscriber.subscribe("ps.one")
     await subscriber.flush()
     await publisher.publish("ps.one", b"payload", reply="ps.reply")
-    message = await subscription.next_msg(timeout=5)
+    message = await subscription.next_msg(timeout=30)
     assert (message.subject, message.data, message.reply) == ("ps.one", b"payload", "ps.reply")
 
 
@@ -28,7 +28,7 @@ async def test_messages_keep_their_order(connect: Connect) -> None:
     for i in range(5000):
         await publisher.publish(f"ps.order.{i % 7}", b"%d" % i)
     await publisher.flush()
-    received = [int((await subscription.next_msg(timeout=5)).data) for _ in range(5000)]
+    received = [int((await subscription.next_msg(timeout=30)).data) for _ in range(5000)]
     assert received == list(range(5000))
 
 
@@ -38,7 +38,7 @@ async def test_every_subscriber_gets_a_copy(connect: Connect) -> None:
     subscriptions = [await each.subscribe("ps.fan") for each in subscribers]
     await asyncio.gather(*(each.flush() for each in subscribers))
     await publisher.publish("ps.fan", b"x")
-    messages = await asyncio.gather(*(each.next_msg(timeout=5) for each in subscriptions))
+    messages = await asyncio.gather(*(each.next_msg(timeout=30) for each in subscriptions))
     assert [message.data for message in messages] == [b"x"] * 10
 
 
@@ -58,8 +58,8 @@ async def test_wildcards(connect: Connect, pattern: str, heard: list[str]) -> No
     end = await client.subscribe("end.of.wildcards")
     for subject in ("w", "w.a", "w.b", "w.a.c", "w.a.c.d", "end.of.wildcards"):
         await client.publish(subject)
-    await end.next_msg(timeout=5)
-    received = [(await subscription.next_msg(timeout=5)).subject for _ in heard]
+    await end.next_msg(timeout=30)
+    received = [(await subscription.next_msg(timeout=30)).subject for _ in heard]
     assert received == heard
     assert subscription.pending_msgs == 0
 
@@ -69,7 +69,7 @@ async def test_headers_arrive_unchanged(connect: Connect) -> None:
     subscription = await client.subscribe("ps.headers")
     headers = {"Trace-Id": "1", "case-KEPT": "välue", "Empty": ""}
     await client.publish("ps.headers", b"body", headers=headers)
-    message = await subscription.next_msg(timeout=5)
+    message = await subscription.next_msg(timeout=30)
     assert message.headers == headers
     assert message.data == b"body"
 
@@ -80,7 +80,7 @@ async def test_headers_are_stripped_for_a_client_without_them(connect: Connect) 
     subscription = await subscriber.subscribe("ps.bare")
     await subscriber.flush()
     await publisher.publish("ps.bare", b"body", headers={"K": "v"})
-    assert (await subscription.next_msg(timeout=5)).data == b"body"
+    assert (await subscription.next_msg(timeout=30)).data == b"body"
 
 
 @pytest.mark.parametrize("size", [0, 1, 4095, 65_536, 1_048_576])
@@ -92,7 +92,7 @@ async def test_payload_of_any_size_up_to_the_limit(connect: Connect, size: int) 
     for _ in range(3):
         await publisher.publish("ps.size", payload)
     for _ in range(3):
-        assert (await subscription.next_msg(timeout=10)).data == payload
+        assert (await subscription.next_msg(timeout=30)).data == payload
 
 
 async def test_payload_beyond_the_limit_is_refused_by_the_client(connect: Connect) -> None:
@@ -109,7 +109,7 @@ async def test_no_echo(connect: Connect) -> None:
     await quiet.publish("ps.echo", b"own")
     await quiet.flush()
     await other.publish("ps.echo", b"other")
-    assert (await subscription.next_msg(timeout=5)).data == b"other"
+    assert (await subscription.next_msg(timeout=30)).data == b"other"
 
 
 async def test_two_hundred_clients(connect: Connect) -> None:

@@ -19,7 +19,7 @@ async def test_a_request_gets_its_reply(connect: Connect) -> None:
     service, client = await connect(), await connect()
     await service.subscribe("rq.echo", cb=_answer)
     await service.flush()
-    assert (await client.request("rq.echo", b"abc", timeout=5)).data == b"cba"
+    assert (await client.request("rq.echo", b"abc", timeout=30)).data == b"cba"
 
 
 async def test_requests_in_parallel_get_their_own_replies(connect: Connect) -> None:
@@ -29,7 +29,7 @@ async def test_requests_in_parallel_get_their_own_replies(connect: Connect) -> N
         await service.flush()
     client = await connect()
     replies = await asyncio.gather(
-        *(client.request("rq.many", b"%05d" % i, timeout=10) for i in range(500))
+        *(client.request("rq.many", b"%05d" % i, timeout=30) for i in range(500))
     )
     assert [reply.data for reply in replies] == [(b"%05d" % i)[::-1] for i in range(500)]
 
@@ -39,7 +39,7 @@ async def test_old_style_requests_use_auto_unsubscribe(connect: Connect) -> None
     await service.subscribe("rq.old", cb=_answer)
     await service.flush()
     for _ in range(10):
-        reply = await client.request("rq.old", b"ab", timeout=5, old_style=True)
+        reply = await client.request("rq.old", b"ab", timeout=30, old_style=True)
         assert reply.data == b"ba"
 
 
@@ -52,7 +52,7 @@ async def test_headers_travel_with_request_and_reply(connect: Connect) -> None:
 
     await service.subscribe("rq.headers", cb=answer)
     await service.flush()
-    reply = await client.request("rq.headers", b"", timeout=5, headers={"Ask": "why"})
+    reply = await client.request("rq.headers", b"", timeout=30, headers={"Ask": "why"})
     assert reply.headers == {"Seen": "why"}
 
 
@@ -66,7 +66,7 @@ async def test_no_responders_after_the_service_has_left(connect: Connect) -> Non
     service, client = await connect(), await connect()
     subscription = await service.subscribe("rq.gone", cb=_answer)
     await service.flush()
-    await client.request("rq.gone", b"x", timeout=5)
+    await client.request("rq.gone", b"x", timeout=30)
     await subscription.unsubscribe()
     await service.flush()
     with pytest.raises(nats.errors.NoRespondersError):

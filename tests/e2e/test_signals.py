@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 DUCK = "lame_duck_duration: '30s'\nlame_duck_grace_period: '100ms'\n"
 
 

@@ -39,7 +39,7 @@ async def client(server: Server) -> AsyncIterator[Client]:
 
 async def reload(client: Client) -> dict[str, Any]:
     subject = f"$SYS.REQ.SERVER.{client._server_info['server_id']}.RELOAD"
-    answer: dict[str, Any] = json.loads((await client.request(subject, timeout=5)).data)
+    answer: dict[str, Any] = json.loads((await client.request(subject, timeout=30)).data)
     return answer
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-START_TIMEOUT_S = 20
+START_TIMEOUT_S = 60
 
 
 def run(

@@ -95,7 +95,7 @@ def test_wheel_from_a_clean_environment_starts_and_answers(
                 received += chunk
         assert received.startswith(b"INFO {")
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
 
 
 def test_installed_midge_leaves_the_users_own_packages_alone(

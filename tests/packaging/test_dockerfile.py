@@ -157,5 +157,5 @@ def test_build_steps_give_a_server_that_is_healthy_until_sigterm(
         check = [str(target / "bin" / program), *(part.replace("4222", str(port)) for part in rest)]
         run(check)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
         assert subprocess.run(check, check=False, capture_output=True).returncode != 0

@@ -8,8 +8,6 @@ import pytest
 from midge.pipeline import spark_session as session
 from midge.pipeline.errors import JavaNotFoundError, OptionError
 
-pytestmark = pytest.mark.timeout(30)
-
 
 def make_java(home, version, script='echo "$@"'):
     """Lay out a directory that looks like a Java home."""

@@ -9,6 +9,7 @@ import pytest
 from midge.jetstream.store.file.directory import StoreDirectory
 from midge.jetstream.store.memory import MemoryStore
 from midge.testing.simulated_disk import SimulatedDisk
+from tests.support.each import each
 from tests.support.store_oracle import Oracle
 from tests.support.store_programs import ask, compare, random_step
 
@@ -27,7 +28,7 @@ def run_program(seed: int, steps: int, spread: int) -> None:
 
 
 @pytest.mark.parametrize("spread", [0, 3, 500])
-@pytest.mark.parametrize("seed", range(12))
+@each("seed", range(12))
 def test_random_programs(seed: int, spread: int) -> None:
     run_program(seed, 1500, spread)
 
@@ -63,7 +64,7 @@ def run_file_program(seed: int, steps: int, spread: int) -> None:
 
 
 @pytest.mark.parametrize("spread", [0, 3, 500])
-@pytest.mark.parametrize("seed", range(8))
+@each("seed", range(8))
 def test_random_programs_on_a_file_store(seed: int, spread: int) -> None:
     run_file_program(seed, 1000, spread)
 

@@ -14,6 +14,7 @@ from tests.simulation.world import (
     PlainWorld,
     run,
 )
+from tests.support.each import each
 
 
 @pytest.fixture(autouse=True)
@@ -23,39 +24,39 @@ def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "SLICE_BYTES", 1500)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@each("seed", range(40))
 def test_crashes(seed: int) -> None:
     run(seed, 50)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each("seed", range(20))
 def test_crashes_on_full_disks(seed: int) -> None:
     run(seed, 50, FullWorld)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@each("seed", range(10))
 def test_crashes_where_starts_fail(seed: int) -> None:
     run(seed, 50, FailingWorld)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@each("seed", range(10))
 def test_kills_of_a_store_with_a_sync_interval(seed: int) -> None:
     run(seed, 50, IntervalWorld)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@each("seed", range(10))
 def test_crashes_of_an_encrypted_store(seed: int) -> None:
     world = run(seed, 50, EncryptedWorld)
     assert isinstance(world, EncryptedWorld)
     assert world.generation > 1
 
 
-@pytest.mark.parametrize("seed", range(10))
+@each("seed", range(10))
 def test_crashes_between_consumers_that_come_and_go(seed: int) -> None:
     run(seed, 50, PassingWorld)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@each("seed", range(10))
 def test_crashes_while_segments_go_unread(seed: int) -> None:
     run(seed, 50, PlainWorld)
 

@@ -126,11 +126,11 @@ class Program:
         publisher = self.random.choice(self.clients[side])
         data = self.next()
         if any(one.takes(subject) for one in self.open):
-            reply = await publisher.request(subject, data, timeout=10)
+            reply = await publisher.request(subject, data, timeout=30)
             assert reply.data == b"re: " + data
         else:
             with pytest.raises(NoRespondersError):
-                await publisher.request(subject, data, timeout=10)
+                await publisher.request(subject, data, timeout=30)
         await self.arrived(side, publisher)
         self.judge(side, subject, data)
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from midge.protocol.client_side import connect_line, read_info
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 
 
 class Raw:

@@ -9,7 +9,6 @@ import time
 from typing import Any
 
 import nats
-import pytest
 
 from tests.support.processes import Server, midge_command, nats_server_command
 
@@ -170,7 +169,6 @@ async def on(command: list[str]) -> list[Any]:
         return await program(server.url)
 
 
-@pytest.mark.timeout(120)
 async def test_jetstream_of_another_account() -> None:
     real, found = await asyncio.gather(on(nats_server_command()), on(midge_command()))
     assert found == real

@@ -39,8 +39,6 @@ DETAILED = tuple(f"{one}&details=1" for one in HEALTHZ if "=" in one)
 NOT_HERE = ("config.sync_always: ",)
 """Beginnings of the differences that are meant: this is midge's default."""
 
-pytestmark = pytest.mark.timeout(60)
-
 
 async def visit(command: list[str]) -> dict[str, Answer]:
     """Start a server by `command`, make streams, and fetch all pages."""

@@ -7,8 +7,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import pytest
-
 from midge.jetstream.account.account import JetStreamAccount
 from midge.jetstream.api import dispatch, routes
 from midge.jetstream.consumer.consumer import Consumer
@@ -26,6 +24,7 @@ from tests.differential.jetstream.consumer_programs import (
 )
 from tests.differential.jetstream.test_recorded_streams import masked
 from tests.support.consumer_rig import CollectingSink, TurnedClock
+from tests.support.each import each
 
 RECORDED = Path(__file__).parent / "consumers"
 SHOWN = 5
@@ -149,7 +148,7 @@ def programs() -> list[tuple[int, list[Any]]]:
     return [tuple(json.loads(line)) for line in lines]
 
 
-@pytest.mark.parametrize(("seed", "recorded"), programs(), ids=lambda one: str(one)[:6])
+@each("seed, recorded", programs())
 def test_a_program_does_what_it_did_on_nats_server(seed: int, recorded: list[Any]) -> None:
     steps = Program(seed).steps()
     found = Run(seed).answers(steps)

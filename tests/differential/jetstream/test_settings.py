@@ -99,7 +99,7 @@ async def open_batches(wire: Wire) -> Answers:
     found.append(await publish(wire, "T.1", "B", 2, "1"))
     found += [await publish(wire, "U.1", batch, 1) for batch in "HI"]
     abandoned: set[Any] = set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(abandoned) < 3:
             await asyncio.sleep(0.05)
             for message in wire.taken("abandoned"):
@@ -139,7 +139,7 @@ async def too_many(wire: Wire) -> Answers:
     for number in range(3000):
         wire.publish(f"T.{number}", b"x" * 1000, reply=f"acks.{number}")
     kept: list[Any] = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while len(kept) < 3000:
             await asyncio.sleep(0.01)
             kept += wire.taken("acks")

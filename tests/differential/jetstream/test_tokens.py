@@ -7,7 +7,6 @@ import json
 from typing import Any
 
 import nats
-import pytest
 
 from midge.server.auth.nkeys import KeyKind
 from tests.support.keys import UNLIMITED_ACCOUNT, KeyPair, make_token
@@ -73,7 +72,7 @@ async def connected(server: Server, account: KeyPair) -> Any:
 
 async def asked(client: Any, subject: str, body: dict[str, Any] | None = None) -> Any:
     data = b"" if body is None else json.dumps(body).encode()
-    answer = json.loads((await client.request("$JS.API." + subject, data, timeout=5)).data)
+    answer = json.loads((await client.request("$JS.API." + subject, data, timeout=30)).data)
     if "error" in answer:
         return answer["error"]
     kept = ("limits", "tiers", "streams", "consumers", "storage", "memory", "did_create", "name")
@@ -103,7 +102,6 @@ async def on(command: list[str]) -> dict[str, list[Any]]:
         return {name: await answers_of(server, key) for name, key in KEYS.items()}
 
 
-@pytest.mark.timeout(120)
 async def test_limits_and_tiers_of_tokens() -> None:
     real, found = await asyncio.gather(on(nats_server_command()), on(midge_command()))
     assert found == real

@@ -94,7 +94,6 @@ def rss_bytes() -> int:
 
 
 @pytest.mark.parametrize("rounds", [12, pytest.param(100, marks=pytest.mark.full)])
-@pytest.mark.timeout(180)
 async def test_interest_is_equal_on_both_sides_a_second_after(
     rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

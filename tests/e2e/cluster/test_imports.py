@@ -117,7 +117,7 @@ async def test_interest_of_importers_elsewhere_is_no_receiver(
     joined.say("RS+ IM imp.x")
     await joined.settle()
     with pytest.raises(NoRespondersError):
-        await clients["ex"].request("ex.x", b"", timeout=10)
+        await clients["ex"].request("ex.x", b"", timeout=30)
     joined.say("RS+ EX ex.x")
     await joined.settle()
     await clients["ex"].publish("ex.x", b"once")

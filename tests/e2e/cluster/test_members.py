@@ -28,16 +28,16 @@ async def test_streams_of_one_midge_serve_clients_of_all_servers(tmp_path: Path)
         body = {"stream_name": "ORDERS", "config": {"durable_name": "D", "deliver_subject": "out"}}
         body["config"] |= {"ack_policy": "explicit", "deliver_policy": "all"}
         answer = await at_midge.request(
-            "$JS.API.CONSUMER.DURABLE.CREATE.ORDERS.D", json.dumps(body).encode(), timeout=10
+            "$JS.API.CONSUMER.DURABLE.CREATE.ORDERS.D", json.dumps(body).encode(), timeout=30
         )
         assert b"error" not in answer.data
         await settle([at_real, at_midge])
-        ack = await at_real.request("orders.1", b"from afar", timeout=10)
+        ack = await at_real.request("orders.1", b"from afar", timeout=30)
         assert json.loads(ack.data)["seq"] == 1
         await until(lambda: got.messages)
         (message,) = got.messages
         assert (message.subject, message.data) == ("orders.1", b"from afar")
-        await message.ack_sync(timeout=10)
+        await message.ack_sync(timeout=30)
         info = await context.consumer_info("ORDERS", "D")
         assert info.ack_floor.stream_seq == 1
 

@@ -95,9 +95,9 @@ async def test_requests_are_answered_from_anywhere(kinds: tuple[str, ...]) -> No
         await settle(clients)
         for client in clients:
             for i in range(len(clients)):
-                assert (await client.request(f"svc.{i}", b"", timeout=10)).data == b"%d" % i
+                assert (await client.request(f"svc.{i}", b"", timeout=30)).data == b"%d" % i
             with pytest.raises(NoRespondersError):
-                await client.request("nobody", b"", timeout=10)
+                await client.request("nobody", b"", timeout=30)
 
 
 async def test_interest_ends_with_an_unsubscribe_and_with_its_limit(kinds: tuple[str, ...]) -> None:
@@ -118,7 +118,7 @@ async def test_interest_ends_with_an_unsubscribe_and_with_its_limit(kinds: tuple
         await settle(clients)
         for subject in ("a", "b"):
             with pytest.raises(NoRespondersError):
-                await last.request(subject, b"", timeout=10)
+                await last.request(subject, b"", timeout=30)
 
 
 async def test_a_server_that_goes_takes_its_interest_along(kinds: tuple[str, ...]) -> None:

@@ -19,7 +19,7 @@ async def page(server: Server, path: str) -> str:
     url = f"http://{host}:{port}{path}"
 
     def fetch() -> str:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=30) as answer:
             text: str = answer.read().decode()
             return text
 

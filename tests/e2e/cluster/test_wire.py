@@ -259,7 +259,7 @@ async def test_a_delivery_of_jetstream_shows_its_own_subject(joined: Peer, clien
     await joined.settle()
     joined.say("RMSG A _in.7 $JS.ACK.S.Q.1.1.1.1700000000000000000.0@ev.1 1", "x")
     await joined.settle()
-    message = await got.next_msg(timeout=10)
+    message = await got.next_msg(timeout=30)
     assert (message.subject, message.reply) == (
         "ev.1",
         "$JS.ACK.S.Q.1.1.1.1700000000000000000.0",
@@ -279,7 +279,7 @@ async def test_nobody_answers_without_interest_over_a_route(joined: Peer, client
     await joined.settle()
     await client.publish("svc", b"", reply="inbox")
     await client.flush()
-    message = await inbox.next_msg(timeout=10)
+    message = await inbox.next_msg(timeout=30)
     assert message.headers["Status"] == "503"
     await inbox.unsubscribe()
 

@@ -21,7 +21,7 @@ async def client() -> AsyncIterator[Client]:
 
 @pytest.fixture
 async def js(client: Client) -> JetStreamContext:
-    js = client.jetstream(timeout=5)
+    js = client.jetstream(timeout=30)
     await js.add_stream(name="S", subjects=["s"])
     for number in range(4):
         await js.publish("s", b"%d" % number)
@@ -36,7 +36,7 @@ async def floor(js: JetStreamContext, consumer: str) -> int:
 
 async def test_acks_of_two_consumers_in_turn(js: JetStreamContext) -> None:
     fetched = [
-        await (await js.pull_subscribe("s", durable=name)).fetch(4, timeout=5)
+        await (await js.pull_subscribe("s", durable=name)).fetch(4, timeout=30)
         for name in ("A", "AB")
     ]
     for one, other in zip(*fetched, strict=True):
@@ -49,19 +49,19 @@ async def test_acks_of_two_consumers_in_turn(js: JetStreamContext) -> None:
 async def test_an_ack_of_a_deleted_consumer_has_no_responder(
     client: Client, js: JetStreamContext
 ) -> None:
-    messages = await (await js.pull_subscribe("s", durable="A")).fetch(4, timeout=5)
+    messages = await (await js.pull_subscribe("s", durable="A")).fetch(4, timeout=30)
     await messages[0].ack_sync()
     await js.delete_consumer("S", "A")
 
     with pytest.raises(NoRespondersError):
-        await client.request(messages[1].reply, b"+ACK", timeout=5)
+        await client.request(messages[1].reply, b"+ACK", timeout=30)
 
 
 async def test_an_ack_goes_to_the_consumer_that_has_the_name_now(js: JetStreamContext) -> None:
-    messages = await (await js.pull_subscribe("s", durable="A")).fetch(4, timeout=5)
+    messages = await (await js.pull_subscribe("s", durable="A")).fetch(4, timeout=30)
     await messages[0].ack_sync()
     await js.delete_consumer("S", "A")
-    again = await (await js.pull_subscribe("s", durable="A")).fetch(2, timeout=5)
+    again = await (await js.pull_subscribe("s", durable="A")).fetch(2, timeout=30)
     await messages[1].ack_sync()
 
     assert (await js.consumer_info("S", "A")).num_ack_pending == 1
@@ -71,9 +71,9 @@ async def test_an_ack_goes_to_the_consumer_that_has_the_name_now(js: JetStreamCo
 async def test_an_ack_that_names_too_little_is_not_taken(
     client: Client, js: JetStreamContext
 ) -> None:
-    messages = await (await js.pull_subscribe("s", durable="A")).fetch(1, timeout=5)
+    messages = await (await js.pull_subscribe("s", durable="A")).fetch(1, timeout=30)
     await messages[0].ack_sync()
 
     for subject in ("$JS.ACK.S", "$JS.ACK.S.B.1.1.1.1.1", "$JS.ACK.T.A.1.1.1.1.1"):
         with pytest.raises(NoRespondersError):
-            await client.request(subject, b"", timeout=5)
+            await client.request(subject, b"", timeout=30)

@@ -28,7 +28,7 @@ PAIRS = [
 ]
 
 
-REMOVAL_TIMEOUT_S = 30.0
+REMOVAL_TIMEOUT_S = 60.0
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,7 @@ class Client:
 
     async def message(self) -> client_side.Message:
         while not self._waiting:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 self._waiting = list(self._frames.feed(await self._reader.read(1 << 18)))
         return self._waiting.pop(0)
 
@@ -135,7 +135,7 @@ async def test_a_consumer_of_headers_only_waits_alone() -> None:
 async def test_a_mirror_waits_alone() -> None:
     async with cold(ColdDisk()) as client:
         await client.api("STREAM.CREATE.M", name="M", storage="memory", mirror={"name": "S"})
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (await client.api("STREAM.INFO.M"))["state"]["messages"] < _MESSAGES:
                 await asyncio.sleep(0.02)
 

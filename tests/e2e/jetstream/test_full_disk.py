@@ -48,10 +48,10 @@ def ext4(tmp_path: Path) -> Iterator[Path]:
 async def fill(js: Any) -> int:
     """Publish until that is refused; return how many messages were stored."""
     stored = 0
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             try:
-                await js.publish("s", MESSAGE, timeout=5)
+                await js.publish("s", MESSAGE, timeout=30)
             except nats.js.errors.APIError as error:
                 assert error.err_code == 10077  # noqa: PT017 - the loop ends by it
                 return stored
@@ -60,10 +60,10 @@ async def fill(js: Any) -> int:
 
 async def accepted(js: Any) -> int:
     """Publish until that is taken again; return the sequence."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:  # room is given back in turns, within seconds
             try:
-                return int((await js.publish("s", MESSAGE, timeout=5)).seq)
+                return int((await js.publish("s", MESSAGE, timeout=30)).seq)
             except nats.js.errors.APIError:
                 await asyncio.sleep(0.1)
 
@@ -87,7 +87,6 @@ async def test_a_full_file_system(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.timeout(180)
 async def test_a_file_system_that_is_filled_again_and_again(tmp_path: Path) -> None:
     config = f'jetstream {{ store_dir: "{tmp_path}", max_file: 1G }}'
     with Server(on_a_small_disk(tmp_path), config) as server:
@@ -106,7 +105,6 @@ async def test_a_file_system_that_is_filled_again_and_again(tmp_path: Path) -> N
 
 
 @pytest.mark.full
-@pytest.mark.timeout(180)
 async def test_messages_that_are_left_in_every_segment_do_not_keep_its_room(ext4: Path) -> None:
     config = f'jetstream {{ store_dir: "{ext4}/store", max_file: 1G }}'
     with Server(midge_command(), config) as server:

@@ -69,7 +69,7 @@ class Soak:
         try:
             await asyncio.to_thread(server.wait_ready)
             self._client = await nats.connect(server.url, allow_reconnect=False)
-            self._js = self._client.jetstream(timeout=5)
+            self._js = self._client.jetstream(timeout=30)
             await self._make()
             self._clock = LoopClock()
             port = urlsplit(server.url).port or 0
@@ -98,7 +98,7 @@ class Soak:
     async def _make(self) -> None:
         for name, keys in STREAMS.items():
             body = {"name": name, "subjects": [f"{name}.*"], "duplicate_window": 10**10, **keys}
-            await self._js._api_request(f"$JS.API.STREAM.CREATE.{name}", _json(body), timeout=5)
+            await self._js._api_request(f"$JS.API.STREAM.CREATE.{name}", _json(body), timeout=30)
         for stream, names in DURABLE.items():
             for name in names:
                 config = {
@@ -109,7 +109,7 @@ class Soak:
                 }
                 body = {"stream_name": stream, "config": config}
                 subject = f"$JS.API.CONSUMER.CREATE.{stream}.{name}"
-                await self._js._api_request(subject, _json(body), timeout=5)
+                await self._js._api_request(subject, _json(body), timeout=30)
 
     async def _ending(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do something until the server goes."""
@@ -146,7 +146,7 @@ class Soak:
         """
         for _ in range(FILL):
             await self._js.publish("KEYS.0", bytes(FILL_BYTES))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while log_bytes(self.directory) >= SEGMENT_BYTES:
                 await asyncio.sleep(0.2)
 
@@ -175,7 +175,7 @@ class Soak:
         )
         seqs = []
         while not seqs or seqs[-1] < info.state.last_seq:
-            message = await subscription.next_msg(timeout=5)
+            message = await subscription.next_msg(timeout=30)
             seqs.append(message.metadata.sequence.stream)
         await subscription.unsubscribe()
         if seqs != list(range(seqs[0], seqs[0] + len(seqs))):

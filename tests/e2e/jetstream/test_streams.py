@@ -32,7 +32,7 @@ async def client(server: midge.Server) -> AsyncIterator[Client]:
 
 @pytest.fixture
 def js(client: Client) -> JetStreamContext:
-    return client.jetstream(timeout=5)
+    return client.jetstream(timeout=30)
 
 
 async def test_published_messages_are_acknowledged_and_numbered(js: JetStreamContext) -> None:
@@ -56,7 +56,7 @@ async def test_a_pull_consumer_gets_all_once(js: JetStreamContext) -> None:
     for n in range(10):
         await js.publish("s", b"%d" % n)
     subscription = await js.pull_subscribe("s", durable="D")
-    messages = await subscription.fetch(10, timeout=5)
+    messages = await subscription.fetch(10, timeout=30)
     assert [message.data for message in messages] == [b"%d" % n for n in range(10)]
     for message in messages:
         await message.ack_sync()
@@ -70,7 +70,7 @@ async def test_a_push_consumer_gets_what_comes(js: JetStreamContext) -> None:
     await js.add_stream(name="S", subjects=["s"])
     subscription = await js.subscribe("s")
     await js.publish("s", b"hello")
-    message = await subscription.next_msg(timeout=5)
+    message = await subscription.next_msg(timeout=30)
     assert message.data == b"hello"
     await message.ack()
 
@@ -80,7 +80,7 @@ async def test_an_ordered_consumer_reads_from_the_start(js: JetStreamContext) ->
     for n in range(500):
         await js.publish("s", b"%d" % n)
     subscription = await js.subscribe("s", ordered_consumer=True)
-    got = [(await subscription.next_msg(timeout=5)).data for _ in range(500)]
+    got = [(await subscription.next_msg(timeout=30)).data for _ in range(500)]
     assert got == [b"%d" % n for n in range(500)]
 
 
@@ -89,8 +89,8 @@ async def test_what_is_not_acknowledged_comes_again(js: JetStreamContext) -> Non
     await js.publish("s", b"x")
     config = ConsumerConfig(ack_wait=0.2)
     subscription = await js.pull_subscribe("s", durable="D", config=config)
-    first = (await subscription.fetch(1, timeout=5))[0]
-    second = (await subscription.fetch(1, timeout=5))[0]
+    first = (await subscription.fetch(1, timeout=30))[0]
+    second = (await subscription.fetch(1, timeout=30))[0]
     assert (first.metadata.num_delivered, second.metadata.num_delivered) == (1, 2)
     assert first.metadata.sequence.stream == second.metadata.sequence.stream == 1
 
@@ -107,7 +107,7 @@ async def test_key_value(js: JetStreamContext) -> None:
     assert sorted(await bucket.keys()) == ["b"]
     watcher = await bucket.watchall()
     entries = []
-    while (entry := await watcher.updates(timeout=5)) is not None:
+    while (entry := await watcher.updates(timeout=30)) is not None:
         entries.append((entry.key, entry.operation))
     assert entries == [("a", "DEL"), ("b", None)]
 
@@ -137,7 +137,7 @@ async def test_direct_get_and_last_per_subject(js: JetStreamContext) -> None:
     assert (await js.get_last_msg("S", "s.0", direct=True)).data == b"4"
     config = ConsumerConfig(deliver_policy=DeliverPolicy.LAST_PER_SUBJECT)
     subscription = await js.subscribe("s.*", config=config)
-    got = [(await subscription.next_msg(timeout=5)).data for _ in range(2)]
+    got = [(await subscription.next_msg(timeout=30)).data for _ in range(2)]
     assert got == [b"4", b"5"]
 
 
@@ -145,14 +145,14 @@ async def test_streams_outlive_the_server(tmp_path: Path) -> None:
     for run in range(3):
         async with midge.Server(port=-1, jetstream=str(tmp_path)) as server:
             client = await nats.connect(server.url)
-            js = client.jetstream(timeout=5)
+            js = client.jetstream(timeout=30)
             if run == 0:
                 await js.add_stream(name="S", subjects=["s"])
                 await js.add_stream(name="M", subjects=["m"], storage=StorageType.MEMORY)
                 await js.publish("m", b"gone")
             subscription = await js.pull_subscribe("s", durable="D")
             await js.publish("s", b"%d" % run)
-            message = (await subscription.fetch(1, timeout=5))[0]
+            message = (await subscription.fetch(1, timeout=30))[0]
             assert message.data == b"%d" % run
             await message.ack_sync()
             assert (await js.stream_info("S")).state.messages == run + 1

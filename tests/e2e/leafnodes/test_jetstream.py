@@ -100,7 +100,7 @@ async def test_a_bucket_of_the_other_side_is_written_by_its_domain(hub: str, lea
             other = clients["leaf" if side == "hub" else "hub"]
             await api(other, "STREAM.INFO.KV_b", domain=DOMAINS[side])
             reply = await other.request(
-                f"$JS.{DOMAINS[side]}.API.$KV.b.k", side.encode(), timeout=5
+                f"$JS.{DOMAINS[side]}.API.$KV.b.k", side.encode(), timeout=30
             )
             assert json.loads(reply.data)["domain"] == DOMAINS[side]
         for side, client in clients.items():

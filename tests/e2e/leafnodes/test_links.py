@@ -104,10 +104,10 @@ async def test_requests_are_answered_over_the_link(hub: str, leaf: str) -> None:
             await server.subscribe("service", "s", cb=answer)
             await settle(server, asker)
             for i in range(20):
-                reply = await asker.request("service", b"%d" % i, timeout=5)
+                reply = await asker.request("service", b"%d" % i, timeout=30)
                 assert reply.data == b"re: %d" % i
             with pytest.raises(NoRespondersError):
-                await asker.request("nobody.there", b"", timeout=5)
+                await asker.request("nobody.there", b"", timeout=30)
 
 
 async def test_interest_ends_and_messages_with_it(hub: str, leaf: str) -> None:
@@ -124,9 +124,9 @@ async def test_interest_ends_and_messages_with_it(hub: str, leaf: str) -> None:
             await subscription.unsubscribe()
         await settle(at_leaf, at_hub)
         with pytest.raises(NoRespondersError):
-            await at_hub.request("gone", b"", timeout=5)
+            await at_hub.request("gone", b"", timeout=30)
         with pytest.raises(NoRespondersError):
-            await at_hub.request("gone.x", b"", timeout=5)
+            await at_hub.request("gone.x", b"", timeout=30)
         assert got.data == members.data == []
 
 

@@ -95,7 +95,7 @@ class TestOperatorMode:
         assert await self.sign_in(raw, token) == b""
         assert b"-ERR" not in await raw.ask(b"PUB old 0", b"")
         file.write_text(account_token("new"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while b"Permissions Violation" not in await raw.ask(b"PUB old 0", b""):
                 await asyncio.sleep(0.05)
         assert await raw.ask(b"PUB new 0", b"") == b""
@@ -146,7 +146,7 @@ class TestOperatorMode:
         await b.ask(b"SUB private 1")
         await a.ask(b"PUB private 1", b"1")
         assert b"MSG private 1 1\r\n1\r\n" in await b.ask()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 await a.ask(b"PUB private 1", b"1")
                 if b"MSG" not in await b.ask():
@@ -194,7 +194,7 @@ class TestOperatorMode:
         assert b"stream_create_response" in await self.ask_for_stream(raw, "ONE")
         assert b"maximum number of streams" in await self.ask_for_stream(raw, "TWO")
         file.write_text(self.account_token(limits={**limits, "streams": 2}))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while b"maximum number of streams" in await self.ask_for_stream(raw, "TWO"):
                 await asyncio.sleep(0.05)
         await server.stop()

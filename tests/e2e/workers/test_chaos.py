@@ -228,7 +228,7 @@ async def test_what_was_acknowledged_outlives_the_first_worker(rounds: int) -> N
                 except _WITHOUT_AN_ACK:
                     await asyncio.sleep(0.01)
         reader = await streams[2].subscribe("s", ordered_consumer=True)
-        stored = [(await reader.next_msg(timeout=5)).data for _ in range(state.messages)]
+        stored = [(await reader.next_msg(timeout=30)).data for _ in range(state.messages)]
         assert len(set(stored)) == len(stored)
         assert acknowledged <= set(stored)
         for client in (*clients, *others):

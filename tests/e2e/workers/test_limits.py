@@ -15,7 +15,7 @@ from tests.support.keys import UNLIMITED_ACCOUNT, KeyPair, credentials_file, mak
 from tests.support.processes import Server, midge_command, nats_server_command
 from tests.support.raw import Raw
 
-TIMEOUT_S = 15
+TIMEOUT_S = 60
 WORKERS = ("--workers", "2")
 FULL = b"-ERR 'maximum connections exceeded'\r\n"
 ACCOUNT_FULL = b"-ERR 'maximum account active connections exceeded'\r\n"

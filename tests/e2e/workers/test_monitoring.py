@@ -17,7 +17,7 @@ Four = list[SettlingClient]
 
 def text(server: Server, path: str) -> str:
     host, port = server.address("monitoring")
-    with urlopen(f"http://{host}:{port}{path}", timeout=10) as answer:
+    with urlopen(f"http://{host}:{port}{path}", timeout=30) as answer:
         return str(answer.read().decode())
 
 
@@ -101,7 +101,7 @@ async def act(server: Server, action: str, **body: Any) -> dict[str, Any]:
         {"X-Console-Token": "t"},
         method="POST",
     )
-    answer = await asyncio.to_thread(lambda: urlopen(request, timeout=10).read())
+    answer = await asyncio.to_thread(lambda: urlopen(request, timeout=30).read())
     found: dict[str, Any] = json.loads(answer)
     return found
 

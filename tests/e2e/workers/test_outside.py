@@ -24,7 +24,7 @@ from tests.support.leafnodes import leaf_port, settle, until
 from tests.support.processes import Server, midge_command, nats_server_command
 from tests.support.raw import Raw
 
-TIMEOUT_S = 15
+TIMEOUT_S = 60
 WORKERS = ("--workers", "2")
 HUB = 'server_name: HUB\nleafnodes { listen: "127.0.0.1:-1" }\nhttp: 127.0.0.1:-1\n'
 LEAF = """server_name: LEAF

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from nats.aio.msg import Msg
 
-TIMEOUT_S = 15
+TIMEOUT_S = 60
 WORKERS = ("--workers", "2")
 _STARTED = re.compile(r"Worker started: worker=(\d) worker_pid=(\d+)")
 

@@ -23,7 +23,8 @@ async def test_each_message_is_recorded_once_by_the_worker_of_its_publisher(
     tmp_path: Path,
 ) -> None:
     flags = ("--workers", "2", "--record", str(tmp_path))
-    with Server(midge_command(), "", flags) as server:
+    command = ["env", "MIDGE_SHUTDOWN_FLUSH_TIMEOUT_S=60", *midge_command()]
+    with Server(command, "", flags) as server:
         one, other, near = [await Raw.open(server.url) for _ in range(3)]
         for raw in (one, other, near):
             assert await raw.connect() == b""
@@ -36,7 +37,7 @@ async def test_each_message_is_recorded_once_by_the_worker_of_its_publisher(
         for raw in (one, other, near):
             await raw.close()
         server.process.terminate()
-        server.process.wait(10)
+        server.process.wait(120)
     rows = rows_of(tmp_path, "messages")
     assert Counter(row["subject"] for row in rows) == {"far": 6, "near": 6, "nobody": 6}
     assert {row["subject"] for row in rows if row["no_interest"]} == {"nobody"}

@@ -18,8 +18,6 @@ from midge.pipeline.fleet.recorded import Simulation
 from midge.pipeline.records.files import list_segments
 from midge.pipeline.records.format import MESSAGES
 
-pytestmark = pytest.mark.timeout(180)
-
 
 def call(module, *words):
     parser = argparse.ArgumentParser(prog="midge")

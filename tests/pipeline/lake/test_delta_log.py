@@ -5,8 +5,6 @@ from deltalake import DeltaTable
 
 from midge.pipeline.lake.tables import Lake
 
-pytestmark = pytest.mark.timeout(120)
-
 COLUMNS = "segment string, reason string, size_bytes long, modified timestamp, seen timestamp"
 DISCONNECTS = (
     "server string, account string, reason string, disconnects long, clients long, "

@@ -7,8 +7,6 @@ import pytest
 from midge.pipeline.lake import gold
 from midge.pipeline.lake.tables import TABLES
 
-pytestmark = pytest.mark.timeout(120)
-
 START = datetime(2026, 3, 2, 8, 0)  # noqa: DTZ001 - as Spark takes it
 
 

@@ -18,8 +18,6 @@ from midge.pipeline.records.format import INTEREST, MESSAGES
 
 DURATION_S = 240.0
 
-pytestmark = pytest.mark.timeout(180)
-
 
 @pytest.fixture(scope="module")
 def simulation():

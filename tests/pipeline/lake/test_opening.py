@@ -15,8 +15,6 @@ from midge.pipeline.lake.tables import LakeError
 from midge.pipeline.records.files import list_segments
 from midge.pipeline.records.format import MESSAGES
 
-pytestmark = pytest.mark.timeout(180)
-
 RATES = ("window_start", "prefix", "messages", "messages_per_s")
 
 

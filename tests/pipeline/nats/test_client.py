@@ -21,7 +21,6 @@ from midge.pipeline.nats.options import ConnectOptions, ServerAddress, SourceOpt
 from midge.protocol.client_side import Message
 from midge.protocol.credentials import split_credentials
 
-pytestmark = pytest.mark.timeout(60)
 SEED_BYTES = bytes(range(32))
 
 

@@ -18,7 +18,6 @@ from midge.pipeline.nats.offsets import (
     starting_seq,
 )
 
-pytestmark = pytest.mark.timeout(20)
 CREATED = "2026-01-01T00:00:00.123456789Z"
 
 

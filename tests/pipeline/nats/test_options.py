@@ -5,8 +5,6 @@ import pytest
 from midge.pipeline.errors import OptionError
 from midge.pipeline.nats.options import ServerAddress, SinkOptions, SourceOptions
 
-pytestmark = pytest.mark.timeout(20)
-
 
 def source(**options):
     return SourceOptions.parse({"stream": "ORDERS", **options})

@@ -211,7 +211,6 @@ def test_sizes_are_for_people():
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     """The sample report in headless Chromium, with all that it asked for and complained of."""
-    pytest.importorskip("playwright.sync_api")
     path = tmp_path_factory.mktemp("report") / "report.html"
     write_report(sample(), path)
     with launched() as browser:

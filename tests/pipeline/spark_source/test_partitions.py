@@ -13,8 +13,6 @@ from midge.pipeline.spark_source.partitions import (
     split,
 )
 
-pytestmark = pytest.mark.timeout(20)
-
 
 @given(
     start=st.integers(1, 10**12),

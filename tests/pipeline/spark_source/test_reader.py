@@ -12,8 +12,6 @@ from midge.pipeline.spark_source import reader
 from midge.pipeline.spark_source.partitions import SequenceRange
 from midge.pipeline.spark_source.reader import RangeReader, header_pairs
 
-pytestmark = pytest.mark.timeout(60)
-
 
 @pytest.fixture
 def read(nats_server, orders):

@@ -18,7 +18,6 @@ from midge.pipeline.nats.options import SinkOptions
 from midge.pipeline.spark_source.sink import NatsWriter, RowReader, check_schema
 from midge.pipeline.spark_source.source import NatsDataSource
 
-pytestmark = pytest.mark.timeout(60)
 PLAIN = StructType().add("subject", StringType()).add("payload", BinaryType())
 
 

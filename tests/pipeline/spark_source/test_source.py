@@ -17,7 +17,6 @@ from midge.pipeline.errors import (
 )
 from midge.pipeline.spark_source.source import NatsDataSource, subject_array
 
-pytestmark = pytest.mark.timeout(60)
 EVERYTHING = ReadAllAvailable()
 
 

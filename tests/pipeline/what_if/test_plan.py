@@ -13,8 +13,6 @@ from midge.pipeline.records.format import DATA_SETS
 from midge.pipeline.what_if.change import parse_change
 from midge.pipeline.what_if.plan import _home, plan
 
-pytestmark = pytest.mark.timeout(180)
-
 DURATION_S = 60.0
 START = datetime(2026, 3, 2, 12, tzinfo=UTC)
 

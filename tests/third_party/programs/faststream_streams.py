@@ -82,7 +82,7 @@ async def main() -> None:
         store = await broker.object_storage("faststream_obj")
         await store.put("file", b"x" * 300_000)
         found = await store.get("file")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await done.wait()
         print("object", len(found.data or b""))
     for where in sorted(seen):

@@ -43,8 +43,8 @@ async def main() -> None:
             await publisher.emit(CREATED, name, uid=name)
             await publisher.emit(CREATED, name, uid=name)
         await publisher.emit(CREATED, "dora", delay=0.3)
-        print(await publisher.request(SUMMED, {"numbers": [1, 2, 3]}, timeout=10))
-        async with asyncio.timeout(20):
+        print(await publisher.request(SUMMED, {"numbers": [1, 2, 3]}, timeout=30))
+        async with asyncio.timeout(60):
             while len(seen) < 8:
                 await asyncio.sleep(0.05)
         listening.cancel()

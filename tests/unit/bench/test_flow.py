@@ -7,6 +7,7 @@ from bench.counters import Counters
 from bench.flow import Flow, whole_frames
 from bench.metrics import ScenarioError
 from bench.scenarios import SCENARIOS, TARGETS, select
+from tests.support.each import each
 
 FLOWS = [scenario for scenario in SCENARIOS if type(scenario) is Flow]
 
@@ -58,7 +59,7 @@ def test_whole_frames_allows_for_pings_of_the_server() -> None:
     assert whole_frames(len(stream), len(frame)) == 5
 
 
-@pytest.mark.parametrize("missing", range(1, 19))
+@each("missing", range(1, 19))
 def test_whole_frames_refuses_a_torn_stream(missing: int) -> None:
     frame = frames.msg(b"load.0.0", b"1", b"x" * 16)
     with pytest.raises(ScenarioError, match="no message"):

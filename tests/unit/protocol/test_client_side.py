@@ -10,8 +10,7 @@ from midge.protocol import client_side
 from midge.protocol.client_side import Control, FrameReader, Message
 from midge.protocol.errors import ProtocolError
 from tests.support.commands import Reading, publish
-
-pytestmark = pytest.mark.timeout(20)
+from tests.support.each import each
 
 STREAM = (
     b'INFO {"a":1} \r\n'
@@ -48,7 +47,7 @@ def test_reads_every_kind_of_frame_at_once() -> None:
     assert reader.controls == CONTROLS
 
 
-@pytest.mark.parametrize("size", range(1, 40))
+@each("size", range(1, 40))
 def test_pieces_of_any_size_give_the_same(size: int) -> None:
     reader = FrameReader()
     got = []

@@ -13,6 +13,7 @@ from midge.protocol.errors import (
 )
 from midge.protocol.parser import Parser
 from tests.support.commands import Reading, Recorder, publish
+from tests.support.each import each
 
 SILENT = ""
 
@@ -438,7 +439,7 @@ def is_general(arguments: bytes, **limits: int) -> bool:
     return plain == outcome(before + b"pub " + arguments, **limits)
 
 
-@pytest.mark.parametrize("length", range(1, 41))
+@each("length", range(1, 41))
 def test_plain_publishes_of_any_length(length: int) -> None:
     subject = (b"abcdefg." * 6)[: length - 1] + b"z"
     lines = [b"%b %d\r\n%b\r\n" % (subject, size, bytes(range(size))) for size in range(41)]

@@ -46,7 +46,7 @@ MARK
 class TestClass:
     async def test_asyncio(self, orders, nats_client, nats_capture):
         await nats_client.publish("orders.created", b"1")
-        assert (await orders.next_msg(timeout=5)).data == b"1"
+        assert (await orders.next_msg(timeout=30)).data == b"1"
         nats_capture.assert_delivered("orders.*", to=nats_client.options["name"], count=1)
 
 FIXTURE
@@ -171,7 +171,7 @@ def test_a_clock_of_the_server(tmp_path: Path, root: Path) -> None:
     test = """
 import socket
 def test_silence(nats_server, nats_clock):
-    with socket.create_connection(("127.0.0.1", nats_server.port), timeout=5) as client:
+    with socket.create_connection(("127.0.0.1", nats_server.port), timeout=30) as client:
         with client.makefile("rb") as lines:
             assert lines.readline().startswith(b"INFO")
             before = nats_clock.wall()
@@ -334,7 +334,7 @@ def test_the_mixin_can_be_strict() -> None:
 
         def test_bugs(self) -> None:
             with socket.create_connection(
-                ("127.0.0.1", self.nats_server.port), timeout=5
+                ("127.0.0.1", self.nats_server.port), timeout=30
             ) as client:
                 client.sendall(b'CONNECT {"name":"till"}\r\nPUB a.* 0\r\n\r\nPING\r\n')
                 with client.makefile("rb") as lines:

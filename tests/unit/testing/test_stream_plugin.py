@@ -156,7 +156,7 @@ def orders(nats_stream):
 @pytest.fixture
 async def message(orders, nats_jetstream):
     workers = await nats_jetstream.pull_subscribe_bind("workers", "ORDERS")
-    (message,) = await workers.fetch(1, timeout=5)
+    (message,) = await workers.fetch(1, timeout=30)
     return message
 
 async def test_it(orders, message, nats_client, nats_jetstream, nats_server, nats_clock):

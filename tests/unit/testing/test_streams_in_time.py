@@ -74,13 +74,13 @@ async def test_ack_wait_and_deliveries() -> None:
         await at.stream()
         orders = await at.consumer(ack_wait=30, max_deliver=2)
         await at.jetstream.publish("orders.new", b"1")
-        (first,) = await orders.fetch(1, timeout=5)
+        (first,) = await orders.fetch(1, timeout=30)
         assert first.metadata.num_delivered == 1
         await at.clock.elapse(29.999)
         with pytest.raises(TimeoutError):
             await orders.fetch(1, timeout=0.1)
         await at.clock.elapse(0.001)
-        (again,) = await orders.fetch(1, timeout=5)
+        (again,) = await orders.fetch(1, timeout=30)
         assert again.metadata.num_delivered == 2
         await at.clock.elapse(30)
         with pytest.raises(TimeoutError):
@@ -96,7 +96,7 @@ async def test_backoff() -> None:
         moments = []
         for wait_s in (0, 1, 60, 60):
             await at.clock.elapse(wait_s)
-            (message,) = await orders.fetch(1, timeout=5)
+            (message,) = await orders.fetch(1, timeout=30)
             moments.append((at.clock.monotonic(), message.metadata.num_delivered))
         assert moments == [(0, 1), (1, 2), (61, 3), (121, 4)]
 
@@ -106,13 +106,13 @@ async def test_a_delayed_nak() -> None:
         await at.stream()
         orders = await at.consumer(ack_wait=30)
         await at.jetstream.publish("orders.new", b"1")
-        (message,) = await orders.fetch(1, timeout=5)
+        (message,) = await orders.fetch(1, timeout=30)
         await message.nak(delay=HOUR_S)
         await at.client.flush()
         await at.clock.elapse(HOUR_S - 0.001)
         assert (await orders.consumer_info()).num_redelivered == 0
         await at.clock.elapse(0.001)
-        (message,) = await orders.fetch(1, timeout=5)
+        (message,) = await orders.fetch(1, timeout=30)
         assert message.metadata.num_delivered == 2
 
 
@@ -202,4 +202,4 @@ async def test_a_push_consumer_gets_what_comes_after_it(has_disk: bool) -> None:
         await at.stream()
         orders = await at.jetstream.subscribe("orders.>")
         await at.jetstream.publish("orders.new", b"1")
-        assert (await orders.next_msg(timeout=5)).data == b"1"
+        assert (await orders.next_msg(timeout=30)).data == b"1"

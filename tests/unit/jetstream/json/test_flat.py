@@ -11,6 +11,7 @@ import pytest
 from midge.jetstream.config.consumer import CREATE_REQUEST, STRUCTURE
 from midge.jetstream.config.consumer_config import CreateRequest
 from midge.jetstream.json.flat import FlatReader
+from tests.support.each import each
 from tests.unit.jetstream.json.test_plain import VALUES, with_all_rules
 
 READER = FlatReader(CREATE_REQUEST)
@@ -123,7 +124,7 @@ def test_all_else_is_left_to_the_other_reader(body: bytes) -> None:
     assert read(body) is None
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each("seed", range(20))
 def test_both_readers_make_the_same_of_a_request(seed: int) -> None:
     rng = random.Random(seed)
     flat = 0

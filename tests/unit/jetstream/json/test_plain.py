@@ -16,6 +16,7 @@ from midge.jetstream.json import plain, structure
 from midge.jetstream.json.encode import encode
 from midge.jetstream.json.plain import NOT_PLAIN
 from midge.jetstream.json.writer import ObjectWriter
+from tests.support.each import each
 
 NOT_ALIKE = [
     b"",
@@ -74,7 +75,7 @@ VALUES: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@each("seed", range(40))
 def test_both_readers_make_the_same_of_a_request(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(40):
@@ -101,7 +102,7 @@ def test_both_readers_make_the_same_of_a_request(seed: int) -> None:
         assert quick is NOT_PLAIN or quick == expected, text
 
 
-@pytest.mark.parametrize("seed", range(10))
+@each("seed", range(10))
 def test_answers_show_a_configuration_as_go_writes_it(seed: int) -> None:
     rng = random.Random(seed)
     shown = written = 0

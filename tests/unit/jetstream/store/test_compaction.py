@@ -12,6 +12,7 @@ from midge.jetstream.store.file.directory import StoreDirectory
 from midge.jetstream.store.file.group import Segment
 from midge.jetstream.store.file.stream import FileStore
 from midge.testing.simulated_disk import SimulatedDisk, SimulatedFile
+from tests.support.each import each
 
 Removal = Callable[[FileStore], object]
 
@@ -206,7 +207,7 @@ def test_an_id_in_a_rewritten_segment_outlives_its_message() -> None:
     assert list(store.after_a_kill().ids()) == [(b"an id", 3, 3)]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@each("seed", range(8))
 def test_with_an_interval_a_segment_goes_after_a_sync(seed: int) -> None:
     store = Store(SimulatedDisk(seed))
     store.directory.set_sync_interval(60)
@@ -227,7 +228,7 @@ def test_with_an_interval_a_segment_goes_after_a_sync(seed: int) -> None:
     assert (again.first_seq, again.last_seq, again.messages) == (2, 2, 1)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@each("seed", range(8))
 def test_with_an_interval_a_start_syncs_all_that_was_written(seed: int) -> None:
     store = Store(SimulatedDisk(seed))
     store.directory.set_sync_interval(60)

@@ -6,6 +6,7 @@ import pytest
 
 from midge.jetstream.store.file.directory import StoreDirectory
 from midge.testing.simulated_disk import SimulatedDisk
+from tests.support.each import each
 
 
 def settle(directory: StoreDirectory, disk: SimulatedDisk) -> None:
@@ -20,8 +21,8 @@ def content(disk: SimulatedDisk) -> bytes:
     return b"".join(disk.entries[name].data for name in disk.names() if name.endswith(".log"))
 
 
-@pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("has_power", [True, False], ids=["killed", "power failed"])
+@each("seed", range(8))
 def test_with_an_interval_an_erasure_spares_the_messages_around(seed: int, has_power: bool) -> None:
     disk = SimulatedDisk(seed)
     directory = StoreDirectory(disk, lambda: None)

@@ -8,9 +8,10 @@ import pytest
 
 from midge.jetstream.store.memory import MemoryStore
 from midge.jetstream.store.subject_index import Pattern, SubjectIndex
+from tests.support.each import each
 
 
-@pytest.mark.parametrize("seed", range(4))
+@each("seed", range(4))
 def test_subjects_are_found_while_the_table_grows(seed: int) -> None:
     random = Random(seed)
     index = SubjectIndex(seed)

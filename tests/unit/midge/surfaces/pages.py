@@ -93,7 +93,7 @@ def metrics(text: str) -> Iterator[str]:
 def fetch(url: str) -> tuple[int, str, bytes]:
     """Return status, media type and body of a page, refused or not."""
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=30) as answer:
             return answer.status, answer.headers.get_content_type(), answer.read()
     except urllib.error.HTTPError as error:
         with error:
@@ -103,7 +103,7 @@ def fetch(url: str) -> tuple[int, str, bytes]:
 @contextlib.contextmanager
 def client(address: tuple[str, int]) -> Iterator[None]:
     """Keep a client with one subscription, so that the pages have something to show."""
-    with socket.create_connection(address, timeout=10) as connection:
+    with socket.create_connection(address, timeout=30) as connection:
         connection.sendall(
             b'CONNECT {"verbose":false,"name":"n","lang":"python","version":"1"}\r\n'
             b"SUB surface.* queue 1\r\nPUB surface.a 2\r\nhi\r\nPING\r\n"

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from midge.server.benchmark.client import BenchError, Client, Target
+from tests.support.each import each
 
 STREAM = (
     b'INFO {"x":1}\r\nMSG a 1 2\r\nhi\r\nPING\r\n+OK\r\nMSG a.b 1 in.box 0\r\n\r\n'
@@ -36,7 +37,7 @@ def connected(received: list[tuple[bytes, bytes, int]]) -> tuple[Client, FakeTra
     return client, transport
 
 
-@pytest.mark.parametrize("split_at", range(1, len(STREAM)))
+@each("split_at", range(1, len(STREAM)))
 async def test_a_stream_cut_anywhere_gives_the_same_messages(split_at: int) -> None:
     received: list[tuple[bytes, bytes, int]] = []
     client, transport = connected(received)

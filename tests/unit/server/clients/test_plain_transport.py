@@ -23,7 +23,7 @@ from midge.server.listeners.tcp import Listener
 
 Scene = Callable[["Entrance"], Coroutine[Any, Any, None]]
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 RESET = struct.pack("ii", 1, 0)
 CONNECT = b'CONNECT {"verbose":false}\r\n'
 CROWD = 400

@@ -26,7 +26,7 @@ from midge.server.process.tuning import descriptor_of, due_of
 
 Scene = Callable[["Entrance"], Coroutine[Any, Any, None]]
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 RESET = struct.pack("ii", 1, 0)
 TRIALS = 256 + 2 * 64
 

@@ -60,12 +60,12 @@ async def test_a_lost_ack_brings_the_message_again(shop: Shop) -> None:
     workers = await shop.workers()
     await shop.place("1")
     with shop.faults.lose_ack("ORDERS", "workers", nth=1) as fault:
-        (message,) = await workers.fetch(1, timeout=5)
+        (message,) = await workers.fetch(1, timeout=30)
         await message.ack()
         await shop.client.flush()
         assert fault.hits == 1
         await shop.clock.elapse(30)
-        (again,) = await workers.fetch(1, timeout=5)
+        (again,) = await workers.fetch(1, timeout=30)
         assert again.metadata.num_delivered == 2
         await again.ack()
         await shop.client.flush()
@@ -77,7 +77,7 @@ async def test_a_lost_confirmation_leaves_the_message_stored(shop: Shop) -> None
     with shop.faults.lose_confirmation("ORDERS", nth=1) as fault:
         with pytest.raises(nats.errors.TimeoutError):
             await shop.streams.publish("orders.new", b"1", headers=identity, timeout=0.1)
-        ack = await shop.streams.publish("orders.new", b"1", headers=identity, timeout=5)
+        ack = await shop.streams.publish("orders.new", b"1", headers=identity, timeout=30)
         assert (ack.seq, ack.duplicate, fault.hits) == (1, True, 1)
     await shop.place("2")
     assert await shop.messages() == 2
@@ -87,7 +87,7 @@ async def test_refusals_are_no_confirmations(shop: Shop) -> None:
     with shop.faults.lose_confirmation("ORDERS") as fault:
         with pytest.raises(nats.js.errors.APIError):
             await shop.streams.publish(
-                "orders.new", b"1", headers={"Nats-Expected-Last-Sequence": "9"}, timeout=5
+                "orders.new", b"1", headers={"Nats-Expected-Last-Sequence": "9"}, timeout=30
             )
         assert fault.hits == 0
 
@@ -95,21 +95,21 @@ async def test_refusals_are_no_confirmations(shop: Shop) -> None:
 async def test_redelivery_at_once(shop: Shop) -> None:
     workers = await shop.workers()
     await shop.place("1", "2")
-    await workers.fetch(2, timeout=5)
+    await workers.fetch(2, timeout=30)
     assert shop.faults.redeliver("ORDERS", "workers", seq=2).hits == 1
-    (again,) = await workers.fetch(1, timeout=5)
+    (again,) = await workers.fetch(1, timeout=30)
     assert (again.data, again.metadata.num_delivered) == (b"2", 2)
     assert shop.faults.redeliver("ORDERS", "workers").hits == 2
-    assert [one.metadata.num_delivered for one in await workers.fetch(2, timeout=5)] == [2, 3]
+    assert [one.metadata.num_delivered for one in await workers.fetch(2, timeout=30)] == [2, 3]
 
 
 async def test_a_purge_under_a_consumer(shop: Shop) -> None:
     workers = await shop.workers()
     await shop.place("1", "2", "3")
     with shop.faults.purge_stream("ORDERS", after_deliveries=2) as fault:
-        assert len(await workers.fetch(1, timeout=5)) == 1
+        assert len(await workers.fetch(1, timeout=30)) == 1
         assert await shop.messages() == 3
-        assert len(await workers.fetch(1, timeout=5)) == 1
+        assert len(await workers.fetch(1, timeout=30)) == 1
         assert (await shop.messages(), fault.hits) == (0, 1)
 
 
@@ -134,7 +134,7 @@ async def test_a_stream_deleted_after_a_delivery(shop: Shop) -> None:
     workers = await shop.workers()
     await shop.place("1", "2")
     shop.faults.delete_stream("ORDERS", after_deliveries=1)
-    await workers.fetch(1, timeout=5)
+    await workers.fetch(1, timeout=30)
     with pytest.raises(nats.js.errors.NotFoundError):
         await shop.streams.stream_info("ORDERS")
     with pytest.raises(ValueError, match="there is no stream, got 'ORDERS'"):
@@ -214,7 +214,7 @@ class TestDisk:
     async def test_a_full_disk_takes_acks_and_has_room_again(self, shop: Shop) -> None:
         workers = await shop.workers()
         await shop.place("1")
-        (message,) = await workers.fetch(1, timeout=5)
+        (message,) = await workers.fetch(1, timeout=30)
         with shop.faults.full_disk():
             with pytest.raises(nats.js.errors.APIError) as refused:
                 await shop.place(*["x" * 1000] * 400)

@@ -20,7 +20,7 @@ from midge.server.listeners.sockets import (
 
 def accepted_from(host: str, bound: socket.socket, port: int) -> tuple[str, int]:
     """Connect to `host`; return how `bound` names that peer's host, and that it has its port."""
-    with socket.create_connection((host, port), timeout=5) as client:
+    with socket.create_connection((host, port), timeout=30) as client:
         bound.settimeout(5)
         accepted, address = bound.accept()
         accepted.close()
@@ -93,7 +93,7 @@ def test_other_addresses_are_no_loopback(host: str) -> None:
 
 def test_what_is_accepted_names_family_and_type_as_plain_numbers() -> None:
     listener, (host, port) = listen("127.0.0.1", 0, 4)
-    with listener, socket.create_connection((host, port), timeout=5):
+    with listener, socket.create_connection((host, port), timeout=30):
         listener.settimeout(5)
         accepted, _ = accept(listener)
         with accepted:

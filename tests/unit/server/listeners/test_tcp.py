@@ -21,7 +21,7 @@ from tests.support.raw import Raw
 
 Run = Callable[[Callable[[], Coroutine[Any, Any, None]]], None]
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])

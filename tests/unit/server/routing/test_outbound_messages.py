@@ -8,6 +8,7 @@ from midge.protocol.frame import Frame, compose
 from midge.protocol.handler import Handler
 from midge.protocol.parser import Parser
 from midge.server.routing.outbound import CHUNK_BYTES, ChunkPool, Outbound
+from tests.support.each import each
 
 
 class Taking:
@@ -23,7 +24,7 @@ class Taking:
         return 0
 
 
-@pytest.mark.parametrize("length", range(1, 41))
+@each("length", range(1, 41))
 def test_message_with_pieces_of_any_length(length: int) -> None:
     outbound = Outbound(ChunkPool())
     transport = Taking()

@@ -267,7 +267,7 @@ async def test_what_a_client_sent_and_received_is_told_when_it_goes(connect: Any
     await other.publish("x.z", b"1")
     await other.flush()
     await other.close()
-    event = json.loads((await subscription.next_msg(timeout=5)).data)
+    event = json.loads((await subscription.next_msg(timeout=30)).data)
     assert event["sent"] == {"msgs": 4, "bytes": 16}
     assert event["received"] == {"msgs": 3, "bytes": 15}
     assert (event["client"]["name_tag"], event["reason"]) == ("A", "Client Closed")

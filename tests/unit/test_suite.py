@@ -1,0 +1,91 @@
+"""What all tests share: a failure stays its own, a skip shows, values of one item are named."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import conftest
+from tests.support.each import each
+
+LEAVES_A_SOCKET = """
+import gc, socket
+
+def test_that_fails():
+    ours, theirs = socket.socketpair()
+    held = [ours, theirs]
+    held.append(held)
+    assert False
+
+def test_after_it():
+    gc.collect()
+"""
+
+
+def run(folder: Path, root: Path, program: str, **environment: str) -> str:
+    """Return what pytest prints of `program`, run with the hooks of the suite."""
+    folder.joinpath("test_it.py").write_text(program)
+    hooks = "from tests.conftest import pytest_runtest_protocol, pytest_sessionfinish\n"
+    folder.joinpath("conftest.py").write_text(hooks)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", "pyproject.toml"]
+    done = subprocess.run(
+        [*command, "--rootdir", str(folder), str(folder)],
+        cwd=root,
+        env={**os.environ, "CI": "", "PYTEST_ADDOPTS": "", **environment},
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    return f"{done.stdout}\nexit {done.returncode}"
+
+
+def test_what_a_failed_test_leaves_fails_no_other(tmp_path: Path, root: Path) -> None:
+    printed = run(tmp_path, root, LEAVES_A_SOCKET)
+    assert "1 failed, 1 passed" in printed
+    plain = LEAVES_A_SOCKET.replace("assert False", "pass")  # not freed: it has not failed
+    assert "1 failed, 1 passed" in run(tmp_path, root, plain)
+
+
+@pytest.mark.parametrize(("variable", "code"), [("", 0), ("true", 1)])
+def test_continuous_integration_counts_a_skip_as_a_failure(
+    tmp_path: Path, root: Path, variable: str, code: int
+) -> None:
+    program = "import pytest\ndef test_it():\n    pytest.skip('no browser')\n"
+    printed = run(tmp_path, root, program, CI=variable)
+    assert "1 skipped" in printed
+    assert printed.endswith(f"exit {code}")
+
+
+def test_a_failure_for_one_of_many_values_names_it() -> None:
+    seen = []
+
+    @each("seed, size", [(1, 2), (3, 4), (5, 6)])
+    def test(seed: int, size: int, seen: list[int]) -> None:
+        seen.append(seed)
+        assert size != 4
+
+    with pytest.raises(AssertionError) as failure:
+        test(seen=seen)
+    assert failure.value.__notes__ == ["for seed=3, size=4"]
+    assert seen == [1, 3]
+
+
+async def test_the_values_of_a_coroutine_function_are_awaited() -> None:
+    seen = []
+
+    @each("seed", range(3))
+    async def test(seed: int) -> None:
+        seen.append(seed)
+
+    await test()
+    assert seen == [0, 1, 2]
+
+
+def test_the_tables_of_the_suite_name_what_there_is(root: Path) -> None:
+    missing = [path for path in conftest.SLOW + conftest.MEASURED if not (root / path).exists()]
+    assert missing == []
