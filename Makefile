@@ -24,6 +24,8 @@ JAVA     := $(shell java -version 2>&1 | grep -Eq 'version "(1[7-9]|[2-9][0-9])'
 
 export PATH := $(abspath $(BIN)):$(PATH)
 export PYTHONUNBUFFERED := 1
+# Where bytecode may not be written, each pytest process rewrites the assertions of all tests again: 15 s.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 RUN := build/run

@@ -17,7 +17,7 @@ from midge.testing import SettlingClient
 from tests.support.processes import Server, midge_command
 
 SOAK_S = 60.0
-WARM_UP_S = 6.0
+WARM_UP_S = 5.0
 """Long enough for allocators, caches and buffers to reach their working size."""
 
 SETTLE_TIMEOUT_S = 60.0
@@ -29,7 +29,7 @@ CONFIG = "max_closed_clients: 50\n"
 
 WORKERS = 6
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
 
 
 class Footprint:
@@ -60,17 +60,20 @@ def server() -> Iterator[Server]:
         yield running
 
 
-async def test_soak(server: Server) -> None:
+@pytest.mark.parametrize(
+    "duration_s", [5.0, pytest.param(SOAK_S, marks=pytest.mark.full)], ids=["short", "long"]
+)
+async def test_soak(server: Server, duration_s: float) -> None:
     footprint = Footprint(server.pid)
     idle_fds = await _fds_without_clients(server, footprint)
     await _load(server, WARM_UP_S, seed=1)
     await _settled(footprint, idle_fds)
     threads, rss = footprint.threads(), footprint.rss_bytes()
 
-    exchanged = await _load(server, SOAK_S, seed=2)
+    exchanged = await _load(server, duration_s, seed=2)
 
     await _settled(footprint, idle_fds)
-    assert exchanged > 1000
+    assert exchanged > 100
     assert footprint.threads() <= threads
     grown = footprint.rss_bytes() - rss
     assert grown < RSS_MARGIN_BYTES, f"{grown / 2**20:.1f} MiB more than after the warm-up"

@@ -33,7 +33,7 @@ def spokes(server: Server) -> list[bool]:
 @pytest.mark.parametrize(
     "kinds",
     [
-        ("real", "real", "real"),
+        pytest.param(("real", "real", "real"), marks=pytest.mark.full),
         ("midge", "real", "real"),
         ("real", "midge", "midge"),
         ("midge", "midge", "real"),

@@ -13,7 +13,7 @@ from tests.support.leafnodes import Inbox, leaf_port, until
 from tests.support.processes import Server, command_of
 
 KINDS = [
-    ("real", "real", "real"),
+    pytest.param("real", "real", "real", marks=pytest.mark.full),
     ("real", "midge", "midge"),
     ("real", "midge", "real"),
     ("midge", "real", "real"),

@@ -11,7 +11,12 @@ from nats.errors import NoRespondersError
 
 from tests.support.leafnodes import Inbox, Pair, settle, until
 
-PAIRS = [("real", "midge"), ("midge", "real"), ("midge", "midge"), ("real", "real")]
+PAIRS = [
+    ("real", "midge"),
+    ("midge", "real"),
+    ("midge", "midge"),
+    pytest.param("real", "real", marks=pytest.mark.full),
+]
 
 pytestmark = pytest.mark.parametrize(("hub", "leaf"), PAIRS)
 
