@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from midge.server import preflight as config
+from midge.server.config.nats_conf.parser import Node, Source, parse_file
+from midge.server.config.nats_conf.sections import Result, Section, read_map
+from midge.server.config.nats_conf.security_blocks import TLS
 from midge.server.config.nats_conf.server_block import SERVER
 from midge.server.config.options import (
     AllowResponses,
@@ -18,6 +21,7 @@ from midge.server.config.options import (
     Options,
     Permissions,
     SubjectPermissions,
+    Tls,
     User,
 )
 from midge.server.errors import ConfigError
@@ -156,8 +160,18 @@ def test_accounts(conf: Path) -> None:
     ],
 )
 def test_handshake_first(conf: Path, text: str, expected: tuple[str, float]) -> None:
-    tls = load(conf, f"tls {{ handshake_first: {text} }}").tls
+    conf.write_text(f"handshake_first: {text}", encoding="utf-8")
+    result = Result()
+    block = Node(parse_file(str(conf), Source({})), str(conf), 1, 0)
+    read_map(block, Section(result, result.values, ()), TLS)
+    tls = Tls(**result.values)
     assert (tls.handshake_first, tls.handshake_first_fallback_s) == expected
+
+
+@pytest.mark.parametrize("given", ["", "timeout: 2", "verify: true", "ca_file: x", "key_file: x"])
+@pytest.mark.parametrize("around", ["%s", "websocket { %s }", "leafnodes { %s }", "cluster { %s }"])
+def test_a_tls_block_without_a_certificate_is_refused(conf: Path, around: str, given: str) -> None:
+    assert "missing 'cert_file' in TLS" in refusal(conf, around % f"tls {{ {given} }}")
 
 
 def test_origins_name_line_and_column(conf: Path) -> None:
