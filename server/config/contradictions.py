@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from midge.protocol.nkeys import ACCOUNT_PREFIX, CURVE_PREFIX, is_public_nkey
 from midge.server.config.account_names import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
+from midge.server.config.addresses import advertised_address
 from midge.server.config.security import AuthCallout, Tls
 from midge.server.config.type_check import Problem
 from midge.sublist.subjects import is_valid_subject
@@ -62,6 +63,7 @@ def find_contradictions(options: Options) -> Iterator[Problem]:
     yield from _check_tls(options.leafnodes.tls, ("leafnodes", "tls"))
     yield from _check_tls(options.cluster.tls, ("cluster", "tls"))
     yield from _check_listeners(options)
+    yield from _check_advertised(options)
 
 
 def _check_server(options: Options) -> Iterator[Problem]:
@@ -376,3 +378,18 @@ def _check_listeners(options: Options) -> Iterator[Problem]:
         yield Problem(("monitoring", "https_port"), "expected tls to be set, HTTPS needs it")
     if monitoring.http_port and monitoring.https_port:
         yield Problem(("monitoring", "https_port"), "cannot have both http_port and https_port")
+
+
+def _check_advertised(options: Options) -> Iterator[Problem]:
+    """Check the addresses that the server advertises, because every INFO needs them."""
+    for table, name in (
+        ("listen", "client_advertise"),
+        ("websocket", "advertise"),
+        ("leafnodes", "advertise"),
+        ("cluster", "advertise"),
+    ):
+        text = getattr(getattr(options, table), name)
+        try:
+            advertised_address(text, "", 0)
+        except ValueError as error:
+            yield Problem((table, name), f"{error}, got {text!r:.100}")

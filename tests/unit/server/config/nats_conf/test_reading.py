@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -166,6 +167,26 @@ def test_handshake_first(conf: Path, text: str, expected: tuple[str, float]) -> 
     read_map(block, Section(result, result.values, ()), TLS)
     tls = Tls(**result.values)
     assert (tls.handshake_first, tls.handshake_first_fallback_s) == expected
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "listen: %s",
+        "http: %s",
+        "https: %s",
+        *(f"{name} {{ listen: %s }}" for name in ("websocket", "leafnodes", "cluster")),
+    ],
+)
+def test_addresses_to_listen_at(conf: Path, block: str) -> None:
+    for wrong in ("a", "a:b:c", "::1", "[::1", "a:b", "a:"):
+        text = refusal(conf, block % f'"{wrong}"')
+        assert re.match(r"x.conf:1:\d+: could not parse (address string|port)", text)
+        assert f'"{wrong}"' in text or f'"{wrong.rpartition(":")[2]}"' in text
+    options = load(conf, block % '"[::1]:0"')
+    own = {"listen: %s": options.listen.port, "websocket { listen: %s }": options.websocket.port}
+    # 0 is nats-server's default for clients, and turns any other listener off.
+    assert own.get(block, 0) == (4222 if block == "listen: %s" else 0)
 
 
 @pytest.mark.parametrize("given", ["", "timeout: 2", "verify: true", "ca_file: x", "key_file: x"])
