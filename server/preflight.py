@@ -70,10 +70,12 @@ def _try_entries(options: tables.Options) -> Iterator[Problem]:
         yield from _try_users(account, path)
         yield from _try_mappings(account.mappings, path)
         yield from _try_exchange(account, path)
+    # Those of a listener that is off, too, as on nats-server.
     for table, where in (
         (options.tls, "tls"),
         (options.websocket.tls, "websocket.tls"),
         (options.leafnodes.tls, "leafnodes.tls"),
+        (options.cluster.tls, "cluster.tls"),
     ):
         if table.enabled:
             yield from _try(partial(_build_context, table, where), ())
@@ -102,8 +104,6 @@ def _try_cluster(table: tables.Cluster) -> Iterator[Problem]:
 
     for url in table.routes:
         yield from _try(partial(parse_address, url), ("cluster", "routes"))
-    if table.tls.enabled:
-        yield from _try(partial(_build_context, table.tls, "cluster.tls"), ())
     for name, subjects in (
         ("imports", table.permissions.imports),
         ("exports", table.permissions.exports),

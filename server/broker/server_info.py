@@ -8,6 +8,7 @@ from msgspec import UNSET, structs
 
 from midge.protocol import COMPATIBLE_VERSION
 from midge.protocol.messages import Info
+from midge.server.config.addresses import advertised_address
 
 if TYPE_CHECKING:
     from midge.server.broker.server_keys import ServerKeys
@@ -53,16 +54,14 @@ class CommonInfo:
 def server_info(options: Options, keys: ServerKeys, host: str, port: int) -> Info:
     """Return what is the same for all clients; `host` and `port` are what it listens on."""
     limits, jetstream = options.limits, options.jetstream
-    shown_host, _, shown_port = options.listen.client_advertise.rpartition(":")
-    if not shown_host:
-        shown_host, shown_port = shown_port or host, ""
+    host, port = advertised_address(options.listen.client_advertise, host, port)
     return Info(
         server_id=keys.server_id,
         server_name=options.server_name or keys.server_id,
         version=COMPATIBLE_VERSION,
         go="python",
-        host=shown_host.strip("[]"),
-        port=int(shown_port or port),
+        host=host,
+        port=port,
         headers=limits.header_support,
         max_payload=limits.max_payload_bytes,
         jetstream=True if jetstream.enabled else UNSET,

@@ -21,6 +21,7 @@ from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.observer import Observer
 from midge.server.cluster.interest import RouteDialect
 from midge.server.cluster.telling import Telling
+from midge.server.config.addresses import advertised_address
 from midge.server.links.told import Kind, Told
 from midge.server.listeners.sockets import host_in_url
 from midge.server.log.logger import get_logger
@@ -112,7 +113,8 @@ class Cluster(Observer):
         """Return the INFO for routes."""
         options = self.broker.options
         host, port = self.address
-        shown = options.cluster.advertise
+        shown_host, shown_port = advertised_address(options.cluster.advertise, host, port)
+        shown = f"{host_in_url(shown_host)}:{shown_port}"
         return RouteInfo(
             server_id=self.server_id,
             server_name=self.server_name(),
@@ -128,7 +130,7 @@ class Cluster(Observer):
             max_payload=options.limits.max_payload_bytes,
             jetstream=False,
             midge_jetstream=True if options.jetstream.enabled else UNSET,
-            ip=f"nats-route://{shown}/" if shown else UNSET,
+            ip=f"nats-route://{shown}/" if options.cluster.advertise else UNSET,
             cluster=self.name,
             cluster_dynamic=True if self.is_dynamic else UNSET,
             connect_urls=() if options.cluster.no_advertise else self.own_urls(),
@@ -144,12 +146,10 @@ class Cluster(Observer):
     def own_urls(self) -> tuple[str, ...]:
         """Return the addresses that clients of this server connect to."""
         advertised = self.broker.options.listen.client_advertise
-        if advertised:
-            has_port = ":" in advertised.rpartition("]")[2]
-            return (advertised if has_port else f"{advertised}:{self.broker.port}",)
-        if not self.broker.port or self.broker.host in _ANY_ADDRESS:
+        host, port = advertised_address(advertised, self.broker.host, self.broker.port)
+        if not port or (host in _ANY_ADDRESS and not advertised):
             return ()
-        return (f"{host_in_url(self.broker.host)}:{self.broker.port}",)
+        return (f"{host_in_url(host)}:{port}",)
 
     def client_urls(self) -> list[str]:
         """Return the addresses that clients are told: those of this server, then of the others."""

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from midge.protocol.nkeys import ACCOUNT_PREFIX, CURVE_PREFIX, is_public_nkey
 from midge.server.config.account_names import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
-from midge.server.config.security import AuthCallout
+from midge.server.config.addresses import advertised_address
+from midge.server.config.security import AuthCallout, Tls
 from midge.server.config.type_check import Problem
 from midge.sublist.subjects import is_valid_subject
 
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
     from midge.server.config.options import (
         Account,
         Authorization,
+        LeafRemoteTls,
         Operator,
         Options,
-        Tls,
         User,
         WebSocketAuthorization,
     )
@@ -34,6 +35,9 @@ HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 
 UPGRADE_HEADERS = frozenset({"host", "content-length", "connection", "upgrade", "nats-no-masking"})
 """Headers that the response to an upgrade sets itself, or must not have."""
+
+UNUSED_TLS = Tls()
+"""The table of a listener without TLS."""
 
 _ACCOUNT_KEY_LENGTH = 56  # of a public account nkey
 
@@ -59,6 +63,7 @@ def find_contradictions(options: Options) -> Iterator[Problem]:
     yield from _check_tls(options.leafnodes.tls, ("leafnodes", "tls"))
     yield from _check_tls(options.cluster.tls, ("cluster", "tls"))
     yield from _check_listeners(options)
+    yield from _check_advertised(options)
 
 
 def _check_server(options: Options) -> Iterator[Problem]:
@@ -272,6 +277,7 @@ def _check_leafnodes(options: Options) -> Iterator[Problem]:
     for index, remote in enumerate(options.leafnodes.remotes):
         path = ("leafnodes", "remotes", index)
         account = remote.account or GLOBAL_ACCOUNT
+        yield from _check_remote_tls(remote.tls, (*path, "tls"))
         if account in {options.system_account or "$SYS", "$SYS"}:
             yield Problem((*path, "account"), "midge does not link the system account")
         elif is_operator and not (len(account) == _ACCOUNT_KEY_LENGTH and account[0] == "A"):
@@ -344,17 +350,24 @@ def _check_header(name: str, value: str) -> Iterator[Problem]:
 
 
 def _check_tls(tls: Tls, path: Path) -> Iterator[Problem]:
+    """Refuse a table without a certificate: the listener would serve plain text."""
     if tls.cert_file and not tls.key_file:
         yield Problem((*path, "key_file"), "missing 'key_file' in TLS configuration")
-    elif not tls.cert_file:
-        lonely = [
+    elif not tls.cert_file and tls != UNUSED_TLS:
+        given = next(
             name
-            for name in ("key_file", "verify", "verify_and_map", "allow_non_tls")
-            if getattr(tls, name)
-        ]
-        if lonely:
-            text = f"missing 'cert_file' in TLS configuration, needed by '{lonely[0]}'"
-            yield Problem((*path, "cert_file"), text)
+            for name in tls.__struct_fields__
+            if getattr(tls, name) != getattr(UNUSED_TLS, name)
+        )
+        text = f"missing 'cert_file' in TLS configuration, needed by '{given}'"
+        yield Problem((*path, "cert_file"), text)
+
+
+def _check_remote_tls(tls: LeafRemoteTls, path: Path) -> Iterator[Problem]:
+    """Refuse half of a client certificate; without one, the remote's is still checked."""
+    for name, other in (("cert_file", "key_file"), ("key_file", "cert_file")):
+        if getattr(tls, other) and not getattr(tls, name):
+            yield Problem((*path, name), f"missing '{name}' in TLS configuration")
 
 
 def _check_listeners(options: Options) -> Iterator[Problem]:
@@ -365,3 +378,18 @@ def _check_listeners(options: Options) -> Iterator[Problem]:
         yield Problem(("monitoring", "https_port"), "expected tls to be set, HTTPS needs it")
     if monitoring.http_port and monitoring.https_port:
         yield Problem(("monitoring", "https_port"), "cannot have both http_port and https_port")
+
+
+def _check_advertised(options: Options) -> Iterator[Problem]:
+    """Check the addresses that the server advertises, because every INFO needs them."""
+    for table, name in (
+        ("listen", "client_advertise"),
+        ("websocket", "advertise"),
+        ("leafnodes", "advertise"),
+        ("cluster", "advertise"),
+    ):
+        text = getattr(getattr(options, table), name)
+        try:
+            advertised_address(text, "", 0)
+        except ValueError as error:
+            yield Problem((table, name), f"{error}, got {text!r:.100}")

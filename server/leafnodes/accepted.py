@@ -15,12 +15,14 @@ from midge.server.auth import AuthRequest, Identity, Refusal, Verdict
 from midge.server.broker.expiries import expiry_text
 from midge.server.broker.message_trace import TRACING_PROTOCOL
 from midge.server.clients.closed_reason import ClosedReason
+from midge.server.config.addresses import advertised_address
 from midge.server.leafnodes.interest import LeafDialect
 from midge.server.leafnodes.rules import denied_for, rules_of, telling
 from midge.server.leafnodes.side import Side
 from midge.server.links.link import DOCUMENT_MAX_BYTES, INTRODUCTION_MAX_BYTES
 from midge.server.links.told import WANTED, Kind, Told
 from midge.server.links.verdict import when_decided
+from midge.server.listeners.sockets import host_in_url
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -97,7 +99,8 @@ class Accepted(Side):
         broker = self.nodes.broker
         options = broker.options
         host, port = self._address
-        shown = options.leafnodes.advertise or f"{host}:{port}"
+        shown_host, shown_port = advertised_address(options.leafnodes.advertise, host, port)
+        shown = f"{host_in_url(shown_host)}:{shown_port}"
         return LeafInfo(
             server_id=broker.keys.server_id,
             server_name=self.nodes.server_name(),

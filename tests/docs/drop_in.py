@@ -160,6 +160,7 @@ WITHOUT_SETTING = {
     "auth_hook": "`auth_callout`, the table below",
     "batch": "`limits.max_batch_…`",
     "timeout": "none; a server on its own asks no other",
+    "tls": "`tls`",
     "mappings": "`mappings`",
     "maps": "`mappings`",
 }

@@ -486,5 +486,11 @@ TLS: dict[str, Handler] = {
 
 
 def read_tls(section: Section, node: Node) -> None:
-    """Read a map `tls`."""
-    read_map(node, section.table("tls", node), TLS, "error parsing tls config, unknown field {}")
+    """Read a map `tls`.
+
+    nats-server takes one without a certificate, and no handshake succeeds then.
+    """
+    table, errors = section.table("tls", node), len(section.result.errors)
+    read_map(node, table, TLS, "error parsing tls config, unknown field {}")
+    if "cert_file" not in table.values and errors == len(section.result.errors):
+        fail(node, "missing 'cert_file' in TLS configuration: no certificate, no handshake")

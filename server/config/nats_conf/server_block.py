@@ -16,6 +16,7 @@ from midge.server.config.nats_conf.security_blocks import (
     read_tls,
 )
 from midge.server.config.nats_conf.values import (
+    DEFAULT_PORT,
     address,
     boolean,
     bounded,
@@ -45,7 +46,7 @@ def _listen(section: Section, node: Node) -> None:
     host, number = address(node)
     if host is not None:
         section.put("listen.host", host, node)
-    section.put("listen.port", number, node)
+    section.put("listen.port", number or DEFAULT_PORT, node)
 
 
 def _monitor(name: str) -> Callable[[Section, Node], None]:

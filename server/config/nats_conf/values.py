@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from midge.protocol.errors import quote
+from midge.server.config.addresses import split_address
 from midge.server.config.nats_conf.errors import ConfError
 
 if TYPE_CHECKING:
@@ -165,18 +166,20 @@ def choice(*allowed: str) -> Callable[[Node], str]:
 def address(node: Node) -> tuple[str | None, int]:
     """Return host and port of `4222` or `"host:4222"`; no host for a port alone."""
     if not isinstance(node.value, str):
-        return None, port(node)
-    host, _, number = node.value.rpartition(":")
-    bracketed = host.startswith("[") and host.endswith("]")
-    if ":" not in node.value or (":" in host and not bracketed):
+        return None, integer(node)
+    try:
+        host, number = split_address(node.value)
+    except ValueError:
+        number = None
+    if number is None:
         fail(node, f'could not parse address string "{node.value[:60]}"')
-    if not re.fullmatch(r"-?[0-9]{1,9}", number):
+    if not re.fullmatch(r"[+-]?[0-9]{1,9}", number):
         fail(node, f'could not parse port "{number[:60]}"')
-    return host.strip("[]"), int(number) or DEFAULT_PORT
+    return host, int(number)
 
 
 def port(node: Node) -> int:
-    """Return a port number; 0 means nats-server's default."""
+    """Return the port for clients; 0 means nats-server's default."""
     return integer(node) or DEFAULT_PORT
 
 

@@ -81,10 +81,22 @@ def unusable(raw: dict[str, Any]) -> dict[str, str]:
             "tls.cert_file",
             "/nonexistent",
         ),
-        (
-            {"websocket": {"tls": {"cert_file": "/nonexistent", "key_file": "/nonexistent"}}},
-            "websocket.tls.cert_file",
-            "/nonexistent",
+        *(
+            # The listeners are off, and their files are read nevertheless.
+            (
+                {table: {"tls": {"cert_file": "/nonexistent", "key_file": "/nonexistent"}}},
+                f"{table}.tls.cert_file",
+                "/nonexistent",
+            )
+            for table in ("websocket", "leafnodes", "cluster")
+        ),
+        *(
+            (
+                {"leafnodes": {"remotes": [{"urls": ["h"], "tls": {"ca_file": file}}]}},
+                "leafnodes.remotes[0].tls.ca_file",
+                file,
+            )
+            for file in ("/nonexistent", __file__)
         ),
         ({"operator": {"jwts": ["/nonexistent"]}}, "operator.jwts[0]", "/nonexistent"),
         ({"operator": {"trusted_keys": ["OX"]}}, "operator", "OX"),

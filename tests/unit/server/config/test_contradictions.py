@@ -20,6 +20,10 @@ def contradictions(raw: dict[str, Any]) -> dict[str, str]:
     return {format_path(found.path): found.text for found in find_contradictions(options)}
 
 
+def within(table: dict[str, Any], *path: str) -> dict[str, Any]:
+    return {path[0]: within(table, *path[1:])} if path else table
+
+
 @pytest.mark.parametrize(
     ("raw", "path", "text"),
     [
@@ -102,7 +106,24 @@ def contradictions(raw: dict[str, Any]) -> dict[str, str]:
         ),
         ({"authorization": {"no_auth_user": "x"}}, "authorization.no_auth_user", "not present"),
         ({"tls": {"cert_file": "c"}}, "tls.key_file", "missing 'key_file'"),
-        ({"tls": {"verify": True}}, "tls.cert_file", "needed by 'verify'"),
+        *(
+            (within({"tls": table}, *path), f"{'.'.join((*path, 'tls'))}.cert_file", f"'{name}'")
+            for path in ((), ("websocket",), ("leafnodes",), ("cluster",))
+            for table, name in (
+                ({"verify": True}, "verify"),
+                ({"ca_file": "c"}, "ca_file"),
+                ({"timeout_s": 5}, "timeout_s"),
+                ({"min_version": "1.3", "pinned_certs": ["a"]}, "min_version"),
+            )
+        ),
+        *(
+            (
+                {"leafnodes": {"remotes": [{"urls": ["h"], "tls": {given: "c"}}]}},
+                f"leafnodes.remotes[0].tls.{missing}",
+                f"missing '{missing}'",
+            )
+            for given, missing in (("cert_file", "key_file"), ("key_file", "cert_file"))
+        ),
         ({"websocket": {"port": 80}}, "websocket.no_tls", "expected websocket.tls"),
         (
             {"websocket": {"authorization": {"no_auth_user": "x"}}},

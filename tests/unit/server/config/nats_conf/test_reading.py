@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from midge.server import preflight as config
+from midge.server.config.nats_conf.parser import Node, Source, parse_file
+from midge.server.config.nats_conf.sections import Result, Section, read_map
+from midge.server.config.nats_conf.security_blocks import TLS
 from midge.server.config.nats_conf.server_block import SERVER
 from midge.server.config.options import (
     AllowResponses,
@@ -18,6 +22,7 @@ from midge.server.config.options import (
     Options,
     Permissions,
     SubjectPermissions,
+    Tls,
     User,
 )
 from midge.server.errors import ConfigError
@@ -156,8 +161,38 @@ def test_accounts(conf: Path) -> None:
     ],
 )
 def test_handshake_first(conf: Path, text: str, expected: tuple[str, float]) -> None:
-    tls = load(conf, f"tls {{ handshake_first: {text} }}").tls
+    conf.write_text(f"handshake_first: {text}", encoding="utf-8")
+    result = Result()
+    block = Node(parse_file(str(conf), Source({})), str(conf), 1, 0)
+    read_map(block, Section(result, result.values, ()), TLS)
+    tls = Tls(**result.values)
     assert (tls.handshake_first, tls.handshake_first_fallback_s) == expected
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "listen: %s",
+        "http: %s",
+        "https: %s",
+        *(f"{name} {{ listen: %s }}" for name in ("websocket", "leafnodes", "cluster")),
+    ],
+)
+def test_addresses_to_listen_at(conf: Path, block: str) -> None:
+    for wrong in ("a", "a:b:c", "::1", "[::1", "a:b", "a:"):
+        text = refusal(conf, block % f'"{wrong}"')
+        assert re.match(r"x.conf:1:\d+: could not parse (address string|port)", text)
+        assert f'"{wrong}"' in text or f'"{wrong.rpartition(":")[2]}"' in text
+    options = load(conf, block % '"[::1]:0"')
+    own = {"listen: %s": options.listen.port, "websocket { listen: %s }": options.websocket.port}
+    # 0 is nats-server's default for clients, and turns any other listener off.
+    assert own.get(block, 0) == (4222 if block == "listen: %s" else 0)
+
+
+@pytest.mark.parametrize("given", ["", "timeout: 2", "verify: true", "ca_file: x", "key_file: x"])
+@pytest.mark.parametrize("around", ["%s", "websocket { %s }", "leafnodes { %s }", "cluster { %s }"])
+def test_a_tls_block_without_a_certificate_is_refused(conf: Path, around: str, given: str) -> None:
+    assert "missing 'cert_file' in TLS" in refusal(conf, around % f"tls {{ {given} }}")
 
 
 def test_origins_name_line_and_column(conf: Path) -> None:
