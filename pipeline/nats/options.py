@@ -52,7 +52,8 @@ class ConnectOptions:
     tls_hostname: str = ""
     tls_first: bool = False
     connect_timeout_s: float = 10.0
-    request_timeout_s: float = 30.0
+    request_timeout_s: float = 60.0
+    """How long to wait for an answer, and for a lost server to come back."""
     domain: str = ""
     name: str = "midge-pipeline"
     """The connection's name on the server."""

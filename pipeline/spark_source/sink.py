@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -30,8 +30,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from midge.pipeline.errors import OptionError, PublishError, ServerError
-from midge.pipeline.nats.client import Client
+from midge.pipeline.errors import AuthorizationError, OptionError, PublishError, ServerError
+from midge.pipeline.nats.client import Backoff, Client
 from midge.pipeline.nats.headers import parse_headers
 from midge.pipeline.nats.options import SinkOptions
 from midge.protocol.client_side import Message, publish_frame
@@ -80,10 +80,11 @@ class _Sink:
         task = TaskContext.get()
         partition = task.partitionId() if task else 0
         rows = RowReader(self._options, _id_scope(task, partition), partition).rows(iterator)
-        with Client(self._options.connect) as client:
-            if self._options.mode == SinkOptions.CORE:
-                return CorePublisher(client, self._options, partition).publish(rows)
-            return JetStreamPublisher(client, self._options, partition).publish(rows)
+        if self._options.mode == SinkOptions.CORE:
+            with CorePublisher(self._options, partition) as core:
+                return core.publish(rows)
+        with JetStreamPublisher(self._options, partition) as publisher:
+            return publisher.publish(rows)
 
     def _report(self, messages: list[WriterCommitMessage | None]) -> None:
         written = [message for message in messages if isinstance(message, Written)]
@@ -268,29 +269,91 @@ def _header_lines(name: str, value: Sequence[str | None] | str | None) -> list[b
 
 
 class _Publisher:
-    """Sends rows in large writes; what counts as done is for the subclass to say."""
+    """Sends rows in large writes, keeps those that are not done, and sends them again.
 
-    def __init__(self, client: Client, options: SinkOptions, partition: int) -> None:
-        self._client = client
+    A lost connection is made again until `requestTimeout` has passed without a row being done.
+    """
+
+    def __init__(self, options: SinkOptions, partition: int) -> None:
         self._options = options
         self._partition = partition
         self._buffer = bytearray()
+        self._waiting: dict[bytes, Row] = {}
+        """The rows that are not known to be done, in order, by the text of their number."""
+        self._backoff = Backoff(options.connect.request_timeout_s, f"writing partition {partition}")
+        self._client: Client | None = None
 
-    def _check_size(self, row: Row) -> None:
-        size, limit = len(row.headers) + len(row.payload), self._client.max_payload_bytes
+    def __enter__(self) -> Self:
+        """Return the publisher itself; it connects for the first row."""
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Close the connection."""
+        if self._client is not None:
+            self._client.close()
+
+    @property
+    def _connection(self) -> Client:
+        """The connection; the first use opens it and sends the waiting rows."""
+        while self._client is None:
+            try:
+                self._client = Client(self._options.connect)
+                self._opened(self._client)
+            except AuthorizationError:
+                raise
+            except ServerError as error:
+                self._lost(error)
+            else:
+                self._buffer.clear()
+                for row in self._waiting.values():
+                    self._buffer += self._frame(row)
+        return self._client
+
+    def _opened(self, client: Client) -> None:
+        """Prepare a new connection."""
+
+    def _lost(self, error: ServerError) -> None:
+        """Give the connection up and wait before the next attempt.
+
+        Raises:
+            PublishError: the time for attempts is over; the text names the first waiting row.
+        """
+        if self._client is not None:
+            self._client.close()
+        self._client = None
+        try:
+            self._backoff.wait(error)
+        except ServerError:
+            if not self._waiting:
+                raise
+            first = next(iter(self._waiting.values()))
+            raise PublishError(
+                f"{self._where(first)} and {len(self._waiting) - 1} after it were not "
+                f"acknowledged: {error}"
+            ) from error
+
+    def _append(self, row: Row) -> None:
+        """Add a row to the waiting ones, and send when enough has come together."""
+        client = self._connection
+        size, limit = len(row.headers) + len(row.payload), client.max_payload_bytes
         if size > limit:
             raise PublishError(
                 f"{self._where(row)}: {size} bytes with headers, the server takes at most {limit}"
             )
-
-    def _append(self, row: Row, reply: bytes) -> None:
-        self._buffer += publish_frame(row.subject, reply, row.headers, row.payload)
+        self._waiting[b"%d" % row.number] = row
+        self._buffer += self._frame(row)
         if len(self._buffer) >= _SEND_BYTES:
-            self._send()
+            try:
+                self._send(client)
+            except ServerError as error:
+                self._lost(error)
 
-    def _send(self) -> None:
+    def _frame(self, row: Row) -> bytes:
+        return publish_frame(row.subject, b"", row.headers, row.payload)
+
+    def _send(self, client: Client) -> None:
         if self._buffer:
-            self._client.send(bytes(self._buffer))
+            client.send(bytes(self._buffer))
             self._buffer.clear()
 
     def _where(self, row: Row) -> str:
@@ -306,43 +369,43 @@ class CorePublisher(_Publisher):
         Raises:
             PublishError: the server refused a row; the text names it.
         """
-        total, window = 0, []
+        total = 0
         for row in rows:
-            self._check_size(row)
-            self._append(row, b"")
-            window.append(row)
+            self._append(row)
             total += 1
-            if len(window) >= self._options.ack_window:
-                self._confirm(window)
-                window = []
-        self._confirm(window)
+            if len(self._waiting) >= self._options.ack_window:
+                self._confirm()
+        self._confirm()
         return Written(total, 0)
 
-    def _confirm(self, window: list[Row]) -> None:
-        if not window:
-            return
-        try:
-            self._send()
-            self._client.ping()
-        except ServerError as error:
-            raise PublishError(
-                f"{self._where(window[0])} and after it: not known to have arrived: {error}"
-            ) from error
-        for text in self._client.errors:
-            for row in window:
+    def _confirm(self) -> None:
+        while self._waiting:
+            client = self._connection
+            try:
+                self._send(client)
+                client.ping()
+            except ServerError as error:
+                self._lost(error)
+            else:
+                self._raise_refusal(client)
+                self._backoff.succeeded()
+                self._waiting.clear()
+
+    def _raise_refusal(self, client: Client) -> None:
+        rows = list(self._waiting.values())
+        for text in client.errors:
+            for row in rows:
                 if f'"{row.subject.decode()}"' in text:
                     raise PublishError(f"{self._where(row)}: the server answers: {text}")
-            raise PublishError(f"{self._where(window[0])} or after it: the server answers: {text}")
+            raise PublishError(f"{self._where(rows[0])} or after it: the server answers: {text}")
 
 
 class JetStreamPublisher(_Publisher):
     """Publishes to streams: done when every row's acknowledgement is there."""
 
-    def __init__(self, client: Client, options: SinkOptions, partition: int) -> None:
-        super().__init__(client, options, partition)
-        self._inbox = client.new_inbox().replace(b"_INBOX.", b"_INBOX.ack.")
-        client.subscribe(self._inbox + b".*")
-        self._waiting: dict[bytes, Row] = {}
+    def __init__(self, options: SinkOptions, partition: int) -> None:
+        super().__init__(options, partition)
+        self._inbox = b""
         self._duplicates = 0
 
     def publish(self, rows: Iterator[Row]) -> Written:
@@ -353,42 +416,51 @@ class JetStreamPublisher(_Publisher):
         """
         total = 0
         for row in rows:
-            self._check_size(row)
-            token = b"%d" % row.number
-            self._waiting[token] = row
-            self._append(row, b"%b.%b" % (self._inbox, token))
+            self._append(row)
             total += 1
             if len(self._waiting) >= self._options.ack_window:
                 self._collect(self._options.ack_window // 2)
         self._collect(0)
         return Written(total, self._duplicates)
 
+    def _opened(self, client: Client) -> None:
+        self._inbox = client.new_inbox().replace(b"_INBOX.", b"_INBOX.ack.")
+        client.subscribe(self._inbox + b".*")
+
+    def _frame(self, row: Row) -> bytes:
+        reply = b"%b.%d" % (self._inbox, row.number)
+        return publish_frame(row.subject, reply, row.headers, row.payload)
+
     def _collect(self, most: int) -> None:
         """Take acknowledgements until at most `most` rows wait for theirs."""
-        try:
-            self._send()
-            deadline = time.monotonic() + self._options.ack_timeout_s
-            while len(self._waiting) > most:
-                acks = self._client.receive(max(0.0, deadline - time.monotonic()))
-                for ack in acks:
-                    self._take(ack)
-                self._raise_refusal()
-                if acks:
-                    deadline = time.monotonic() + self._options.ack_timeout_s
-                elif time.monotonic() >= deadline:
-                    raise ServerError(f"no answer within {self._options.ack_timeout_s:g} s")
-        except ServerError as error:
-            first = next(iter(self._waiting.values()))
-            raise PublishError(
-                f"{self._where(first)} and {len(self._waiting) - 1} after it were not "
-                f"acknowledged: {error}"
-            ) from error
+        while len(self._waiting) > most:
+            client = self._connection
+            try:
+                self._send(client)
+                self._receive(client)
+            except ServerError as error:
+                self._lost(error)
+
+    def _receive(self, client: Client) -> None:
+        """Take the acknowledgements of one read."""
+        deadline = time.monotonic() + self._options.ack_timeout_s
+        while not (acks := client.receive(max(0.0, deadline - time.monotonic()))):
+            self._raise_refusal(client)
+            if time.monotonic() >= deadline:
+                raise ServerError(f"no answer within {self._options.ack_timeout_s:g} s")
+        for ack in acks:
+            self._take(ack)
+        self._raise_refusal(client)
 
     def _take(self, ack: Message) -> None:
-        row = self._waiting.pop(ack.subject.rpartition(b".")[2], None)
+        number = ack.subject.rpartition(b".")[2]
+        row = self._waiting.get(number)
         if row is None:
             return
         if ack.headers and parse_headers(ack.headers).status == _NO_RESPONDERS:
+            if self._backoff.is_failing:
+                # A server that came back may still look for the leaders of its streams.
+                raise ServerError("no stream takes the subject yet")
             raise PublishError(f"{self._where(row)}: no stream takes this subject")
         try:
             answer = json.loads(ack.payload)
@@ -399,11 +471,13 @@ class JetStreamPublisher(_Publisher):
             ) from error
         if refusal:
             raise PublishError(f"{self._where(row)}: {refusal.get('description', refusal)}")
+        del self._waiting[number]
+        self._backoff.succeeded()
         self._duplicates += bool(duplicate)
 
-    def _raise_refusal(self) -> None:
+    def _raise_refusal(self, client: Client) -> None:
         """Raise for the row that a permission error names: it will never be acknowledged."""
-        for text in self._client.errors:
+        for text in client.errors:
             for row in self._waiting.values():
                 if f'"{row.subject.decode()}"' in text:
                     raise PublishError(f"{self._where(row)}: the server answers: {text}")

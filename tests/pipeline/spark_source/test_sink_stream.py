@@ -66,3 +66,33 @@ def test_repeats_after_a_failure_in_mid_batch_are_suppressed(
     payloads = nats(spark.read, stream="COPIES").load().select("payload").collect()
     numbers = [n for n in range(count) if n != broken - 1]
     assert sorted(int(row.payload) for row in payloads) == numbers
+
+
+@pytest.mark.timeout(300)
+def test_a_query_rides_out_restarts_of_its_server(
+    spark, nats, orders, make_stream, nats_server, tmp_path
+):
+    count = 6000
+    orders.publish(count)
+    make_stream(nats_server, "COPIES", ["copies.>"])
+    source = nats(
+        spark.readStream, stream="ORDERS", startingOffsets="earliest", maxOffsetsPerTrigger="500"
+    ).load()
+    rows = source.select(
+        F.regexp_replace("subject", "^orders", "copies").alias("subject"), "payload"
+    )
+    query = (
+        nats(rows.writeStream, ackWindow="50")
+        .option("checkpointLocation", f"{tmp_path}/checkpoint")
+        .trigger(availableNow=True)
+        .start()
+    )
+    while query.isActive:
+        # Between these the query takes one or two of its twelve micro-batches.
+        if query.awaitTermination(1.5):
+            break
+        nats_server.kill()
+        nats_server.restart()
+    assert query.exception() is None
+    payloads = nats(spark.read, stream="COPIES").load().select("payload").collect()
+    assert sorted(int(row.payload) for row in payloads) == list(range(count))

@@ -1,6 +1,7 @@
 """The source's driver side, called as Spark calls it but without a JVM."""
 
 import pickle
+import threading
 
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
@@ -217,13 +218,80 @@ def test_batch_planned_before_a_recreation_is_never_read_from_the_new_stream(str
     assert streaming(failOnDataLoss="false").partitions(start, end) == []
 
 
-def test_driver_survives_a_restart_of_the_server(streaming, orders, nats_server):
+@pytest.mark.parametrize("method", ["latestOffset", "reportLatestOffset", "partitions"])
+def test_driver_rides_out_a_restart_of_the_server(streaming, orders, nats_server, method):
     orders.publish(10)
     reader = streaming(startingOffsets="earliest")
     start = reader.initialOffset()
+    end = reader.latestOffset(start, EVERYTHING)
     nats_server.kill()
-    nats_server.restart()
-    assert reader.latestOffset(start, EVERYTHING)["seq"] == 11
+    timer = threading.Timer(0.7, nats_server.restart)
+    timer.start()
+    if method == "partitions":
+        assert sequences(reader, reader.partitions(start, end)) == list(range(1, 11))
+    else:
+        arguments = (start, EVERYTHING) if method == "latestOffset" else ()
+        assert getattr(reader, method)(*arguments)["seq"] == 11
+    timer.join()
+
+
+def test_driver_gives_up_on_a_server_that_stays_away(streaming, orders, nats_server):
+    reader = streaming(requestTimeout="0.5")
+    start = reader.initialOffset()
+    nats_server.kill()
+    with pytest.raises(ServerError, match="cannot connect to NATS"):
+        reader.latestOffset(start, EVERYTHING)
+
+
+def test_restarted_query_waits_for_a_server_that_is_not_there_yet(streaming, orders, nats_server):
+    orders.publish(10)
+    start = streaming(startingOffsets="earliest").initialOffset()
+    nats_server.kill()
+    timer = threading.Timer(0.7, nats_server.restart)
+    timer.start()
+    assert streaming().latestOffset(start, EVERYTHING)["seq"] == 11
+    timer.join()
+
+
+def test_stream_away_between_batches(streaming, orders, caplog):
+    orders.publish(10)
+    reader, strict = streaming(failOnDataLoss="false", startingOffsets="earliest"), streaming()
+    start = reader.initialOffset()
+    orders.delete()
+    with pytest.raises(StreamNotFoundError):
+        strict.latestOffset(start, EVERYTHING)
+    assert reader.latestOffset(start, EVERYTHING) == start
+    assert reader.latestOffset(start, EVERYTHING) == start
+    assert reader.reportLatestOffset() is None
+    assert caplog.text.count("waiting for the stream to come back") == 1
+    orders.create()
+    orders.publish(3)
+    end = reader.latestOffset(start, EVERYTHING)
+    assert sequences(reader, reader.partitions(start, end)) == [1, 2, 3]
+
+
+def test_stream_away_between_planning_and_reading(streaming, orders, caplog):
+    orders.publish(10)
+    reader = streaming(failOnDataLoss="false", startingOffsets="earliest", requestTimeout="0.5")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, EVERYTHING)
+    orders.delete()
+    assert reader.partitions(start, end) == []
+    assert "was deleted before messages from 1 to 10 were read" in caplog.text
+
+
+def test_available_now_ends_on_a_stream_that_was_made_again(streaming, orders):
+    orders.publish(10)
+    reader = streaming(startingOffsets="earliest", failOnDataLoss="false")
+    start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    orders.delete()
+    orders.create()
+    orders.publish(5)
+    end = reader.latestOffset(start, EVERYTHING)
+    orders.publish(5)
+    assert reader.latestOffset(end, EVERYTHING) == end
+    assert end["seq"] == 6
 
 
 def test_missing_stream_is_named(streaming, nats_server):
