@@ -1,19 +1,21 @@
 """The `nats` sink: batch and streaming writes of rows to subjects.
 
 Columns: `payload` (binary or text), `subject` unless the option gives one for all rows, and where
-wanted `headers` (a map of text to a list of texts, or to a text) and `msg_id`. Through JetStream
-every row carries a `Nats-Msg-Id`, so that a row written again after a failure is stored once, as
-long as both writes are within the stream's duplicate window.
+wanted `headers` (a map of text to a list of texts, or to a text), `msg_id`, and the source's
+`stream` and `sequence`. Through JetStream every row carries a `Nats-Msg-Id`, so that a row written
+again after a failure is stored once, as long as both attempts are within the stream's duplicate
+window.
 """
 
 import json
 import logging
+import secrets
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -25,6 +27,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    LongType,
     MapType,
     StringType,
     StructType,
@@ -42,9 +45,19 @@ _EXPECTED_STREAM_HEADER = "Nats-Expected-Stream"
 _BATCH_ID_PROPERTY = "streaming.sql.batchId"
 _QUERY_ID_PROPERTY = "sql.streaming.queryId"
 _SEND_BYTES = 1 << 16
+SEEN_ROWS = 1 << 16
+"""Different rows over which equal ones are counted: about 10 MB of digests."""
 _NO_RESPONDERS = 503
 
 _log = logging.getLogger(__name__)
+
+
+class _Identity(NamedTuple):
+    """The values that name a row: its own id, those of `idColumns`, stream and sequence."""
+
+    msg_id: str | None
+    key: list[Any]
+    source: tuple[str | None, int] | None
 
 
 class Row(NamedTuple):
@@ -67,6 +80,8 @@ class Written(WriterCommitMessage):
 class _Sink:
     """Base of the batch and the streaming writer."""
 
+    _write_id = ""
+
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         check_schema(schema, options)
         self._options = options
@@ -79,7 +94,8 @@ class _Sink:
         """
         task = TaskContext.get()
         partition = task.partitionId() if task else 0
-        rows = RowReader(self._options, _id_scope(task, partition), partition).rows(iterator)
+        scope = _id_scope(task, self._write_id)
+        rows = RowReader(self._options, scope, partition).rows(iterator)
         if self._options.mode == SinkOptions.CORE:
             with CorePublisher(self._options, partition) as core:
                 return core.publish(rows)
@@ -98,7 +114,11 @@ class _Sink:
 
 
 class NatsWriter(_Sink, DataSourceArrowWriter):
-    """A batch write."""
+    """A batch write. Made once, on the driver: a repeated task has the same ids as the first."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
+        self._write_id = secrets.token_hex(8)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Log how many rows the stream had already."""
@@ -121,8 +141,15 @@ def check_schema(schema: StructType, options: SinkOptions) -> None:
         "payload": (binary, text),
         "headers": (MapType(text, ArrayType(text)), MapType(text, text)),
         "msg_id": (text,),
+        "stream": (text,),
+        "sequence": (LongType(),),
     }
+    for name in options.id_columns:
+        if name not in schema.fieldNames():
+            raise OptionError(f"idColumns: there is no column {name}")
     for column in schema.fields:
+        if column.name in options.id_columns and column.name not in expected:
+            continue
         types = expected.get(column.name)
         if types is None:
             raise OptionError(
@@ -138,8 +165,11 @@ def check_schema(schema: StructType, options: SinkOptions) -> None:
         raise OptionError("column payload: expected one, binary or string")
     if ("subject" in names) == bool(options.subject):
         raise OptionError("subject: expected either a column or the option, exactly one of them")
-    if "msg_id" in names and options.mode == SinkOptions.CORE:
-        raise OptionError("column msg_id: expected only with mode jetstream")
+    if options.mode == SinkOptions.CORE:
+        if "msg_id" in names:
+            raise OptionError("column msg_id: expected only with mode jetstream")
+        if options.id_columns:
+            raise OptionError("idColumns: expected only with mode jetstream")
 
 
 def _same_type(one: object, other: object) -> bool:
@@ -151,10 +181,10 @@ def _same_type(one: object, other: object) -> bool:
     return type(one) is type(other)
 
 
-def _id_scope(task: TaskContext | None, partition: int) -> bytes:
-    """Return what makes ids of equal rows differ: query, micro-batch and partition."""
-    parts = [str(partition)]
-    if task is not None:
+def _id_scope(task: TaskContext | None, write_id: str) -> bytes:
+    """Return what the ids of one write have in common: a batch write's id, or query and batch."""
+    parts = [write_id]
+    if task is not None and not write_id:
         parts += [task.getLocalProperty(_QUERY_ID_PROPERTY) or ""]
         parts += [task.getLocalProperty(_BATCH_ID_PROPERTY) or ""]
     return "/".join(parts).encode()
@@ -163,16 +193,25 @@ def _id_scope(task: TaskContext | None, partition: int) -> bytes:
 class RowReader:
     """Turns Arrow batches into rows for the wire and gives each its message id.
 
-    The id is the `msg_id` column, or else a digest of the row's subject, headers and payload, of
-    the query, micro-batch and partition, and of how many equal rows came before it in the
-    partition. So the same micro-batch written again has the same ids, and equal rows are all kept.
+    The id is the `msg_id` column or the `Nats-Msg-Id` header. Else it is a digest of the scope and
+
+    - the values of `idColumns`, which name the row whatever it holds; or
+    - the columns `stream` and `sequence` with the row's content, and how many equal rows of that
+      message came just before it: the same ids however the rows are partitioned; or
+    - the partition with the row's content, and how many equal rows came before it in the
+      partition. The partition keeps equal rows of two partitions apart, so none of them is lost.
+
+    Equal rows are counted over `SEEN_ROWS` different ones at most, and the count of such blocks is
+    part of the id, so that memory is bounded.
     """
 
     def __init__(self, options: SinkOptions, scope: bytes, partition: int = 0) -> None:
         self._options = options
         self._scope = scope
         self._partition = partition
+        self._source: tuple[str | None, int] | None = None
         self._seen: dict[bytes, int] = {}
+        self._block = 0
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
         """Yield the rows in order.
@@ -185,14 +224,18 @@ class RowReader:
             columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
             nothing = [None] * batch.num_rows
             fixed = [self._options.subject] * batch.num_rows
-            for subject, payload, headers, msg_id in zip(
+            for subject, payload, headers, msg_id, stream, sequence, *key in zip(
                 columns.get("subject", fixed),
                 columns["payload"],
                 columns.get("headers", nothing),
                 columns.get("msg_id", nothing),
+                columns.get("stream", nothing),
+                columns.get("sequence", nothing),
+                *(columns[name] for name in self._options.id_columns),
                 strict=True,
             ):
-                yield self._row(number, subject, payload, headers, msg_id)
+                source = None if sequence is None else (stream, sequence)
+                yield self._row(number, subject, payload, headers, _Identity(msg_id, key, source))
                 number += 1
 
     def _row(
@@ -201,7 +244,7 @@ class RowReader:
         subject: str | None,
         payload: bytes | str | None,
         headers: list[tuple[str, list[str | None] | str | None]] | None,
-        msg_id: str | None,
+        identity: "_Identity",
     ) -> Row:
         try:
             wire_subject = _checked_subject(subject)
@@ -210,8 +253,8 @@ class RowReader:
             body = payload.encode() if isinstance(payload, str) else bytes(payload)
             lines = [line for name, value in headers or () for line in _header_lines(name, value)]
             if self._options.mode == SinkOptions.JETSTREAM:
-                given = _take_msg_id(lines)
-                chosen = msg_id or given or self._derived_id(wire_subject, lines, body)
+                given = identity.msg_id or _take_msg_id(lines)
+                chosen = given or self._derived_id(identity, wire_subject, lines, body)
                 lines += _header_lines(MSG_ID_HEADER, chosen)
                 if self._options.stream:
                     lines += _header_lines(_EXPECTED_STREAM_HEADER, self._options.stream)
@@ -220,15 +263,29 @@ class RowReader:
         block = b"NATS/1.0\r\n%b\r\n" % b"".join(lines) if lines else b""
         return Row(number, wire_subject, block, body)
 
-    def _derived_id(self, subject: bytes, headers: list[bytes], payload: bytes) -> str:
-        digest = blake2b(self._scope, digest_size=16)
-        for part in (subject, b"".join(headers), payload):
-            digest.update(b"%d:" % len(part))
-            digest.update(part)
-        key = digest.digest()
+    def _derived_id(
+        self, identity: "_Identity", subject: bytes, headers: list[bytes], payload: bytes
+    ) -> str:
+        if identity.key:
+            return self._digest(b"key", repr(identity.key).encode()).hex()
+        if identity.source != self._source:
+            self._source, self._block = identity.source, 0
+            self._seen.clear()
+        elif len(self._seen) >= SEEN_ROWS:
+            self._block += 1
+            self._seen.clear()
+        origin = repr(self._partition if self._source is None else self._source).encode()
+        key = self._digest(origin, b"%d" % self._block, subject, b"".join(headers), payload)
         before = self._seen.get(key, 0)
         self._seen[key] = before + 1
         return f"{key.hex()}-{before}" if before else key.hex()
+
+    def _digest(self, *parts: bytes) -> bytes:
+        digest = blake2b(self._scope, digest_size=16)
+        for part in parts:
+            digest.update(b"%d:" % len(part))
+            digest.update(part)
+        return digest.digest()
 
 
 def where(partition: int, number: int, subject: bytes | str | None) -> str:
