@@ -220,6 +220,24 @@ class PullConsumer:
             elif not follows and self._is_idle(others):
                 pending = self._pending_now(pending)
 
+    def arrives_within(self, timeout_s: float) -> bool:
+        """Return True as soon as a message comes, False when none has come in time.
+
+        Raises:
+            ServerError: the connection broke, or the consumer is gone.
+
+        """
+        deadline = time.monotonic() + timeout_s
+        while (left_s := deadline - time.monotonic()) > 0:
+            if self._requested == 0:
+                self._pull(1)
+            received = self._client.receive(left_s)
+            self._handle_statuses(self._statuses(received))
+            ours = [message for message in received if message.sid == self._sid]
+            if any(message.reply.startswith(_ACK_PREFIX) for message in ours):
+                return True
+        return False
+
     def _pull(self, count: int) -> None:
         """Ask for `count` more messages."""
         if count <= 0:

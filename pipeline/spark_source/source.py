@@ -10,6 +10,7 @@ once across any crash, as long as the stream still has the messages.
 
 import logging
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -45,10 +46,11 @@ from midge.pipeline.errors import (
     AuthorizationError,
     OptionError,
     ServerError,
+    StreamError,
     StreamNotFoundError,
 )
 from midge.pipeline.nats.client import Backoff, Client
-from midge.pipeline.nats.jetstream import JetStream
+from midge.pipeline.nats.jetstream import JetStream, PullConsumer
 from midge.pipeline.nats.offsets import (
     EARLIEST,
     LATEST,
@@ -69,6 +71,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FORMAT = "nats"
+IDLE_INTERVAL_S = 1.0
+"""A streaming query without new messages asks for the stream's state once in this time."""
 Answer = TypeVar("Answer")
 
 _log = logging.getLogger(__name__)
@@ -199,6 +203,7 @@ class _Planner:
                 return answer
 
     def _disconnect(self) -> None:
+        """Close the connection; the next question opens another."""
         jetstream = self.__dict__.pop("_jetstream", None)
         if jetstream is not None:
             jetstream.client.close()
@@ -279,6 +284,12 @@ class NatsStreamReader(_Planner, DataSourceStreamReader, SupportsTriggerAvailabl
     _is_patient = True
     _available: Offset | None = None
     _is_away = False
+    _state_time = -IDLE_INTERVAL_S
+    """When the stream's state was asked for last."""
+    _latest: StreamState | None = None
+    _idle_at: dict[str, Any] | None = None
+    """The offset after which there was nothing at the last look."""
+    _arrivals: PullConsumer | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where a query without a checkpoint starts: `startingOffsets`, else latest."""
@@ -296,8 +307,11 @@ class NatsStreamReader(_Planner, DataSourceStreamReader, SupportsTriggerAvailabl
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return the end of the next batch."""
-        begin, state = Offset.from_dict(start), self._state_or_none()
+        """Return the end of the next batch; wait a while before looking again for one."""
+        begin = Offset.from_dict(start)
+        if self._idle_at == start:
+            self._wait_for_arrival(begin)
+        state, self._idle_at = self._state_or_none(), start
         if state is None:
             return start
         loss = find_loss(begin, state)
@@ -310,7 +324,10 @@ class NatsStreamReader(_Planner, DataSourceStreamReader, SupportsTriggerAvailabl
                 # Made again since: what the new stream has now is the last that the query reads.
                 self._available = Offset(state.name, state.created, state.end_seq)
             end = Offset(end.stream, end.created, min(end.seq, self._available.seq))
-        return start if loss is None and end.seq <= begin.seq else end.to_dict()
+        if loss is None and end.seq <= begin.seq:
+            return start
+        self._idle_at = None
+        return end.to_dict()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Remember what there is now: an `availableNow` query reads that and ends."""
@@ -320,7 +337,8 @@ class NatsStreamReader(_Planner, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Return the end of the stream; against the batch's end it shows the lag."""
-        state = self._state_or_none()
+        is_fresh = time.monotonic() - self._state_time < IDLE_INTERVAL_S
+        state = self._latest if is_fresh else self._state_or_none()
         if state is None:
             return None
         return Offset(state.name, state.created, state.end_seq).to_dict()
@@ -345,17 +363,55 @@ class NatsStreamReader(_Planner, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def _state_or_none(self) -> StreamState | None:
         """Return the stream's state, or None without `failOnDataLoss` while it is not there."""
+        self._latest = None
         try:
-            state = self._state()
+            self._latest = self._state()
+            self._is_away = False
         except StreamNotFoundError as error:
             if self._options.fail_on_data_loss:
                 raise
             if not self._is_away:
                 _log.warning("waiting for the stream to come back: %s", error)
             self._is_away = True
-            return None
-        self._is_away = False
-        return state
+        self._state_time = time.monotonic()
+        return self._latest
+
+    def _wait_for_arrival(self, begin: Offset) -> None:
+        """Return when the stream has a message from `begin` on, or it is time to look again.
+
+        Spark asks for the latest offset a hundred times a second. A pull that waits at the server
+        costs one request in half a minute. A stream that deletes messages on acknowledgement gets
+        no consumer that it may take for a receiver.
+        """
+        left_s = self._state_time + IDLE_INTERVAL_S - time.monotonic()
+        if left_s <= 0:
+            return
+        state = self._latest
+        if state is None or state.retention != "limits":
+            time.sleep(left_s)
+            return
+        try:
+            if self._arrivals is None:
+                start = {
+                    "deliver_policy": "by_start_sequence",
+                    "opt_start_seq": begin.seq,
+                    "headers_only": True,
+                }
+                self._arrivals = PullConsumer(
+                    self._jetstream, state.name, start, self._options.subjects
+                )
+            if self._arrivals.arrives_within(left_s):
+                # Its position means nothing after the batch that comes now.
+                self._arrivals.__exit__()
+                self._arrivals = None
+        except (ServerError, StreamError) as error:
+            _log.info("cannot wait for messages of stream %s: %s", state.name, error)
+            self._disconnect()
+            time.sleep(max(0.0, self._state_time + IDLE_INTERVAL_S - time.monotonic()))
+
+    def _disconnect(self) -> None:
+        self._arrivals = None
+        super()._disconnect()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one range, on an executor."""
