@@ -1,10 +1,11 @@
 """A small blocking NATS client for Spark's workers: one connection, one thread, no reconnecting.
 
-It connects, publishes, subscribes and asks; what to do when the connection breaks is for its caller
-to say, who knows what has been done so far.
+It connects, publishes, subscribes and asks. When the connection breaks, its caller connects again,
+with a `Backoff` between attempts, because only the caller knows its progress.
 """
 
 import collections
+import logging
 import secrets
 import socket
 import ssl
@@ -27,7 +28,11 @@ from midge.protocol.client_side import FrameReader, Message
 from midge.protocol.errors import ProtocolError
 
 _READ_BYTES = 1 << 18
+_FIRST_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 2.0
 _REFUSALS = ("authorization", "authentication", "credentials")
+
+_log = logging.getLogger(__name__)
 
 
 class Client:
@@ -230,6 +235,9 @@ class Client:
 
     def _connect_to(self, address: ServerAddress) -> socket.socket:
         timeout_s = self._options.connect_timeout_s
+        # Nothing that the server before said holds for this one.
+        self._reader, self.info, self._pongs = FrameReader(), {}, 0
+        self.errors.clear()
         deadline = time.monotonic() + timeout_s
         self._socket = socket.create_connection((address.host, address.port), timeout_s)
         try:
@@ -262,7 +270,9 @@ class Client:
                     )
 
     def _was_refused(self) -> bool:
-        return any(word in text.lower() for text in self.errors for word in _REFUSALS)
+        # A server that is busy starting may time out the login: that is no refusal.
+        texts = [text.lower() for text in self.errors if "timeout" not in text.lower()]
+        return any(word in text for text in texts for word in _REFUSALS)
 
     def _start_tls(self, address: ServerAddress) -> None:
         options = self._options
@@ -300,6 +310,42 @@ class Client:
         if options.token:
             arguments["auth_token"] = options.token
         return arguments
+
+
+class Backoff:
+    """Pauses between attempts to reach the server, from 50 ms doubled up to 2 s.
+
+    A process that lost its server makes attempts until `limit_s` have passed since the first of a
+    row of failures.
+    """
+
+    def __init__(self, limit_s: float, doing: str) -> None:
+        """`doing` names the work in the warning that the first failure logs."""
+        self._limit_s = limit_s
+        self._doing = doing
+        self._pause_s = _FIRST_PAUSE_S
+        self._failing_since: float | None = None
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the last attempt failed."""
+        return self._failing_since is not None
+
+    def succeeded(self) -> None:
+        """End the row of failures: the server answers."""
+        self._failing_since, self._pause_s = None, _FIRST_PAUSE_S
+
+    def wait(self, error: PipelineError) -> None:
+        """Sleep until the next attempt; raise `error` once the time for attempts is over."""
+        now = time.monotonic()
+        if self._failing_since is None:
+            self._failing_since = now
+            _log.warning("%s: trying again for %g s after: %s", self._doing, self._limit_s, error)
+        left_s = self._failing_since + self._limit_s - now
+        if left_s <= 0:
+            raise error
+        time.sleep(min(self._pause_s, left_s))
+        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
 
 
 class _NothingCameError(ServerError):

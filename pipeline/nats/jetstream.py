@@ -28,6 +28,9 @@ _REQUEST_ENDED = {404, 408}
 _REQUEST_DONE = {"Batch Completed"}
 _TOO_LARGE = "Message Size Exceeds MaxBytes"
 _NOT_FOUND_CODES = {10059, 10039, 10076}
+_AWAY_CODES = {10008, 10009, 10118}
+"""The cluster or the stream has no leader at the moment, or the stream is offline."""
+_CONSUMER_NOT_FOUND = 10014
 _ACK_PREFIX = b"$JS.ACK."
 _ACK_TOKENS = 9
 _SILENCE_S = 10.0
@@ -78,7 +81,7 @@ class JetStream:
         Raises:
             StreamNotFoundError: the stream is not there, or JetStream is off.
             StreamError: JetStream refused.
-            ServerError: the connection broke, or no answer came in time.
+            ServerError: the connection broke, no answer came in time, or JetStream is away.
 
         """
         payload = json.dumps(body).encode() if body else b""
@@ -217,6 +220,24 @@ class PullConsumer:
             elif not follows and self._is_idle(others):
                 pending = self._pending_now(pending)
 
+    def arrives_within(self, timeout_s: float) -> bool:
+        """Return True as soon as a message comes, False when none has come in time.
+
+        Raises:
+            ServerError: the connection broke, or the consumer is gone.
+
+        """
+        deadline = time.monotonic() + timeout_s
+        while (left_s := deadline - time.monotonic()) > 0:
+            if self._requested == 0:
+                self._pull(1)
+            received = self._client.receive(left_s)
+            self._handle_statuses(self._statuses(received))
+            ours = [message for message in received if message.sid == self._sid]
+            if any(message.reply.startswith(_ACK_PREFIX) for message in ours):
+                return True
+        return False
+
     def _pull(self, count: int) -> None:
         """Ask for `count` more messages."""
         if count <= 0:
@@ -275,7 +296,13 @@ class PullConsumer:
 
         Messages may be removed while we wait for them, and then nothing else would ever tell.
         """
-        info = self._jetstream.call(f"CONSUMER.INFO.{self._stream}.{self.name}")
+        try:
+            info = self._jetstream.call(f"CONSUMER.INFO.{self._stream}.{self.name}")
+        except StreamError as error:
+            if error.code != _CONSUMER_NOT_FOUND:
+                raise
+            # The server drops a consumer that its reader left idle for too long.
+            raise ServerError(str(error)) from error
         delivered = int(info.get("delivered", {}).get("consumer_seq", 0))
         return pending if delivered > self._received else int(info.get("num_pending", 0))
 
@@ -291,15 +318,17 @@ def checked_answer(answer: Message, asked: str) -> dict[str, Any]:
     Raises:
         StreamNotFoundError: the stream is not there, or JetStream is off.
         StreamError: JetStream refused.
-        ServerError: the answer is not a JSON object.
+        ServerError: the answer is not a JSON object, or JetStream is away for the moment.
 
     """
     result = _json_object(answer.payload, asked)
     error = result.get("error")
     if error:
         code = int(error.get("err_code", 0))
-        kind = StreamNotFoundError if code in _NOT_FOUND_CODES else StreamError
-        raise kind(f"{asked}: {error.get('description', error)}", code)
+        text = f"{asked}: {error.get('description', error)}"
+        if code in _AWAY_CODES:
+            raise ServerError(text)
+        raise (StreamNotFoundError if code in _NOT_FOUND_CODES else StreamError)(text, code)
     return result
 
 

@@ -52,7 +52,8 @@ class ConnectOptions:
     tls_hostname: str = ""
     tls_first: bool = False
     connect_timeout_s: float = 10.0
-    request_timeout_s: float = 30.0
+    request_timeout_s: float = 60.0
+    """How long to wait for an answer, and for a lost server to come back."""
     domain: str = ""
     name: str = "midge-pipeline"
     """The connection's name on the server."""
@@ -122,6 +123,7 @@ class SinkOptions:
     mode: str = JETSTREAM
     subject: str = ""
     stream: str = ""
+    id_columns: tuple[str, ...] = ()
     ack_window: int = 1024
     ack_timeout_s: float = 30.0
 
@@ -145,6 +147,7 @@ class SinkOptions:
             mode=mode,
             subject=subject,
             stream=reader.stream_name("stream"),
+            id_columns=reader.names("idColumns"),
             ack_window=reader.positive("ackWindow") or cls.ack_window,
             ack_timeout_s=reader.seconds("ackTimeout", cls.ack_timeout_s),
         )
@@ -159,7 +162,7 @@ _SOURCE_NAMES = {
     *("endingTimestamp", "maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss"),
     "includeHeaders",
 }
-_SINK_NAMES = {"mode", "subject", "stream", "ackWindow", "ackTimeout"}
+_SINK_NAMES = {"mode", "subject", "stream", "idColumns", "ackWindow", "ackTimeout"}
 # Spark adds these by itself.
 _SPARK_NAMES = {"path", "checkpointlocation", "queryname"}
 
@@ -260,8 +263,11 @@ class _Reader:
             )
         return text
 
+    def names(self, name: str) -> tuple[str, ...]:
+        return tuple(part.strip() for part in self.text(name).split(",") if part.strip())
+
     def subject_filters(self, name: str) -> tuple[str, ...]:
-        filters = tuple(part.strip() for part in self.text(name).split(",") if part.strip())
+        filters = self.names(name)
         for pattern in filters:
             if not subjects.is_valid_subject(pattern.encode()):
                 raise OptionError(f"{name}: expected a subject, wildcards allowed, got {pattern!r}")

@@ -5,13 +5,12 @@ workers and knows nothing of Spark.
 """
 
 import logging
-import time
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from midge.pipeline.errors import AuthorizationError, ServerError
-from midge.pipeline.nats.client import Client
+from midge.pipeline.errors import AuthorizationError, ServerError, StreamNotFoundError
+from midge.pipeline.nats.client import Backoff, Client
 from midge.pipeline.nats.headers import parse_headers
 from midge.pipeline.nats.jetstream import Deliveries, JetStream, PullConsumer
 from midge.pipeline.nats.offsets import Loss, StreamState
@@ -22,7 +21,6 @@ from midge.protocol.client_side import Message
 BATCH_ROWS = 8_192
 BATCH_BYTES = 8 << 20
 """A batch of columns is handed on when it reaches either."""
-_RETRY_PAUSE_S = 0.25
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +55,7 @@ class RangeReader:
         self._end = wanted.end
         self._cursor = wanted.start
         self._gap: int | None = None
-        self._failing_since: float | None = None
+        self._backoff = Backoff(options.connect.request_timeout_s, f"stream {options.stream}")
         self._columns = Columns()
 
     def batches(self) -> Iterator[Columns]:
@@ -66,6 +64,7 @@ class RangeReader:
         Raises:
             DataLossError: part of it was removed before it was read.
             ServerError: the server cannot be reached, or not again within the request time-out.
+            StreamNotFoundError: the stream was deleted.
 
         """
         while self._cursor < self._end:
@@ -75,20 +74,31 @@ class RangeReader:
                     yield from self._read(JetStream(client, self._options.connect.domain))
             except AuthorizationError:
                 raise
-            except ServerError as error:
-                self._be_patient_with(error, progressed=self._cursor > position)
+            except (ServerError, StreamNotFoundError) as error:
+                if self._cursor > position:
+                    self._backoff.succeeded()
+                self._wait_after(error)
         if len(self._columns):
             yield self._take_columns()
 
-    def _be_patient_with(self, error: ServerError, *, progressed: bool) -> None:
-        """Pause before the next attempt; raise `error` once nothing has come for too long."""
-        now = time.monotonic()
-        if self._failing_since is None or progressed:
-            self._failing_since = now
-            _log.warning("reading on from sequence %d after: %s", self._cursor, error)
-        if now - self._failing_since > self._options.connect.request_timeout_s:
+    def _wait_after(self, error: ServerError | StreamNotFoundError) -> None:
+        """Wait for the server or the stream to come back; raise or warn when it does not.
+
+        Only without `failOnDataLoss` may a stream that the server does not know come back.
+        """
+        is_deleted = isinstance(error, StreamNotFoundError) and error.code != 0
+        if is_deleted and self._options.fail_on_data_loss:
             raise error
-        time.sleep(_RETRY_PAUSE_S)
+        try:
+            self._backoff.wait(error)
+        except StreamNotFoundError:
+            if not is_deleted:
+                raise
+            self._lose(
+                f"stream {self._options.stream} was deleted before messages from {self._cursor} "
+                f"to {self._end - 1} were read"
+            )
+            self._cursor = self._end
 
     def _read(self, jetstream: JetStream) -> Iterator[Columns]:
         """Read from the cursor to the end over one connection."""

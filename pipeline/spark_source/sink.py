@@ -1,19 +1,21 @@
 """The `nats` sink: batch and streaming writes of rows to subjects.
 
 Columns: `payload` (binary or text), `subject` unless the option gives one for all rows, and where
-wanted `headers` (a map of text to a list of texts, or to a text) and `msg_id`. Through JetStream
-every row carries a `Nats-Msg-Id`, so that a row written again after a failure is stored once, as
-long as both writes are within the stream's duplicate window.
+wanted `headers` (a map of text to a list of texts, or to a text), `msg_id`, and the source's
+`stream` and `sequence`. Through JetStream every row carries a `Nats-Msg-Id`, so that a row written
+again after a failure is stored once, as long as both attempts are within the stream's duplicate
+window.
 """
 
 import json
 import logging
+import secrets
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -25,13 +27,14 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    LongType,
     MapType,
     StringType,
     StructType,
 )
 
-from midge.pipeline.errors import OptionError, PublishError, ServerError
-from midge.pipeline.nats.client import Client
+from midge.pipeline.errors import AuthorizationError, OptionError, PublishError, ServerError
+from midge.pipeline.nats.client import Backoff, Client
 from midge.pipeline.nats.headers import parse_headers
 from midge.pipeline.nats.options import SinkOptions
 from midge.protocol.client_side import Message, publish_frame
@@ -42,9 +45,19 @@ _EXPECTED_STREAM_HEADER = "Nats-Expected-Stream"
 _BATCH_ID_PROPERTY = "streaming.sql.batchId"
 _QUERY_ID_PROPERTY = "sql.streaming.queryId"
 _SEND_BYTES = 1 << 16
+SEEN_ROWS = 1 << 16
+"""Different rows over which equal ones are counted: about 10 MB of digests."""
 _NO_RESPONDERS = 503
 
 _log = logging.getLogger(__name__)
+
+
+class _Identity(NamedTuple):
+    """The values that name a row: its own id, those of `idColumns`, stream and sequence."""
+
+    msg_id: str | None
+    key: list[Any]
+    source: tuple[str | None, int] | None
 
 
 class Row(NamedTuple):
@@ -67,6 +80,8 @@ class Written(WriterCommitMessage):
 class _Sink:
     """Base of the batch and the streaming writer."""
 
+    _write_id = ""
+
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         check_schema(schema, options)
         self._options = options
@@ -79,11 +94,13 @@ class _Sink:
         """
         task = TaskContext.get()
         partition = task.partitionId() if task else 0
-        rows = RowReader(self._options, _id_scope(task, partition), partition).rows(iterator)
-        with Client(self._options.connect) as client:
-            if self._options.mode == SinkOptions.CORE:
-                return CorePublisher(client, self._options, partition).publish(rows)
-            return JetStreamPublisher(client, self._options, partition).publish(rows)
+        scope = _id_scope(task, self._write_id)
+        rows = RowReader(self._options, scope, partition).rows(iterator)
+        if self._options.mode == SinkOptions.CORE:
+            with CorePublisher(self._options, partition) as core:
+                return core.publish(rows)
+        with JetStreamPublisher(self._options, partition) as publisher:
+            return publisher.publish(rows)
 
     def _report(self, messages: list[WriterCommitMessage | None]) -> None:
         written = [message for message in messages if isinstance(message, Written)]
@@ -97,7 +114,11 @@ class _Sink:
 
 
 class NatsWriter(_Sink, DataSourceArrowWriter):
-    """A batch write."""
+    """A batch write. Made once, on the driver: a repeated task has the same ids as the first."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
+        self._write_id = secrets.token_hex(8)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Log how many rows the stream had already."""
@@ -120,8 +141,15 @@ def check_schema(schema: StructType, options: SinkOptions) -> None:
         "payload": (binary, text),
         "headers": (MapType(text, ArrayType(text)), MapType(text, text)),
         "msg_id": (text,),
+        "stream": (text,),
+        "sequence": (LongType(),),
     }
+    for name in options.id_columns:
+        if name not in schema.fieldNames():
+            raise OptionError(f"idColumns: there is no column {name}")
     for column in schema.fields:
+        if column.name in options.id_columns and column.name not in expected:
+            continue
         types = expected.get(column.name)
         if types is None:
             raise OptionError(
@@ -137,8 +165,11 @@ def check_schema(schema: StructType, options: SinkOptions) -> None:
         raise OptionError("column payload: expected one, binary or string")
     if ("subject" in names) == bool(options.subject):
         raise OptionError("subject: expected either a column or the option, exactly one of them")
-    if "msg_id" in names and options.mode == SinkOptions.CORE:
-        raise OptionError("column msg_id: expected only with mode jetstream")
+    if options.mode == SinkOptions.CORE:
+        if "msg_id" in names:
+            raise OptionError("column msg_id: expected only with mode jetstream")
+        if options.id_columns:
+            raise OptionError("idColumns: expected only with mode jetstream")
 
 
 def _same_type(one: object, other: object) -> bool:
@@ -150,10 +181,10 @@ def _same_type(one: object, other: object) -> bool:
     return type(one) is type(other)
 
 
-def _id_scope(task: TaskContext | None, partition: int) -> bytes:
-    """Return what makes ids of equal rows differ: query, micro-batch and partition."""
-    parts = [str(partition)]
-    if task is not None:
+def _id_scope(task: TaskContext | None, write_id: str) -> bytes:
+    """Return what the ids of one write have in common: a batch write's id, or query and batch."""
+    parts = [write_id]
+    if task is not None and not write_id:
         parts += [task.getLocalProperty(_QUERY_ID_PROPERTY) or ""]
         parts += [task.getLocalProperty(_BATCH_ID_PROPERTY) or ""]
     return "/".join(parts).encode()
@@ -162,16 +193,25 @@ def _id_scope(task: TaskContext | None, partition: int) -> bytes:
 class RowReader:
     """Turns Arrow batches into rows for the wire and gives each its message id.
 
-    The id is the `msg_id` column, or else a digest of the row's subject, headers and payload, of
-    the query, micro-batch and partition, and of how many equal rows came before it in the
-    partition. So the same micro-batch written again has the same ids, and equal rows are all kept.
+    The id is the `msg_id` column or the `Nats-Msg-Id` header. Else it is a digest of the scope and
+
+    - the values of `idColumns`, which name the row whatever it holds; or
+    - the columns `stream` and `sequence` with the row's content, and how many equal rows of that
+      message came just before it: the same ids however the rows are partitioned; or
+    - the partition with the row's content, and how many equal rows came before it in the
+      partition. The partition keeps equal rows of two partitions apart, so none of them is lost.
+
+    Equal rows are counted over `SEEN_ROWS` different ones at most, and the count of such blocks is
+    part of the id, so that memory is bounded.
     """
 
     def __init__(self, options: SinkOptions, scope: bytes, partition: int = 0) -> None:
         self._options = options
         self._scope = scope
         self._partition = partition
+        self._source: tuple[str | None, int] | None = None
         self._seen: dict[bytes, int] = {}
+        self._block = 0
 
     def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
         """Yield the rows in order.
@@ -184,14 +224,18 @@ class RowReader:
             columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
             nothing = [None] * batch.num_rows
             fixed = [self._options.subject] * batch.num_rows
-            for subject, payload, headers, msg_id in zip(
+            for subject, payload, headers, msg_id, stream, sequence, *key in zip(
                 columns.get("subject", fixed),
                 columns["payload"],
                 columns.get("headers", nothing),
                 columns.get("msg_id", nothing),
+                columns.get("stream", nothing),
+                columns.get("sequence", nothing),
+                *(columns[name] for name in self._options.id_columns),
                 strict=True,
             ):
-                yield self._row(number, subject, payload, headers, msg_id)
+                source = None if sequence is None else (stream, sequence)
+                yield self._row(number, subject, payload, headers, _Identity(msg_id, key, source))
                 number += 1
 
     def _row(
@@ -200,7 +244,7 @@ class RowReader:
         subject: str | None,
         payload: bytes | str | None,
         headers: list[tuple[str, list[str | None] | str | None]] | None,
-        msg_id: str | None,
+        identity: "_Identity",
     ) -> Row:
         try:
             wire_subject = _checked_subject(subject)
@@ -209,8 +253,8 @@ class RowReader:
             body = payload.encode() if isinstance(payload, str) else bytes(payload)
             lines = [line for name, value in headers or () for line in _header_lines(name, value)]
             if self._options.mode == SinkOptions.JETSTREAM:
-                given = _take_msg_id(lines)
-                chosen = msg_id or given or self._derived_id(wire_subject, lines, body)
+                given = identity.msg_id or _take_msg_id(lines)
+                chosen = given or self._derived_id(identity, wire_subject, lines, body)
                 lines += _header_lines(MSG_ID_HEADER, chosen)
                 if self._options.stream:
                     lines += _header_lines(_EXPECTED_STREAM_HEADER, self._options.stream)
@@ -219,15 +263,29 @@ class RowReader:
         block = b"NATS/1.0\r\n%b\r\n" % b"".join(lines) if lines else b""
         return Row(number, wire_subject, block, body)
 
-    def _derived_id(self, subject: bytes, headers: list[bytes], payload: bytes) -> str:
-        digest = blake2b(self._scope, digest_size=16)
-        for part in (subject, b"".join(headers), payload):
-            digest.update(b"%d:" % len(part))
-            digest.update(part)
-        key = digest.digest()
+    def _derived_id(
+        self, identity: "_Identity", subject: bytes, headers: list[bytes], payload: bytes
+    ) -> str:
+        if identity.key:
+            return self._digest(b"key", repr(identity.key).encode()).hex()
+        if identity.source != self._source:
+            self._source, self._block = identity.source, 0
+            self._seen.clear()
+        elif len(self._seen) >= SEEN_ROWS:
+            self._block += 1
+            self._seen.clear()
+        origin = repr(self._partition if self._source is None else self._source).encode()
+        key = self._digest(origin, b"%d" % self._block, subject, b"".join(headers), payload)
         before = self._seen.get(key, 0)
         self._seen[key] = before + 1
         return f"{key.hex()}-{before}" if before else key.hex()
+
+    def _digest(self, *parts: bytes) -> bytes:
+        digest = blake2b(self._scope, digest_size=16)
+        for part in parts:
+            digest.update(b"%d:" % len(part))
+            digest.update(part)
+        return digest.digest()
 
 
 def where(partition: int, number: int, subject: bytes | str | None) -> str:
@@ -268,29 +326,91 @@ def _header_lines(name: str, value: Sequence[str | None] | str | None) -> list[b
 
 
 class _Publisher:
-    """Sends rows in large writes; what counts as done is for the subclass to say."""
+    """Sends rows in large writes, keeps those that are not done, and sends them again.
 
-    def __init__(self, client: Client, options: SinkOptions, partition: int) -> None:
-        self._client = client
+    A lost connection is made again until `requestTimeout` has passed without a row being done.
+    """
+
+    def __init__(self, options: SinkOptions, partition: int) -> None:
         self._options = options
         self._partition = partition
         self._buffer = bytearray()
+        self._waiting: dict[bytes, Row] = {}
+        """The rows that are not known to be done, in order, by the text of their number."""
+        self._backoff = Backoff(options.connect.request_timeout_s, f"writing partition {partition}")
+        self._client: Client | None = None
 
-    def _check_size(self, row: Row) -> None:
-        size, limit = len(row.headers) + len(row.payload), self._client.max_payload_bytes
+    def __enter__(self) -> Self:
+        """Return the publisher itself; it connects for the first row."""
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Close the connection."""
+        if self._client is not None:
+            self._client.close()
+
+    @property
+    def _connection(self) -> Client:
+        """The connection; the first use opens it and sends the waiting rows."""
+        while self._client is None:
+            try:
+                self._client = Client(self._options.connect)
+                self._opened(self._client)
+            except AuthorizationError:
+                raise
+            except ServerError as error:
+                self._lost(error)
+            else:
+                self._buffer.clear()
+                for row in self._waiting.values():
+                    self._buffer += self._frame(row)
+        return self._client
+
+    def _opened(self, client: Client) -> None:
+        """Prepare a new connection."""
+
+    def _lost(self, error: ServerError) -> None:
+        """Give the connection up and wait before the next attempt.
+
+        Raises:
+            PublishError: the time for attempts is over; the text names the first waiting row.
+        """
+        if self._client is not None:
+            self._client.close()
+        self._client = None
+        try:
+            self._backoff.wait(error)
+        except ServerError:
+            if not self._waiting:
+                raise
+            first = next(iter(self._waiting.values()))
+            raise PublishError(
+                f"{self._where(first)} and {len(self._waiting) - 1} after it were not "
+                f"acknowledged: {error}"
+            ) from error
+
+    def _append(self, row: Row) -> None:
+        """Add a row to the waiting ones, and send when enough has come together."""
+        client = self._connection
+        size, limit = len(row.headers) + len(row.payload), client.max_payload_bytes
         if size > limit:
             raise PublishError(
                 f"{self._where(row)}: {size} bytes with headers, the server takes at most {limit}"
             )
-
-    def _append(self, row: Row, reply: bytes) -> None:
-        self._buffer += publish_frame(row.subject, reply, row.headers, row.payload)
+        self._waiting[b"%d" % row.number] = row
+        self._buffer += self._frame(row)
         if len(self._buffer) >= _SEND_BYTES:
-            self._send()
+            try:
+                self._send(client)
+            except ServerError as error:
+                self._lost(error)
 
-    def _send(self) -> None:
+    def _frame(self, row: Row) -> bytes:
+        return publish_frame(row.subject, b"", row.headers, row.payload)
+
+    def _send(self, client: Client) -> None:
         if self._buffer:
-            self._client.send(bytes(self._buffer))
+            client.send(bytes(self._buffer))
             self._buffer.clear()
 
     def _where(self, row: Row) -> str:
@@ -306,43 +426,43 @@ class CorePublisher(_Publisher):
         Raises:
             PublishError: the server refused a row; the text names it.
         """
-        total, window = 0, []
+        total = 0
         for row in rows:
-            self._check_size(row)
-            self._append(row, b"")
-            window.append(row)
+            self._append(row)
             total += 1
-            if len(window) >= self._options.ack_window:
-                self._confirm(window)
-                window = []
-        self._confirm(window)
+            if len(self._waiting) >= self._options.ack_window:
+                self._confirm()
+        self._confirm()
         return Written(total, 0)
 
-    def _confirm(self, window: list[Row]) -> None:
-        if not window:
-            return
-        try:
-            self._send()
-            self._client.ping()
-        except ServerError as error:
-            raise PublishError(
-                f"{self._where(window[0])} and after it: not known to have arrived: {error}"
-            ) from error
-        for text in self._client.errors:
-            for row in window:
+    def _confirm(self) -> None:
+        while self._waiting:
+            client = self._connection
+            try:
+                self._send(client)
+                client.ping()
+            except ServerError as error:
+                self._lost(error)
+            else:
+                self._raise_refusal(client)
+                self._backoff.succeeded()
+                self._waiting.clear()
+
+    def _raise_refusal(self, client: Client) -> None:
+        rows = list(self._waiting.values())
+        for text in client.errors:
+            for row in rows:
                 if f'"{row.subject.decode()}"' in text:
                     raise PublishError(f"{self._where(row)}: the server answers: {text}")
-            raise PublishError(f"{self._where(window[0])} or after it: the server answers: {text}")
+            raise PublishError(f"{self._where(rows[0])} or after it: the server answers: {text}")
 
 
 class JetStreamPublisher(_Publisher):
     """Publishes to streams: done when every row's acknowledgement is there."""
 
-    def __init__(self, client: Client, options: SinkOptions, partition: int) -> None:
-        super().__init__(client, options, partition)
-        self._inbox = client.new_inbox().replace(b"_INBOX.", b"_INBOX.ack.")
-        client.subscribe(self._inbox + b".*")
-        self._waiting: dict[bytes, Row] = {}
+    def __init__(self, options: SinkOptions, partition: int) -> None:
+        super().__init__(options, partition)
+        self._inbox = b""
         self._duplicates = 0
 
     def publish(self, rows: Iterator[Row]) -> Written:
@@ -353,42 +473,51 @@ class JetStreamPublisher(_Publisher):
         """
         total = 0
         for row in rows:
-            self._check_size(row)
-            token = b"%d" % row.number
-            self._waiting[token] = row
-            self._append(row, b"%b.%b" % (self._inbox, token))
+            self._append(row)
             total += 1
             if len(self._waiting) >= self._options.ack_window:
                 self._collect(self._options.ack_window // 2)
         self._collect(0)
         return Written(total, self._duplicates)
 
+    def _opened(self, client: Client) -> None:
+        self._inbox = client.new_inbox().replace(b"_INBOX.", b"_INBOX.ack.")
+        client.subscribe(self._inbox + b".*")
+
+    def _frame(self, row: Row) -> bytes:
+        reply = b"%b.%d" % (self._inbox, row.number)
+        return publish_frame(row.subject, reply, row.headers, row.payload)
+
     def _collect(self, most: int) -> None:
         """Take acknowledgements until at most `most` rows wait for theirs."""
-        try:
-            self._send()
-            deadline = time.monotonic() + self._options.ack_timeout_s
-            while len(self._waiting) > most:
-                acks = self._client.receive(max(0.0, deadline - time.monotonic()))
-                for ack in acks:
-                    self._take(ack)
-                self._raise_refusal()
-                if acks:
-                    deadline = time.monotonic() + self._options.ack_timeout_s
-                elif time.monotonic() >= deadline:
-                    raise ServerError(f"no answer within {self._options.ack_timeout_s:g} s")
-        except ServerError as error:
-            first = next(iter(self._waiting.values()))
-            raise PublishError(
-                f"{self._where(first)} and {len(self._waiting) - 1} after it were not "
-                f"acknowledged: {error}"
-            ) from error
+        while len(self._waiting) > most:
+            client = self._connection
+            try:
+                self._send(client)
+                self._receive(client)
+            except ServerError as error:
+                self._lost(error)
+
+    def _receive(self, client: Client) -> None:
+        """Take the acknowledgements of one read."""
+        deadline = time.monotonic() + self._options.ack_timeout_s
+        while not (acks := client.receive(max(0.0, deadline - time.monotonic()))):
+            self._raise_refusal(client)
+            if time.monotonic() >= deadline:
+                raise ServerError(f"no answer within {self._options.ack_timeout_s:g} s")
+        for ack in acks:
+            self._take(ack)
+        self._raise_refusal(client)
 
     def _take(self, ack: Message) -> None:
-        row = self._waiting.pop(ack.subject.rpartition(b".")[2], None)
+        number = ack.subject.rpartition(b".")[2]
+        row = self._waiting.get(number)
         if row is None:
             return
         if ack.headers and parse_headers(ack.headers).status == _NO_RESPONDERS:
+            if self._backoff.is_failing:
+                # A server that came back may still look for the leaders of its streams.
+                raise ServerError("no stream takes the subject yet")
             raise PublishError(f"{self._where(row)}: no stream takes this subject")
         try:
             answer = json.loads(ack.payload)
@@ -399,11 +528,13 @@ class JetStreamPublisher(_Publisher):
             ) from error
         if refusal:
             raise PublishError(f"{self._where(row)}: {refusal.get('description', refusal)}")
+        del self._waiting[number]
+        self._backoff.succeeded()
         self._duplicates += bool(duplicate)
 
-    def _raise_refusal(self) -> None:
+    def _raise_refusal(self, client: Client) -> None:
         """Raise for the row that a permission error names: it will never be acknowledged."""
-        for text in self._client.errors:
+        for text in client.errors:
             for row in self._waiting.values():
                 if f'"{row.subject.decode()}"' in text:
                     raise PublishError(f"{self._where(row)}: the server answers: {text}")

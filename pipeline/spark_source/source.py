@@ -10,10 +10,11 @@ once across any crash, as long as the stream still has the messages.
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,9 +42,15 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from midge.pipeline.errors import AuthorizationError, OptionError, ServerError
-from midge.pipeline.nats.client import Client
-from midge.pipeline.nats.jetstream import JetStream
+from midge.pipeline.errors import (
+    AuthorizationError,
+    OptionError,
+    ServerError,
+    StreamError,
+    StreamNotFoundError,
+)
+from midge.pipeline.nats.client import Backoff, Client
+from midge.pipeline.nats.jetstream import JetStream, PullConsumer
 from midge.pipeline.nats.offsets import (
     EARLIEST,
     LATEST,
@@ -64,6 +71,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FORMAT = "nats"
+IDLE_INTERVAL_S = 1.0
+"""A streaming query without new messages asks for the stream's state once in this time."""
+Answer = TypeVar("Answer")
 
 _log = logging.getLogger(__name__)
 
@@ -148,6 +158,10 @@ class NatsPartition(InputPartition):
 class _Planner:
     """The driver's part of both readers: query the stream and split ranges into partitions."""
 
+    _is_patient = False
+    """Whether the first question waits for a server that cannot be reached."""
+    _has_answered = False
+
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
@@ -160,19 +174,36 @@ class _Planner:
         return JetStream(Client(self._options.connect), self._options.connect.domain)
 
     def _state(self) -> StreamState:
-        """Return the stream's state, over a new connection when the old one broke."""
-        had_connection = "_jetstream" in self.__dict__
-        try:
-            return self._jetstream.stream_state(self._options.stream)
-        except AuthorizationError:
-            raise
-        except ServerError:
-            if not had_connection:
+        """Return the stream's state."""
+        return self._ask(lambda jetstream: jetstream.stream_state(self._options.stream))
+
+    def _ask(self, question: Callable[[JetStream], Answer]) -> Answer:
+        """Return the answer to a question, over a new connection when the old one broke.
+
+        The first question of a batch read fails at once: the address may be wrong. All others are
+        asked again until `requestTimeout`, and so is JetStream when it is off after it was on.
+        """
+        backoff = Backoff(self._options.connect.request_timeout_s, f"stream {self._options.stream}")
+        while True:
+            try:
+                answer = question(self._jetstream)
+            except AuthorizationError:
                 raise
-        self._disconnect()
-        return self._jetstream.stream_state(self._options.stream)
+            except (ServerError, StreamNotFoundError) as error:
+                self._disconnect()
+                if isinstance(error, StreamNotFoundError):
+                    waits = self._has_answered and error.code == 0
+                else:
+                    waits = self._has_answered or self._is_patient
+                if not waits:
+                    raise
+                backoff.wait(error)
+            else:
+                self._has_answered = True
+                return answer
 
     def _disconnect(self) -> None:
+        """Close the connection; the next question opens another."""
         jetstream = self.__dict__.pop("_jetstream", None)
         if jetstream is not None:
             jetstream.client.close()
@@ -180,10 +211,13 @@ class _Planner:
     def _starting_offset(self, state: StreamState, default: str) -> Offset:
         options = self._options
         if options.starting_timestamp:
-            seq = self._jetstream.seq_at_time(state, options.starting_timestamp)
+            seq = self._seq_at_time(state, options.starting_timestamp)
         else:
             seq = starting_seq(options.starting_offsets or default, state)
         return Offset(state.name, state.created, seq)
+
+    def _seq_at_time(self, state: StreamState, moment: str) -> int:
+        return self._ask(lambda jetstream: jetstream.seq_at_time(state, moment))
 
     def _plan(self, start: Offset, end: Offset, state: StreamState) -> list[NatsPartition]:
         """Return the partitions from `start` up to `end`; losses fail or are warned about."""
@@ -229,7 +263,7 @@ class NatsReader(_Planner, DataSourceReader):
     def _ending_offset(self, state: StreamState) -> Offset:
         options = self._options
         if options.ending_timestamp:
-            seq = self._jetstream.seq_at_time(state, options.ending_timestamp)
+            seq = self._seq_at_time(state, options.ending_timestamp)
         else:
             seq = starting_seq(options.ending_offsets, state, "endingOffsets")
         if seq > state.end_seq:
@@ -247,7 +281,15 @@ class NatsReader(_Planner, DataSourceReader):
 class NatsStreamReader(_Planner, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A streaming read. All but `read` runs in one process on the driver."""
 
+    _is_patient = True
     _available: Offset | None = None
+    _is_away = False
+    _state_time = -IDLE_INTERVAL_S
+    """When the stream's state was asked for last."""
+    _latest: StreamState | None = None
+    _idle_at: dict[str, Any] | None = None
+    """The offset after which there was nothing at the last look."""
+    _arrivals: PullConsumer | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where a query without a checkpoint starts: `startingOffsets`, else latest."""
@@ -265,26 +307,40 @@ class NatsStreamReader(_Planner, DataSourceStreamReader, SupportsTriggerAvailabl
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return the end of the next batch."""
-        begin, state = Offset.from_dict(start), self._state()
+        """Return the end of the next batch; wait a while before looking again for one."""
+        begin = Offset.from_dict(start)
+        if self._idle_at == start:
+            self._wait_for_arrival(begin)
+        state, self._idle_at = self._state_or_none(), start
+        if state is None:
+            return start
         loss = find_loss(begin, state)
         if loss is not None and self._options.fail_on_data_loss:
             self._lose(loss)  # else `partitions` warns, once per batch
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         end = next_offset(begin, state, most)
-        available = self._available
-        if available is not None and available.created == end.created:
-            end = Offset(end.stream, end.created, min(end.seq, available.seq))
-        return start if loss is None and end.seq <= begin.seq else end.to_dict()
+        if self._available is not None:
+            if self._available.created != state.created:
+                # Made again since: what the new stream has now is the last that the query reads.
+                self._available = Offset(state.name, state.created, state.end_seq)
+            end = Offset(end.stream, end.created, min(end.seq, self._available.seq))
+        if loss is None and end.seq <= begin.seq:
+            return start
+        self._idle_at = None
+        return end.to_dict()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Remember what there is now: an `availableNow` query reads that and ends."""
-        state = self._state()
-        self._available = Offset(state.name, state.created, state.end_seq)
+        state = self._state_or_none()
+        if state is not None:
+            self._available = Offset(state.name, state.created, state.end_seq)
 
-    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Return the end of the stream; against the batch's end it shows the lag."""
-        state = self._state()
+        is_fresh = time.monotonic() - self._state_time < IDLE_INTERVAL_S
+        state = self._latest if is_fresh else self._state_or_none()
+        if state is None:
+            return None
         return Offset(state.name, state.created, state.end_seq).to_dict()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -292,7 +348,70 @@ class NatsStreamReader(_Planner, DataSourceStreamReader, SupportsTriggerAvailabl
         begin, until = Offset.from_dict(start), Offset.from_dict(end)
         if begin == until:
             return []
-        return list(self._plan(begin, until, self._state()))
+        backoff = Backoff(self._options.connect.request_timeout_s, f"stream {until.stream}")
+        while (state := self._state_or_none()) is None:
+            away = Loss(
+                f"stream {until.stream} was deleted before messages from {begin.seq} to "
+                f"{until.seq - 1} were read"
+            )
+            try:
+                backoff.wait(StreamNotFoundError(away.text))
+            except StreamNotFoundError:
+                self._lose(away)
+                return []
+        return list(self._plan(begin, until, state))
+
+    def _state_or_none(self) -> StreamState | None:
+        """Return the stream's state, or None without `failOnDataLoss` while it is not there."""
+        self._latest = None
+        try:
+            self._latest = self._state()
+            self._is_away = False
+        except StreamNotFoundError as error:
+            if self._options.fail_on_data_loss:
+                raise
+            if not self._is_away:
+                _log.warning("waiting for the stream to come back: %s", error)
+            self._is_away = True
+        self._state_time = time.monotonic()
+        return self._latest
+
+    def _wait_for_arrival(self, begin: Offset) -> None:
+        """Return when the stream has a message from `begin` on, or it is time to look again.
+
+        Spark asks for the latest offset a hundred times a second. A pull that waits at the server
+        costs one request in half a minute. A stream that deletes messages on acknowledgement gets
+        no consumer that it may take for a receiver.
+        """
+        left_s = self._state_time + IDLE_INTERVAL_S - time.monotonic()
+        if left_s <= 0:
+            return
+        state = self._latest
+        if state is None or state.retention != "limits":
+            time.sleep(left_s)
+            return
+        try:
+            if self._arrivals is None:
+                start = {
+                    "deliver_policy": "by_start_sequence",
+                    "opt_start_seq": begin.seq,
+                    "headers_only": True,
+                }
+                self._arrivals = PullConsumer(
+                    self._jetstream, state.name, start, self._options.subjects
+                )
+            if self._arrivals.arrives_within(left_s):
+                # Its position means nothing after the batch that comes now.
+                self._arrivals.__exit__()
+                self._arrivals = None
+        except (ServerError, StreamError) as error:
+            _log.info("cannot wait for messages of stream %s: %s", state.name, error)
+            self._disconnect()
+            time.sleep(max(0.0, self._state_time + IDLE_INTERVAL_S - time.monotonic()))
+
+    def _disconnect(self) -> None:
+        self._arrivals = None
+        super()._disconnect()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one range, on an executor."""

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from midge.pipeline.errors import DataLossError, ServerError
+from midge.pipeline.errors import DataLossError, ServerError, StreamNotFoundError
 from midge.pipeline.nats import jetstream
 from midge.pipeline.nats.options import SourceOptions
 from midge.pipeline.spark_source import reader
@@ -146,6 +146,45 @@ def test_reads_on_after_the_server_was_killed(nats_server, orders, monkeypatch):
         got += batch.seqs
     restart.join()
     assert got == list(range(1, 20_001))
+
+
+def test_stream_away_for_a_moment_is_waited_for_or_fails(read, orders, caplog):
+    orders.publish(20)
+    created = orders.state().created
+    orders.delete()
+    with pytest.raises(StreamNotFoundError, match="stream not found"):
+        read(1, 21, created=created)
+    # It comes back as another stream, and so the old one's messages are lost.
+    timer = threading.Timer(0.5, orders.create)
+    timer.start()
+    assert read(1, 21, created=created, failOnDataLoss="false") == []
+    timer.join()
+    assert "was recreated" in caplog.text
+
+
+def test_stream_that_stays_away_is_a_loss(read, orders, caplog):
+    orders.publish(20)
+    created = orders.state().created
+    orders.delete()
+    options = {"failOnDataLoss": "false", "requestTimeout": "0.5"}
+    assert read(1, 21, created=created, **options) == []
+    assert "was deleted before messages from 1 to 20 were read" in caplog.text
+
+
+def test_reads_on_after_its_consumer_was_deleted(nats_server, orders, monkeypatch):
+    # A server deletes a consumer that was left idle, when what reads the batches is slow.
+    monkeypatch.setattr(reader, "BATCH_ROWS", 100)
+    monkeypatch.setattr(jetstream, "PULL_MESSAGES", 200)
+    monkeypatch.setattr(jetstream, "_HEARTBEAT_S", 0.2)
+    orders.publish(2000)
+    options = SourceOptions.parse({"servers": nats_server.url, "stream": "ORDERS"})
+    batches = RangeReader(options, orders.state().created, SequenceRange(1, 2001)).batches()
+    got = next(batches).seqs
+    for name in orders.jetstream.call("CONSUMER.NAMES.ORDERS")["consumers"]:
+        orders.jetstream.call(f"CONSUMER.DELETE.ORDERS.{name}")
+    for batch in batches:
+        got += batch.seqs
+    assert got == list(range(1, 2001))
 
 
 def test_gives_up_on_a_server_that_stays_away(nats_server, orders):

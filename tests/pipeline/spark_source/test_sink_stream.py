@@ -28,6 +28,36 @@ def test_batch_write_and_read_back(spark, nats, orders):
     assert sorted(int(row.payload) for row in back.collect()) == list(range(1000))
 
 
+def test_the_same_rows_written_twice_are_stored_twice(spark, nats, orders):
+    rows = spark.range(50).selectExpr("'orders.x' AS subject", "string(id) AS payload")
+    for _ in range(2):
+        nats(rows.write).mode("append").save()
+    assert orders.state().messages == 100
+
+
+def test_a_micro_batch_repeated_in_other_partitions_is_stored_once(
+    spark, nats, orders, make_stream, nats_server, tmp_path
+):
+    orders.publish(100)
+    copies = make_stream(nats_server, "COPIES", ["copies.>"])
+    for partitions in ("4", "3"):
+        source = nats(
+            spark.readStream, stream="ORDERS", startingOffsets="earliest", minPartitions=partitions
+        ).load()
+        rows = source.selectExpr("stream", "sequence", "payload")
+        query = (
+            nats(rows.writeStream, subject="copies.x")
+            .option("checkpointLocation", f"{tmp_path}/checkpoint")
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(60)
+        # The driver ends after the rows are written and before it has noted that.
+        for note in (tmp_path / "checkpoint" / "commits").glob("*0*"):
+            note.unlink()
+    assert copies.state().messages == 100
+
+
 def test_an_error_names_the_row_to_the_user(spark, nats, orders):
     rows = spark.createDataFrame(
         [("orders.a", "x"), ("nobody.b", "y")], "subject string, payload string"
@@ -66,3 +96,33 @@ def test_repeats_after_a_failure_in_mid_batch_are_suppressed(
     payloads = nats(spark.read, stream="COPIES").load().select("payload").collect()
     numbers = [n for n in range(count) if n != broken - 1]
     assert sorted(int(row.payload) for row in payloads) == numbers
+
+
+@pytest.mark.timeout(300)
+def test_a_query_rides_out_restarts_of_its_server(
+    spark, nats, orders, make_stream, nats_server, tmp_path
+):
+    count = 6000
+    orders.publish(count)
+    make_stream(nats_server, "COPIES", ["copies.>"])
+    source = nats(
+        spark.readStream, stream="ORDERS", startingOffsets="earliest", maxOffsetsPerTrigger="500"
+    ).load()
+    rows = source.select(
+        F.regexp_replace("subject", "^orders", "copies").alias("subject"), "payload"
+    )
+    query = (
+        nats(rows.writeStream, ackWindow="50")
+        .option("checkpointLocation", f"{tmp_path}/checkpoint")
+        .trigger(availableNow=True)
+        .start()
+    )
+    while query.isActive:
+        # Between these the query takes one or two of its twelve micro-batches.
+        if query.awaitTermination(1.5):
+            break
+        nats_server.kill()
+        nats_server.restart()
+    assert query.exception() is None
+    payloads = nats(spark.read, stream="COPIES").load().select("payload").collect()
+    assert sorted(int(row.payload) for row in payloads) == list(range(count))

@@ -1,6 +1,9 @@
 """The source's driver side, called as Spark calls it but without a JVM."""
 
 import pickle
+import threading
+import time
+from collections import Counter
 
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
@@ -15,6 +18,7 @@ from midge.pipeline.errors import (
     StreamError,
     StreamNotFoundError,
 )
+from midge.pipeline.spark_source import source as source_module
 from midge.pipeline.spark_source.source import NatsDataSource, subject_array
 
 EVERYTHING = ReadAllAvailable()
@@ -216,13 +220,144 @@ def test_batch_planned_before_a_recreation_is_never_read_from_the_new_stream(str
     assert streaming(failOnDataLoss="false").partitions(start, end) == []
 
 
-def test_driver_survives_a_restart_of_the_server(streaming, orders, nats_server):
+@pytest.mark.parametrize("method", ["latestOffset", "partitions"])
+def test_driver_rides_out_a_restart_of_the_server(streaming, orders, nats_server, method):
     orders.publish(10)
     reader = streaming(startingOffsets="earliest")
     start = reader.initialOffset()
+    end = reader.latestOffset(start, EVERYTHING)
     nats_server.kill()
-    nats_server.restart()
-    assert reader.latestOffset(start, EVERYTHING)["seq"] == 11
+    timer = threading.Timer(0.7, nats_server.restart)
+    timer.start()
+    if method == "partitions":
+        assert sequences(reader, reader.partitions(start, end)) == list(range(1, 11))
+    else:
+        arguments = (start, EVERYTHING) if method == "latestOffset" else ()
+        assert getattr(reader, method)(*arguments)["seq"] == 11
+    timer.join()
+
+
+def test_driver_gives_up_on_a_server_that_stays_away(streaming, orders, nats_server):
+    reader = streaming(requestTimeout="0.5")
+    start = reader.initialOffset()
+    nats_server.kill()
+    with pytest.raises(ServerError, match="cannot connect to NATS"):
+        reader.latestOffset(start, EVERYTHING)
+
+
+def test_restarted_query_waits_for_a_server_that_is_not_there_yet(streaming, orders, nats_server):
+    orders.publish(10)
+    start = streaming(startingOffsets="earliest").initialOffset()
+    nats_server.kill()
+    timer = threading.Timer(0.7, nats_server.restart)
+    timer.start()
+    assert streaming().latestOffset(start, EVERYTHING)["seq"] == 11
+    timer.join()
+
+
+def test_stream_away_between_batches(streaming, orders, caplog):
+    orders.publish(10)
+    reader, strict = streaming(failOnDataLoss="false", startingOffsets="earliest"), streaming()
+    start = reader.initialOffset()
+    orders.delete()
+    with pytest.raises(StreamNotFoundError):
+        strict.latestOffset(start, EVERYTHING)
+    assert reader.latestOffset(start, EVERYTHING) == start
+    assert reader.latestOffset(start, EVERYTHING) == start
+    assert reader.reportLatestOffset() is None
+    assert caplog.text.count("waiting for the stream to come back") == 1
+    orders.create()
+    orders.publish(3)
+    end = reader.latestOffset(start, EVERYTHING)
+    assert sequences(reader, reader.partitions(start, end)) == [1, 2, 3]
+
+
+def test_stream_away_between_planning_and_reading(streaming, orders, caplog):
+    orders.publish(10)
+    reader = streaming(failOnDataLoss="false", startingOffsets="earliest", requestTimeout="0.5")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, EVERYTHING)
+    orders.delete()
+    assert reader.partitions(start, end) == []
+    assert "was deleted before messages from 1 to 10 were read" in caplog.text
+
+
+def test_available_now_ends_on_a_stream_that_was_made_again(streaming, orders):
+    orders.publish(10)
+    reader = streaming(startingOffsets="earliest", failOnDataLoss="false")
+    start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    orders.delete()
+    orders.create()
+    orders.publish(5)
+    end = reader.latestOffset(start, EVERYTHING)
+    orders.publish(5)
+    assert reader.latestOffset(end, EVERYTHING) == end
+    assert end["seq"] == 6
+
+
+@pytest.fixture
+def api_requests(nats_server):
+    """Return a function that lists the JetStream API requests since its last call."""
+    with nats_server.client() as listener:
+        listener.subscribe(b"$JS.API.>")
+        listener.ping()
+
+        def since():
+            listener.ping()
+            return [m.subject.decode().split(".")[2:4] for m in listener.receive(0.1)]
+
+        yield since
+
+
+def test_an_idle_query_asks_once_in_an_interval(streaming, orders, api_requests, monkeypatch):
+    monkeypatch.setattr(source_module, "IDLE_INTERVAL_S", 0.2)
+    orders.publish(10)
+    reader = streaming()
+    start = reader.initialOffset()
+    api_requests()
+    begin = time.monotonic()
+    for _ in range(10):
+        assert reader.latestOffset(start, EVERYTHING) == start
+        assert reader.reportLatestOffset()["seq"] == 11
+    assert time.monotonic() - begin >= 9 * 0.2
+    made = Counter(map(tuple, api_requests()))
+    assert made == {("STREAM", "INFO"): 10, ("CONSUMER", "CREATE"): 1, ("CONSUMER", "MSG"): 1}
+
+
+@pytest.mark.parametrize("retention", ["limits", "interest"])
+def test_a_message_ends_the_wait_of_an_idle_query(
+    streaming, nats_server, make_stream, monkeypatch, retention
+):
+    orders = make_stream(nats_server, retention=retention)
+    receiver = {"durable_name": "receiver", "ack_policy": "explicit"}
+    orders.jetstream.call(
+        "CONSUMER.DURABLE.CREATE.ORDERS.receiver", {"stream_name": "ORDERS", "config": receiver}
+    )
+    monkeypatch.setattr(source_module, "IDLE_INTERVAL_S", 60 if retention == "limits" else 0.2)
+    reader = streaming(subject="orders.*")
+    start = reader.initialOffset()
+    for count, end in ((1, 2), (500, 502), (1, 503)):
+        assert reader.latestOffset(start, EVERYTHING) == start
+        timer = threading.Timer(0.3, orders.publish, [count])
+        timer.start()
+        while start["seq"] < end:
+            start = reader.latestOffset(start, EVERYTHING)
+        timer.join()
+        reader._idle_at = None
+
+
+def test_an_idle_query_notices_that_its_stream_was_made_again(streaming, orders, monkeypatch):
+    monkeypatch.setattr(source_module, "IDLE_INTERVAL_S", 0.3)
+    orders.publish(10)
+    reader = streaming()
+    start = reader.initialOffset()
+    for _ in range(2):
+        assert reader.latestOffset(start, EVERYTHING) == start
+    orders.delete()
+    orders.create()
+    with pytest.raises(DataLossError, match="was recreated"):
+        reader.latestOffset(start, EVERYTHING)
 
 
 def test_missing_stream_is_named(streaming, nats_server):
