@@ -29,6 +29,7 @@ ALL = [
 KNOWN_BAD = {
     "aiohttp": "<3.12.14",  # CVE-2025-53643: request smuggling in trailers
     "cryptography": "<44.0.1",  # CVE-2024-12797: bundled OpenSSL, raw public keys
+    "pynacl": "<1.6.2",  # CVE-2025-69277: bundled libsodium, points outside the main group
     "pyarrow": ">=0.14,<14.0.1",  # CVE-2023-47248: code in untrusted files
     "setuptools": "<78.1.1",  # CVE-2025-47273: path traversal
 }
