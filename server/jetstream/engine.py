@@ -142,6 +142,8 @@ class Engine(Observer):
             )
         for damage in context.stores.damages():
             log.error("jetstream_data_lost", damage=str(damage))
+        for file in context.stores.aside():
+            log.warning("jetstream_file_put_aside", file=file)
 
     def _open_disk(self, loop: asyncio.AbstractEventLoop) -> Disk:
         """Return the disk that was supplied, or that of the store's directory."""

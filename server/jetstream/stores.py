@@ -71,6 +71,9 @@ class Stores(Protocol):
     def damages(self) -> Iterable[Damage]:
         """Return what could not be read of what had been durable."""
 
+    def aside(self) -> Iterable[str]:
+        """Return which files the start has put aside."""
+
     def close(self) -> None:
         """Make durable what is not, and close all files."""
 
@@ -115,6 +118,10 @@ class MemoryStores:
         store.delete()
 
     def damages(self) -> Iterable[Damage]:
+        """Return nothing."""
+        return ()
+
+    def aside(self) -> Iterable[str]:
         """Return nothing."""
         return ()
 
@@ -189,6 +196,10 @@ class FileStores:
     def damages(self) -> Iterable[Damage]:
         """Return what could not be read of what had been durable."""
         return self._directory.damages
+
+    def aside(self) -> Iterable[str]:
+        """Return which files the start has put aside."""
+        return self._directory.aside
 
     def close(self) -> None:
         """Make durable what is not, and close all files."""

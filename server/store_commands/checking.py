@@ -47,6 +47,8 @@ class Checked:
     """Damaged bytes of which it is not known what they were."""
     torn: list[str]
     """Ends of files that hold no whole group: of a write that was cut short, in all likelihood."""
+    aside: list[str]
+    """Files that the next start gives another name: they are of no use, yet may hold data."""
 
 
 def check_store(path: Path, key: bytes = b"") -> Checked:
@@ -57,7 +59,9 @@ def check_store(path: Path, key: bytes = b"") -> Checked:
     """
     disk = ReadOnlyDisk(_find(path))
     try:
-        directory = StoreDirectory(disk, lambda: None, keys=UserKeys(key) if key else None)
+        directory = StoreDirectory(
+            disk, lambda: None, keys=UserKeys(key) if key else None, is_checked=True
+        )
         streams = [_check(store) for store in directory.streams()]
         return Checked(
             streams,
@@ -65,6 +69,7 @@ def check_store(path: Path, key: bytes = b"") -> Checked:
             directory.repaired,
             sum(one.length for one in directory.damages if not one.seq),
             [str(one) for one in directory.torn],
+            directory.aside,
         )
     finally:
         disk.close()

@@ -111,7 +111,8 @@ def _check(args: argparse.Namespace) -> int:
         sys.stdout.write(json.dumps(dataclasses.asdict(found), indent=2) + "\n")
     else:
         sys.stdout.write("\n".join(_check_lines(found)) + "\n")
-    return 1 if found.damages or any(one.lost_count for one in found.streams) else 0
+    is_lost = any(one.lost_count for one in found.streams)
+    return 1 if found.damages or found.aside or is_lost else 0
 
 
 def _check_lines(found: Checked) -> Iterator[str]:
@@ -132,6 +133,7 @@ def _check_lines(found: Checked) -> Iterator[str]:
         amount = _count(found.repairable, "damaged byte")
         yield f"{amount} can be put right; the next start does so"
     yield from (f"torn: {torn}; the next start cuts that off" for torn in found.torn)
+    yield from (f"aside: {file}; the next start gives it another name" for file in found.aside)
     messages_total = sum(one.messages for one in found.streams)
     total = f"{_count(len(found.streams), 'stream')}, {_count(messages_total, 'message')}"
     yield f"{total}, {_verdict(found)}"
@@ -143,6 +145,8 @@ def _verdict(found: Checked) -> str:
     parts = [f"{_count(lost, 'message')} lost"] if lost else []
     if found.unknown_bytes:
         parts.append(f"{_count(found.unknown_bytes, 'byte')} of unknown content lost")
+    if found.aside:
+        parts.append(f"{_count(len(found.aside), 'file')} of no use")
     return ", ".join(parts) or "every checksum matched"
 
 

@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING
 
 from midge.jetstream.json.encode import text
 from midge.jetstream.store.disk import Disk
+from midge.jetstream.store.file import records
 from midge.jetstream.store.file.compaction import Compaction
-from midge.jetstream.store.file.group import SUFFIX, Segment, segment_name
-from midge.jetstream.store.file.identity import NAMES, NEW, establish
+from midge.jetstream.store.file.group import Segment, segment_name, segment_number
+from midge.jetstream.store.file.identity import (
+    NAMES,
+    NEW,
+    establish,
+    put_aside,
+    without_aside,
+)
 from midge.jetstream.store.file.log import Log
-from midge.jetstream.store.file.recovery import Damage, Replay, is_zero
+from midge.jetstream.store.file.recovery import Damage, Replay, end_of_bytes, is_zero
 from midge.jetstream.store.file.stream import FileStore
+from midge.jetstream.store.interface import StoreError
 from midge.jetstream.store.turns import Soon, Turns
 
 if TYPE_CHECKING:
@@ -22,13 +30,16 @@ if TYPE_CHECKING:
 LEFT_MIN = 64 * 1024
 """Bytes of removed messages for which a segment is left early: the next one takes as many."""
 
+_HOMES_BEYOND = 1024  # numbers above the highest one that a misplaced file is tried with
+
 
 class StoreDirectory:
     """All file streams of a server.
 
-    Opening reads the log and makes durable what it has read before it returns. `damages` says what
-    could not be read of what had been durable, and `torn` what was cut off as it had not been.
-    `tick` should be called once a second.
+    Opening reads the log and makes durable what it has read before it returns. `damages` are the
+    places that could not be read though they had been durable, `torn` the ends of unfinished writes
+    that were cut off, and `aside` names the files that are of no use, yet may hold data: each has
+    another name now. `tick` should be called once a second.
 
     Args:
         disk: The directory.
@@ -37,9 +48,11 @@ class StoreDirectory:
         soon: Has the event loop call a function in its next turn, as what takes long is done in
             turns; without it that is done at once.
         keys: What the store is encrypted with, if it is. One that was not becomes encrypted.
+        is_checked: Open a store with misplaced files, too, because nothing is ever written.
 
     Raises:
-        StoreError: the directory cannot be read, is of a newer version, or has another key.
+        StoreError: the directory cannot be read, is of a newer version, has another key, or has
+            files of another store or another place.
     """
 
     def __init__(
@@ -48,9 +61,13 @@ class StoreDirectory:
         request_flush: Callable[[], object],
         soon: Soon | None = None,
         keys: UserKeys | None = None,
+        is_checked: bool = False,
     ) -> None:
-        self.store_id, disk = establish(disk, keys)
+        established = establish(disk, keys)
+        self.store_id, disk = established.store_id, established.disk
+        self.aside = [f"{name} of another store" for name in established.foreign]
         self._disk = disk
+        self._is_checked = is_checked
         self._streams: dict[int, FileStore] = {}
         self._deleted: set[int] = set()
         self._segments: list[Segment] = []
@@ -64,6 +81,7 @@ class StoreDirectory:
         self.damages: list[Damage] = []
         self.torn: list[Damage] = []
         self.repaired = 0
+        self._last_number = 0
         self._recover()
         self.log.on_failure = self._roll_back
         self._compaction: Compaction | None = None
@@ -167,16 +185,16 @@ class StoreDirectory:
         self._open_segments()
         self._replay()
         self._disk.sync_directory()
-        numbers = [segment.number for segment in self._segments]
         self.log.segments.extend(self._segments)
         if self._segments:
             self.log.synced_segment = self._segments[-1].number
             self.log.synced_position = self._segments[-1].end
-        self.log.begin_segment(max(numbers, default=0) + 1)
+        self.log.begin_segment(self._last_number + 1)
 
     def _open_segments(self) -> None:
         for name in self._disk.names():
             number = segment_number(name)
+            self._last_number = max(self._last_number, segment_number(without_aside(name)))
             if number:
                 file = self._disk.open(name)
                 self._segments.append(Segment(number, file, 0, file.size()))
@@ -185,15 +203,48 @@ class StoreDirectory:
 
     def _replay(self) -> None:
         """Read the segments, cut off what is torn, and see that the rest is on the disk."""
-        replay = Replay(self._seed, self._stream_of, self._forget_stream, self._later_mark)
-        is_cut = False
+        replay = Replay(self._seed, self._stream_of, self._forget_stream, self._is_followed)
+        misplaced, headless = self._scan(replay)
+        if misplaced:
+            self._note_misplaced(replay, misplaced)
+        for segment in headless:
+            self._segments.remove(segment)
+            segment.file.close()
+            name = segment_name(segment.number)
+            put_aside(self._disk, name)
+            self.aside.append(f"{name}, whose begin is lost")
+        self._keep(replay)
+        self.log.group = replay.group + 1
+        self.log.durable = replay.group
+        self.repaired = len(replay.repairs)
+        missed = {number: one.finish_replay() for number, one in self._streams.items()}
+        # The bytes of a message that was erased do not check: that is no loss.
+        self.damages = [
+            one for one in replay.damages if not one.seq or one.seq in missed.get(one.stream, ())
+        ]
+        for damage in self.damages:
+            stream = self._streams.get(damage.stream)
+            if stream is not None:
+                damage.owner = f"{text(stream.account)} > {text(stream.name)}"
+
+    def _scan(self, replay: Replay) -> tuple[list[Segment], list[Segment]]:
+        """Replay all segments; return the misplaced ones, and those whose begin is lost."""
+        misplaced: list[Segment] = []
+        headless: list[Segment] = []
         for segment in self._segments:
             data = bytearray(segment.file.read(0, segment.file.size()))
-            segment.end = 0 if is_cut else replay.scan(segment, data)
-            if not is_zero(data, segment.end):
-                is_cut = True
-                length = len(data.rstrip(b"\0")) - segment.end
+            segment.end = replay.scan(segment, data)
+            if replay.is_misplaced(segment, data):
+                misplaced.append(segment)
+            elif not is_zero(data, segment.end):
+                length = end_of_bytes(data) - segment.end
                 self.torn.append(Damage(segment.number, segment.end, length, 0, 0))
+                if segment.end == 0 and is_zero(data[: records.HEAD], 0):
+                    headless.append(segment)
+        return misplaced, headless
+
+    def _keep(self, replay: Replay) -> None:
+        """Cut the segments where they end, and make durable what has been read of them."""
         for segment in self._segments[-2:]:
             start = replay.mark_position if segment.number == replay.mark_segment else 0
             if segment.number >= replay.mark_segment and start < segment.end:
@@ -208,18 +259,6 @@ class StoreDirectory:
         unsynced = [one for one in self._segments if one.number >= replay.mark_segment]
         for segment in dict.fromkeys([*repaired, *unsynced, *self._segments[-2:]]):
             segment.file.sync()
-        self.log.group = replay.group + 1
-        self.log.durable = replay.group
-        self.repaired = len(replay.repairs)
-        missed = {number: one.finish_replay() for number, one in self._streams.items()}
-        # The bytes of a message that was erased do not check: that is no loss.
-        self.damages = [
-            one for one in replay.damages if not one.seq or one.seq in missed.get(one.stream, ())
-        ]
-        for damage in self.damages:
-            stream = self._streams.get(damage.stream)
-            if stream is not None:
-                damage.owner = f"{text(stream.account)} > {text(stream.name)}"
 
     def _stream_of(self, number: int) -> FileStore | None:
         """Return the store of a stream's number, a new one if it has not been deleted."""
@@ -238,21 +277,33 @@ class StoreDirectory:
         if stream is not None:
             stream.reset()
 
-    def _later_mark(self, segment: Segment) -> int:
-        """Return up to where later segments say that `segment` was synced; 0 when none does."""
-        reader = Replay(self._seed, self._stream_of, self._forget_stream, lambda _: 0)
-        synced = 0
-        for later in self._segments:
-            if later.number <= segment.number:
-                continue
-            data = bytearray(later.file.read(0, later.file.size()))
-            at = reader.next_group(later, data, 0, segment.number, synced)
-            while at >= 0:
-                if int.from_bytes(data[at + 64 : at + 72], "little") > segment.number:
-                    return segment.allocated
-                synced = int.from_bytes(data[at + 72 : at + 80], "little")
-                at = reader.next_group(later, data, at + 8, segment.number, synced)
-        return synced
+    def _is_followed(self, segment: Segment) -> bool:
+        """Return whether a later segment has a group, so that all of `segment` had been written."""
+        reader = Replay(self._seed, self._stream_of, self._forget_stream, lambda _: False)
+        return any(
+            reader.next_group(later, bytearray(later.file.read(0, later.file.size())), 0) >= 0
+            for later in self._segments
+            if later.number > segment.number
+        )
+
+    def _note_misplaced(self, replay: Replay, misplaced: list[Segment]) -> None:
+        """Add to the damages where files belong; raise StoreError unless the store is checked."""
+        notes = {one.number: self._home_of(one) for one in misplaced}
+        if not self._is_checked:
+            what = "; ".join(f"{segment_name(number)} {note}" for number, note in notes.items())
+            if len(misplaced) == sum(one.allocated > 0 for one in self._segments):
+                what += "; store.a and store.b may be of another store"
+            raise StoreError(f"{what}: put the right files back, or take these away")
+        for damage in replay.damages:
+            damage.note = notes.get(damage.segment, "")
+
+    def _home_of(self, segment: Segment) -> str:
+        """Describe the content of a misplaced file: another segment of this store, or unknown."""
+        head = bytearray(segment.file.read(0, records.HEAD))
+        for number in range(1, self._last_number + _HOMES_BEYOND):
+            if records.check_head(head, 0, len(head), self._seed, number, 0):
+                return f"has the records of {segment_name(number)}"
+        return "has no record of this store"
 
     def _roll_back(self) -> None:
         """Take back what a failed sync has lost: read again what is durable.
@@ -262,9 +313,7 @@ class StoreDirectory:
         for stream in self._streams.values():
             stream.reset()
         self._deleted.clear()
-        replay = Replay(
-            self._seed, self._stream_of, self._forget_stream, lambda segment: segment.end
-        )
+        replay = Replay(self._seed, self._stream_of, self._forget_stream, lambda _: True)
         for segment in self.log.segments:
             replay.scan(segment, bytearray(segment.file.read(0, segment.end)))
         for number, stream in list(self._streams.items()):
@@ -273,19 +322,9 @@ class StoreDirectory:
                 del self._streams[number]
 
 
-def segment_number(name: str) -> int:
-    """Return the number of the segment in the file of this name; 0 when that is no segment."""
-    digits = name.removesuffix(SUFFIX)
-    try:
-        number = int(digits, 16)
-    except ValueError:
-        return 0
-    return number if name == segment_name(number) else 0
-
-
 def is_own(name: str) -> bool:
     """Tell whether a store makes files of this name; all others are left alone."""
-    whole = name.removesuffix(NEW)
+    whole = without_aside(name.removesuffix(NEW))
     return whole in NAMES or bool(segment_number(whole))
 
 

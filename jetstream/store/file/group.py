@@ -21,6 +21,16 @@ def segment_name(number: int) -> str:
     return f"{number:016x}{SUFFIX}"
 
 
+def segment_number(name: str) -> int:
+    """Return the number of the segment in the file of this name; 0 when that is no segment."""
+    digits = name.removesuffix(SUFFIX)
+    try:
+        number = int(digits, 16)
+    except ValueError:
+        return 0
+    return number if name == segment_name(number) else 0
+
+
 class Segment:
     """One file of the log.
 

@@ -3,6 +3,9 @@
 Each holds a line that says what it is, the format, the store's random id, the store's wrapped key
 where it is encrypted, and a checksum. One file is replaced after the other, so that a crash leaves
 one of both as it was; what is read of either of them holds for both.
+
+Files of two stores must not be mixed. When the identities differ, or one is missing, the logs
+decide before anything is written: the right identity is the one under which their records check.
 """
 
 from __future__ import annotations
@@ -10,8 +13,9 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from midge.jetstream.store.disk import Disk
-from midge.jetstream.store.file.group import SUFFIX
+from midge.jetstream.store.disk import Disk, DiskFile
+from midge.jetstream.store.file.group import SUFFIX, Segment, segment_number
+from midge.jetstream.store.file.recovery import Replay
 from midge.jetstream.store.interface import StoreError, StoreKeyError
 
 if TYPE_CHECKING:
@@ -21,6 +25,9 @@ NAMES = ("store.a", "store.b")
 
 NEW = ".new"
 """What the name of a file ends in until it takes the place of the one without it."""
+
+ASIDE = ".aside"
+"""What the name of a file that was put aside goes on with, before a number if there are several."""
 
 _PLAIN = b"1"
 _ENCRYPTED = b"2"
@@ -34,40 +41,116 @@ class Identity(NamedTuple):
     wrapped_key: bytes
 
 
-def establish(disk: Disk, keys: UserKeys | None) -> tuple[bytes, Disk]:
-    """Return the store's id and the disk to use, after making or mending the store's identity.
+class Established(NamedTuple):
+    """The store's id, the disk to use, and the files that name another store: they are aside."""
 
-    With keys that is an encrypting disk, and the identity is wrapped by the current one.
+    store_id: bytes
+    disk: Disk
+    foreign: list[str]
+
+
+def establish(disk: Disk, keys: UserKeys | None) -> Established:
+    """Return which store it is and the disk to use, after making or mending its identity.
+
+    With keys that is an encrypting disk, and the identity is wrapped by the current one. Of two
+    identities that differ the one counts under which the logs have records.
 
     Raises:
-        StoreError: the identity cannot be read, or not with these keys.
+        StoreError: the identity cannot be read, or not with these keys, or is of another store.
     """
     names = disk.names()
-    found = [_read(disk, name) for name in NAMES if name in names]
-    known = next(filter(None, found), None)
-    if known is None:
+    found = [_read(disk, name) if name in names else None for name in NAMES]
+    logs = [name for name in names if segment_number(name)]
+    known = list(dict.fromkeys(one.store_id for one in found if one is not None))
+    if not known:
         if any(name.endswith(SUFFIX) for name in names):
             raise StoreError("the store's id cannot be read: store.a and store.b are damaged")
-        known = Identity(disk.random_bytes(_ID_SIZE), b"")
-    if keys is not None:
-        return known.store_id, _encrypted(disk, keys, known, found)
-    if any(one is not None and one.wrapped_key for one in found):
-        raise StoreKeyError("the store is encrypted, and no key is given")
-    _write_where_missing(disk, found, known)
-    return known.store_id, disk
+        known = [disk.random_bytes(_ID_SIZE)]
+    store_id = known[0]
+    if logs and (len(known) > 1 or None in found):
+        store_id = _proven(disk, keys, known, found, logs)
+    own = [one for one in found if one is not None and one.store_id == store_id]
+    wanted, opened = _opened(disk, keys, store_id, own)
+    foreign = [
+        name
+        for name, one in zip(NAMES, found, strict=True)
+        if one is not None and one.store_id != store_id
+    ]
+    for name in foreign:
+        put_aside(disk, name)
+    _write_where_missing(disk, found, wanted)
+    return Established(store_id, opened, foreign)
 
 
-def _encrypted(disk: Disk, keys: UserKeys, known: Identity, found: list[Identity | None]) -> Disk:
-    """Return the encrypting disk; see that both files hold its key, wrapped by the current one."""
+def _proven(
+    disk: Disk,
+    keys: UserKeys | None,
+    known: list[bytes],
+    found: list[Identity | None],
+    logs: list[str],
+) -> bytes:
+    """Return the one id under which logs have records; the only id if the logs are empty."""
+    fitting: list[bytes] = []
+    refused: StoreKeyError | None = None
+    for store_id in known:
+        own = [one for one in found if one is not None and one.store_id == store_id]
+        try:
+            _, opened = _opened(disk, keys, store_id, own)
+        except StoreKeyError as error:
+            refused = error
+            continue
+        if any(_has_record(opened, name, zlib.crc32(store_id)) for name in logs):
+            fitting.append(store_id)
+    if len(fitting) == 1:
+        return fitting[0]
+    if refused is not None:
+        raise refused
+    if len(known) > 1:
+        raise StoreError(
+            "store.a and store.b are of different stores, and no log says which is right"
+        )
+    if any(_content(disk, name).strip(b"\0") for name in logs):
+        raise StoreError("no log has a record of the store that store.a and store.b name")
+    return known[0]
+
+
+def _has_record(disk: Disk, name: str, seed: int) -> bool:
+    segment = Segment(segment_number(name), DiskFile(), 0, 0)
+    reader = Replay(seed, lambda _: None, lambda _: None, lambda _: False)
+    return reader.next_record(segment, bytearray(_content(disk, name)), 0) >= 0
+
+
+def _content(disk: Disk, name: str) -> bytes:
+    file = disk.open(name)
+    try:
+        return file.read(0, file.size())
+    finally:
+        file.close()
+
+
+def _opened(
+    disk: Disk, keys: UserKeys | None, store_id: bytes, own: list[Identity]
+) -> tuple[Identity, Disk]:
+    """Return what both files are to hold, and the disk that reads and writes the store.
+
+    Raises:
+        StoreKeyError: the keys do not fit.
+    """
+    wrapped = [one for one in own if one.wrapped_key]
+    if keys is None:
+        if wrapped:
+            raise StoreKeyError("the store is encrypted, and no key is given")
+        return Identity(store_id, b""), disk
     from midge.jetstream.store.encrypted_disk import EncryptedDisk  # noqa: PLC0415 - cryptography
     from midge.jetstream.store.encryption import KEY_SIZE  # noqa: PLC0415
 
+    known = Identity(store_id, b"")
     store_key = None
     error: StoreKeyError | None = None
     is_current = True
-    for one in dict.fromkeys(one for one in found if one is not None and one.wrapped_key):
+    for one in dict.fromkeys(wrapped):
         try:
-            store_key, is_newest = keys.unwrap(one.wrapped_key, known.store_id)
+            store_key, is_newest = keys.unwrap(one.wrapped_key, store_id)
         except StoreKeyError as caught:
             error = caught
         else:
@@ -79,9 +162,21 @@ def _encrypted(disk: Disk, keys: UserKeys, known: Identity, found: list[Identity
         store_key = disk.random_bytes(KEY_SIZE)
         is_current = False
     if not is_current:
-        known = Identity(known.store_id, keys.wrap(store_key, known.store_id))
-    _write_where_missing(disk, found, known)
-    return EncryptedDisk(disk, store_key, keys.cipher)
+        known = Identity(store_id, keys.wrap(store_key, store_id))
+    return known, EncryptedDisk(disk, store_key, keys.cipher)
+
+
+def put_aside(disk: Disk, name: str) -> None:
+    """Give a file a name by which nothing opens it, so that it can be put back."""
+    names = disk.names()
+    count = sum(without_aside(one) == name != one for one in names)
+    disk.rename(name, f"{name}{ASIDE}{count or ''}")
+    disk.sync_directory()
+
+
+def without_aside(name: str) -> str:
+    """Return the name that a file had before it was put aside."""
+    return name.partition(ASIDE)[0]
 
 
 def _write_where_missing(disk: Disk, found: list[Identity | None], wanted: Identity) -> None:

@@ -7,7 +7,7 @@ from midge.jetstream.store.file cimport records
 from midge.jetstream.store.file.group cimport Segment
 from midge.jetstream.store.file.stream cimport FileStore
 
-cdef Py_ssize_t _HEAD, _GROUP_HEAD, _REPAIRED_MAX
+cdef Py_ssize_t _HEAD, _GROUP_HEAD, _REPAIRED_MAX, _SECTOR, _PIECE, _TORN_MAX
 cdef int _GROUP, _STREAM_DELETED
 
 
@@ -20,7 +20,7 @@ cdef class Replay:
     cdef readonly unsigned long long mark_position
     cdef readonly object stream_of
     cdef object _delete_stream
-    cdef object _later_mark
+    cdef object _is_followed
     cdef unsigned int _last_number
     cdef FileStore _last_stream
 
@@ -29,11 +29,22 @@ cdef class Replay:
     @cython.locals(size=Py_ssize_t, end=Py_ssize_t, count=Py_ssize_t, chain="unsigned int",
                    position=Py_ssize_t)
     cpdef Py_ssize_t group_end(self, Segment segment, bytearray data, Py_ssize_t at) except -1
-    @cython.locals(end=Py_ssize_t, marked="unsigned long long", synced="unsigned long long")
+    @cython.locals(end=Py_ssize_t)
     cpdef Py_ssize_t next_group(
-        self, Segment segment, bytearray data, Py_ssize_t at, unsigned long long number,
-        unsigned long long position
+        self, Segment segment, bytearray data, Py_ssize_t at
     ) except? -1
+    @cython.locals(end=Py_ssize_t)
+    cpdef Py_ssize_t next_record(
+        self, Segment segment, bytearray data, Py_ssize_t at
+    ) except? -1
+    cpdef bint is_misplaced(self, Segment segment, bytearray data) except -1
+    @cython.locals(sector_end=Py_ssize_t, end=Py_ssize_t, written=Py_ssize_t)
+    cdef bint _is_torn(self, Segment segment, bytearray data, Py_ssize_t at) except -1
+    cdef bint _is_group(self, Segment segment, bytearray data, Py_ssize_t at) except -1
+    @cython.locals(start=Py_ssize_t, sector_end=Py_ssize_t, last=Py_ssize_t)
+    cdef bint _is_cut_short(
+        self, Segment segment, bytearray data, Py_ssize_t at, Py_ssize_t end
+    ) except -1
     @cython.locals(segment="unsigned long long", position="unsigned long long")
     cdef void _note_mark(self, bytearray data, Py_ssize_t at) except *
     cdef void _apply(
@@ -56,4 +67,5 @@ cdef class Replay:
     ) except -1
 
 
+cpdef Py_ssize_t end_of_bytes(bytearray data) except -1
 cpdef bint is_zero(bytearray data, Py_ssize_t start) except -1

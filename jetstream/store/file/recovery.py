@@ -1,9 +1,22 @@
 """Reading segments again: what is whole, what is torn, and what is damaged.
 
-A group that the disk was known to have is damaged when it does not check; what can be read of it is
-kept. One that was still being written when the process or the machine stopped is torn: nothing of
-it has been acknowledged, and it is cut off. The two are told apart by the groups after it, each of
-which says how far the store was synced when it was written.
+A group that does not check is *torn* when the process or the machine stopped while it was written:
+nothing of it has been acknowledged, and recovery cuts it off. Every other one is *damaged*:
+recovery keeps what can be read of it, reports the rest, and leaves the file as it is, because bytes
+that may be data are never cut.
+
+One group is written at a time, and the next one only once it is synced. So a group is torn only if
+no group follows, in its segment or in a later one, and if it lacks what an unfinished write lacks:
+
+- its head is whole, nothing is behind the end that its head tells, and a sector of it has only
+  zeros, or its last byte is zero; or
+- the sector in which its head begins was lost as a whole, and zeros stand there; or
+- less than a page is there, in which no record can be found.
+
+A file of a segment in which not one record is sound, though its first sector is not empty, is none
+of the two. Its checksums belong to another store or to another number: it is *misplaced*. The store
+does not open until the right file is back, because everything written meanwhile would stand against
+what that file says.
 """
 
 from __future__ import annotations
@@ -20,16 +33,25 @@ _GROUP_HEAD = 80
 _GROUP = 1
 _STREAM_DELETED = 6
 
+_SECTOR = 512
+"""Bytes that a disk writes whole or not at all."""
+
+_PIECE = 4096
+"""Bytes behind the last group, in which no record can be found, that are still a torn end."""
+
+_TORN_MAX = 1024 * 1024
+"""Bytes behind the last group that are still a torn end when the sector of its head was lost."""
+
 _REPAIRED_MAX = 4096  # bytes of a record that is small enough to try to mend, in some 100 ms
 
 
 class Damage:
     """Bytes of a segment that could not be read, and the message lost with them, if it is known.
 
-    `owner` names that message's stream for those who read of it.
+    `owner` names that message's stream, and `note` says what else is known, for log and command.
     """
 
-    __slots__ = ("length", "owner", "position", "segment", "seq", "stream")
+    __slots__ = ("length", "note", "owner", "position", "segment", "seq", "stream")
 
     def __init__(self, segment: int, position: int, length: int, stream: int, seq: int) -> None:
         self.segment = segment
@@ -38,11 +60,14 @@ class Damage:
         self.stream = stream
         self.seq = seq
         self.owner = ""
+        self.note = ""
 
     def __str__(self) -> str:
         """Say where the damage is, and what is lost by it."""
         place = f"{segment_name(self.segment)} at {self.position}: {self.length} bytes"
-        return f"{place}, message {self.seq} of {self.owner}" if self.seq else place
+        if self.seq:
+            return f"{place}, message {self.seq} of {self.owner}"
+        return f"{place}, {self.note}" if self.note else place
 
 
 class Replay:
@@ -50,8 +75,7 @@ class Replay:
 
     `stream_of` returns the store of a stream's number, a new one if necessary, or None when
     the stream has been deleted. `repairs` are the bytes that have been put right in memory, and
-    are still to be on the disk. `later_mark` tells how far the segments after the given one say
-    that it was synced.
+    are still to be on the disk. `is_followed` returns whether a later segment has a group.
     """
 
     def __init__(
@@ -59,7 +83,7 @@ class Replay:
         seed: int,
         stream_of: Callable[[int], FileStore | None],
         delete_stream: Callable[[int], object],
-        later_mark: Callable[[Segment], int],
+        is_followed: Callable[[Segment], bool],
     ) -> None:
         self.seed = seed
         self.damages: list[Damage] = []
@@ -69,7 +93,7 @@ class Replay:
         self.mark_position = 0
         self.stream_of = stream_of
         self._delete_stream = delete_stream
-        self._later_mark = later_mark
+        self._is_followed = is_followed
         self._last_number = 0
         self._last_stream: FileStore | None = None
 
@@ -88,9 +112,9 @@ class Replay:
                 continue
             if is_zero(data, at):
                 break
-            following = self.next_group(segment, data, at + 8, segment.number, at)
+            following = self.next_group(segment, data, at + 8)
             if following < 0:
-                if self._later_mark(segment) <= at:
+                if not self._is_followed(segment) and self._is_torn(segment, data, at):
                     break
                 following = size
             self._salvage(segment, data, at, following)
@@ -120,13 +144,8 @@ class Replay:
             return 0
         return end
 
-    def next_group(
-        self, segment: Segment, data: bytearray, at: int, number: int, position: int
-    ) -> int:
-        """Return where the next group begins that says how far the store was synced; -1 for none.
-
-        That must be beyond `position` of the segment `number`.
-        """
+    def next_group(self, segment: Segment, data: bytearray, at: int) -> int:
+        """Return where the next head of a group is, from `at` on; -1 for none."""
         end = len(data) - _GROUP_HEAD
         while at <= end:
             if (
@@ -134,12 +153,70 @@ class Replay:
                 and numbers.u32_at(data, at + 8) == _GROUP_HEAD
                 and records.check(data, at, len(data), self.seed, segment.number, at) == 2
             ):
-                marked = numbers.u64_at(data, at + _HEAD + 16)
-                synced = numbers.u64_at(data, at + _HEAD + 24)
-                if marked > number or (marked == number and synced > position):
-                    return at
+                return at
             at += 8
         return -1
+
+    def next_record(self, segment: Segment, data: bytearray, at: int) -> int:
+        """Return where the next sound head of a record is, from `at` on; -1 for none."""
+        end = len(data) - _HEAD
+        while at <= end:
+            if records.check_head(data, at, len(data), self.seed, segment.number, at):
+                return at
+            at += 8
+        return -1
+
+    def is_misplaced(self, segment: Segment, data: bytearray) -> bool:
+        """Return whether the bytes of a segment's file were written to another place or store."""
+        return (
+            not is_zero(data[:_SECTOR], 0)
+            and self.next_record(segment, data, 0) < 0
+            and end_of_bytes(data) > _GROUP_HEAD
+        )
+
+    def _is_torn(self, segment: Segment, data: bytearray, at: int) -> bool:
+        """Return whether the bytes at `at`, behind the last group, are of an unfinished write."""
+        written = end_of_bytes(data)
+        sector_end = at - at % _SECTOR + _SECTOR
+        following = data[sector_end : sector_end + _SECTOR]
+        if written - at <= _GROUP_HEAD:
+            return True
+        if self._is_group(segment, data, at):
+            end = at + numbers.u64_at(data, at + _HEAD)
+            return written <= end and self._is_cut_short(segment, data, at, end)
+        if at == 0:  # the directory puts such a file aside
+            return is_zero(data[:_SECTOR], 0)
+        if self.next_record(segment, data, at + 8) < 0 and written - at <= _PIECE:
+            return True
+        return written - at <= _TORN_MAX and (
+            is_zero(data[at:sector_end], 0)
+            or (sector_end - at < _GROUP_HEAD and is_zero(following, 0))
+        )
+
+    def _is_group(self, segment: Segment, data: bytearray, at: int) -> bool:
+        """Return whether the head of a group is whole at ``data[at]``."""
+        whole = records.check(data, at, len(data), self.seed, segment.number, at)
+        return whole == 2 and data[at + 12] == _GROUP
+
+    def _is_cut_short(self, segment: Segment, data: bytearray, at: int, end: int) -> bool:
+        """Return whether some of the group in ``data[at:end]`` was never written.
+
+        Zeros that a message has in its payload look the same.
+        """
+        if end > len(data):
+            return True
+        start = at
+        while start < end:
+            sector_end = start - start % _SECTOR + _SECTOR
+            if is_zero(data[start : min(sector_end, end)], 0):
+                return True
+            start = sector_end
+        at += _GROUP_HEAD
+        last = at
+        while records.check_head(data, at, end, self.seed, segment.number, at):
+            last = at + numbers.u32_at(data, at + 8)
+            at = records.padded(last)
+        return is_zero(data[end - 8 : end], 0) if at != end else data[last - 1] == 0
 
     def _note_mark(self, data: bytearray, at: int) -> None:
         self.group = max(self.group, numbers.u64_at(data, at + 24))
@@ -199,7 +276,9 @@ class Replay:
                 self._lose(segment, data, at)
             at += records.padded(numbers.u32_at(data, at + 8))
             is_expected = True
-        if damaged_from >= 0 and (end < len(data) or not is_zero(data, damaged_from)):
+        if end == len(data):
+            end = end_of_bytes(data)
+        if 0 <= damaged_from < end:
             self._note(segment, damaged_from, end)
 
     def _note(self, segment: Segment, start: int, end: int) -> None:
@@ -255,6 +334,11 @@ class Replay:
                     return whole
             data[position] = before
         return 0
+
+
+def end_of_bytes(data: bytearray) -> int:
+    """Return from where on there are only zeros; records end at multiples of eight."""
+    return min(records.padded(len(data.rstrip(b"\0"))), len(data))
 
 
 def is_zero(data: bytearray, start: int) -> bool:

@@ -15,6 +15,7 @@ import pytest
 import midge
 from midge import cli
 from midge.server.config.options import JetStream, Options
+from midge.server.errors import ConfigError
 
 
 @pytest.fixture
@@ -196,3 +197,51 @@ async def test_an_encrypted_store_needs_its_key(tmp_path: Path, capsys: Any) -> 
     assert cli.main(["store", "check", str(path), "--key-file", str(key_file)]) == 1
     expected = "midge store check: the store is encrypted with another key\n"
     assert capsys.readouterr().err == expected
+
+
+async def test_files_of_another_place_keep_the_server_from_starting(
+    store: Path, capsys: Any
+) -> None:
+    """All that was acknowledged is back once the right files are."""
+    async with midge.Server(port=-1, jetstream=str(store)) as server:
+        await server.jetstream.stream("EMPTY").publish("empty", "1")
+    first, second = sorted((store / "jetstream").glob("*.log"))[:2]
+    right = first.read_bytes(), second.read_bytes()
+    first.write_bytes(right[1])
+    second.write_bytes(right[0])
+    code, found, _ = check(store, capsys)
+    assert code == 1
+    told = [f"{one.name} at 0: " for one in (first, second)]
+    assert [one[: len(told[0])] for one in found["damages"]] == told
+    assert found["damages"][0].endswith(f" bytes, has the records of {second.name}")
+    before = files(store)
+    with pytest.raises(ConfigError, match=f"{first.name} has the records of {second.name}"):
+        async with midge.Server(port=-1, jetstream=str(store)):
+            pass
+    assert files(store) == before
+    first.write_bytes(right[0])
+    second.write_bytes(right[1])
+    async with midge.Server(port=-1, jetstream=str(store)) as server:
+        assert (await server.jetstream.stream("ORDERS").state()).messages == 99
+        assert (await server.jetstream.stream("EMPTY").state()).messages == 1
+
+
+async def test_an_identity_of_another_store_is_put_aside(
+    store: Path, tmp_path: Path, capsys: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with midge.Server(port=-1, jetstream=str(tmp_path / "other")):
+        pass
+    other = (tmp_path / "other" / "jetstream" / "store.a").read_bytes()
+    (store / "jetstream" / "store.a").write_bytes(other)
+    code, found, _ = check(store, capsys)
+    assert (code, found["damages"], found["aside"]) == (1, [], ["store.a of another store"])
+    assert cli.main(["store", "check", str(store)]) == 1
+    out = capsys.readouterr().out
+    assert "aside: store.a of another store; the next start gives it another name\n" in out
+    assert out.endswith(" 99 messages, 1 file of no use\n")
+    async with midge.Server(port=-1, jetstream=str(store)) as server:
+        assert (await server.jetstream.stream("ORDERS").state()).messages == 99
+    assert "jetstream_file_put_aside file='store.a of another store'" in caplog.text
+    assert (store / "jetstream" / "store.a.aside").read_bytes() == other
+    code, found, _ = check(store, capsys)
+    assert (code, found["aside"]) == (0, [])

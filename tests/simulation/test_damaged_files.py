@@ -1,0 +1,164 @@
+"""Files of a store that are missing, of another place or store, or without their begin."""
+
+from __future__ import annotations
+
+import pytest
+
+from midge.jetstream.store.file import log
+from midge.jetstream.store.file.directory import StoreDirectory
+from midge.jetstream.store.interface import StoreError
+from midge.testing.simulated_disk import SimulatedDisk
+from tests.simulation.damaged_files import (
+    MISPLACED,
+    contents,
+    copied,
+    found_in,
+    identity_of_another,
+    logs,
+    long_store,
+    opened,
+    zero,
+)
+
+killed_or_closed = pytest.mark.parametrize("is_killed", [False, True], ids=["closed", "killed"])
+
+
+@pytest.fixture(autouse=True)
+def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "SEGMENT_MAX", 8 * 1024)
+
+
+def checked(disk: SimulatedDisk) -> StoreDirectory:
+    """Return the store as `midge store check` opens it."""
+    return StoreDirectory(copied(disk), lambda: None, is_checked=True)
+
+
+@killed_or_closed
+@pytest.mark.parametrize("damage", MISPLACED)
+def test_misplaced_files_keep_the_store_shut_and_unchanged(damage: str, is_killed: bool) -> None:
+    disk = long_store(1, is_killed)
+    assert len(logs(disk)) > 3
+    right = contents(disk)
+    expected = found_in(opened(copied(disk)))
+    MISPLACED[damage](disk)
+    wrong = contents(disk)
+    with pytest.raises(StoreError, match=r"(\.log|no log|store\.a) "):
+        opened(disk)
+    assert contents(disk) == wrong
+    assert checked(disk).damages
+    for name in wrong:
+        disk.entries.pop(name)
+    for name, data in right.items():
+        disk.create(name).write(0, data)
+    assert found_in(opened(disk)) == expected
+
+
+@killed_or_closed
+@pytest.mark.parametrize("foreign", ["store.a", "store.b"])
+def test_of_two_identities_the_one_counts_that_the_logs_know(foreign: str, is_killed: bool) -> None:
+    disk = long_store(1, is_killed)
+    expected = found_in(opened(copied(disk)))
+    right = bytes(disk.entries[foreign].data)
+    identity_of_another(disk, foreign)
+    wrong = bytes(disk.entries[foreign].data)
+    assert checked(disk).aside == [f"{foreign} of another store"]
+    assert found_in(opened(disk)) == expected
+    assert disk.entries[foreign].data.startswith(right)
+    assert disk.entries[f"{foreign}.aside"].data == wrong
+    assert opened(disk).aside == []
+
+
+def test_identities_that_no_log_confirms_are_refused() -> None:
+    disk = long_store(1)
+    identity_of_another(disk, "store.a")
+    for name in logs(disk):
+        zero(disk, name, 1 << 30)
+    wrong = contents(disk)
+    with pytest.raises(StoreError, match="of different stores"):
+        opened(disk)
+    disk.entries.pop("store.b")
+    disk.create(logs(long_store(1))[0]).write(0, b"something" * 100)
+    with pytest.raises(StoreError, match="no log has a record"):
+        opened(disk)
+    assert wrong["store.a"] == disk.entries["store.a"].data
+
+
+@killed_or_closed
+@pytest.mark.parametrize("zeroed", [4, 512, 600, 3000, 6000])
+def test_a_log_without_its_begin_is_damaged_and_not_cut(zeroed: int, is_killed: bool) -> None:
+    whole = long_store(1, is_killed)
+    expected = found_in(opened(copied(whole)))
+    for name in logs(whole):
+        disk = copied(whole)
+        zero(disk, name, zeroed)
+        before = disk.entries[name].data.rstrip(b"\0")
+        if not before:
+            continue
+        directory = opened(disk)
+        repaired = directory.repaired
+        assert directory.damages or directory.aside or repaired, name
+        kept = disk.entries.get(name, disk.entries.get(f"{name}.aside")).data
+        assert kept.startswith(before) or repaired
+        for number, stream in found_in(directory).items():
+            assert stream.kept.items() <= expected[number].kept.items()
+
+
+@killed_or_closed
+def test_bytes_behind_the_end_that_are_no_torn_write_are_not_cut(is_killed: bool) -> None:
+    disk = long_store(1, is_killed)
+    expected = found_in(opened(copied(disk)))
+    name = logs(disk)[-1]
+    data = disk.entries[name].data
+    end = len(data.rstrip(b"\0")) + 7 & ~7
+    data[end:] = b"not a record" * 1000
+    before = bytes(data)
+    directory = opened(disk)
+    assert [(one.position, one.length) for one in directory.damages] == [(end, 12000)]
+    assert disk.entries[name].data == before
+    assert found_in(directory) == expected
+
+
+@pytest.mark.parametrize("at", [0, 30, 85, 120, 300, -20])
+def test_a_flipped_byte_of_a_last_group_that_was_whole_does_not_cut_it(at: int) -> None:
+    """No later group says that it had been synced: all of it is there, and it was acknowledged."""
+    disk = long_store(1, is_killed=True)
+    expected = found_in(opened(copied(disk)))
+    name = logs(disk)[-1]
+    data = disk.entries[name].data
+    end = len(data.rstrip(b"\0"))
+    start = last_group(data, end)
+    data[start + at if at >= 0 else end + at] ^= 0x10
+    directory = opened(disk)
+    assert directory.torn == []
+    found = found_in(directory)
+    lost = sum(len(expected[n].kept) - len(found[n].kept) for n in expected)
+    assert lost <= 1
+    assert bool(directory.damages) == bool(lost)
+
+
+def last_group(data: bytearray, end: int) -> int:
+    """Return where the last group of a log begins."""
+    at = 0
+    while (following := at + int.from_bytes(data[at + 48 : at + 56], "little")) < end:
+        at = following
+    return at
+
+
+def test_a_first_group_without_its_begin_is_put_aside() -> None:
+    """What a power failure leaves of a first group looks like that, and so may data."""
+    disk = SimulatedDisk(1)
+    directory = opened(disk)
+    stream = directory.create_stream(b"$G", b"S", b"config")
+    stream.append(b"a", b"", b"x" * 1000, 1)
+    directory.flush()
+    disk.pump()
+    disk = copied(disk)
+    (name,) = logs(disk)
+    zero(disk, name, 512)
+    before = bytes(disk.entries[name].data)
+    directory = opened(disk)
+    assert (list(directory.streams()), directory.aside) == ([], [f"{name}, whose begin is lost"])
+    assert disk.entries[f"{name}.aside"].data == before
+    assert directory.log.segments[-1].number == 2
+    again = opened(copied(disk))
+    assert (again.aside, again.log.segments[-1].number) == ([], 3)
