@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.leafnodes import Inbox
-from tests.support.linked import Linked, settle_both
+from tests.support.linked import TO_SERVERS, Linked, settle_both
 
 RESTRICTED = """
 accounts { A { users: [
@@ -14,6 +14,13 @@ accounts { A { users: [
 ] } }
 """
 """The user of links has rules, and that of clients has none."""
+
+SYSTEM = """
+accounts {
+  A { users: [ { user: a, password: a } ] }
+  $SYS { users: [ { user: sys, password: sys } ] }
+}
+"""
 
 
 @pytest.mark.parametrize("far", ["real", "midge"])
@@ -32,3 +39,25 @@ async def test_a_user_with_denied_subjects_alone_may_use_all_others(
             await publisher.publish("yes.1", b"1")
             await publisher.flush()
             await inbox.has(b"1")
+
+
+@pytest.mark.parametrize("link", TO_SERVERS)
+@pytest.mark.parametrize("flags", [(), ("--workers", "2")])
+async def test_a_link_comes_up_while_the_system_account_is_listened_to(
+    link: str, flags: tuple[str, ...]
+) -> None:
+    async with Linked(link, config=SYSTEM, accounts=("A",), flags=flags) as places:
+        system, _ = await places.clients(user="sys", password="sys")
+        events = Inbox()
+        await system.subscribe("$SYS.ACCOUNT.A.>", cb=events.take)
+        await system.flush()
+        await places.restart_far()
+        near, away = await places.clients(user="a", password="a")
+        for subscriber, publisher in ((near, away), (away, near)):
+            inbox = Inbox()
+            await subscriber.subscribe("x", cb=inbox.take)
+            await settle_both(near, away)
+            await publisher.publish("x", b"1")
+            await publisher.flush()
+            await inbox.has(b"1")
+        assert "Traceback" not in places.near.log
