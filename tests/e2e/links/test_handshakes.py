@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.clusters import Cluster
 from tests.support.leafnodes import Inbox
 from tests.support.linked import TO_SERVERS, Linked, settle_both
 
@@ -61,3 +62,13 @@ async def test_a_link_comes_up_while_the_system_account_is_listened_to(
             await publisher.flush()
             await inbox.has(b"1")
         assert "Traceback" not in places.near.log
+
+
+@pytest.mark.parametrize("kinds", [("midge", "real", "real"), ("midge", "midge", "real")])
+async def test_servers_that_learn_of_each_other_log_in_with_the_password(
+    kinds: tuple[str, str, str],
+) -> None:
+    login = 'authorization { user: r, password: "p" }'
+    async with Cluster(*kinds, cluster=login, login="r:p@") as cluster:
+        clients = await cluster.clients()
+        assert len(clients) == len(kinds), "each one's interest is known at every other server"
