@@ -16,8 +16,11 @@ LOOP_TEXT = "Loop detected for leafnode account"
 """How the -ERR begins that tells of one."""
 
 
-class SubjectRules(msgspec.Struct, frozen=True, kw_only=True):
-    """Subjects that a link may use, or must not."""
+class SubjectRules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Subjects that a link may use, or must not.
+
+    An empty list is left out, because nats-server reads an empty `allow` as nothing allowed.
+    """
 
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()

@@ -246,7 +246,6 @@ class Cluster(Observer):
             told = structs.replace(
                 info,
                 nonce=UNSET,
-                auth_required=UNSET,
                 route_pool_idx=UNSET,
                 route_account=UNSET,
                 gossip_mode=_gossip_mode(side, other_side),

@@ -65,16 +65,6 @@ class Accepted(Side):
         self._identity: Identity | None = None
         self.owes_info = True
 
-    @property
-    def user(self) -> str:
-        """The name of the leaf's user; empty without one."""
-        return "" if self._identity is None else self._identity.user
-
-    @property
-    def version(self) -> str:
-        """The version of the leaf's server."""
-        return "" if self._connect is None else self._connect.version
-
     def opened(self, link: LeafLink) -> None:
         """Say INFO, if that is not done yet, and wait for CONNECT."""
         Side.opened(self, link)
@@ -131,6 +121,7 @@ class Accepted(Side):
             return
         link.parser.max_control_line = DOCUMENT_MAX_BYTES
         connect = self._connect = parse_leaf_connect(document)
+        self.version = connect.version
         refusal = self._refusal(connect)
         if refusal is not None:
             self.fail(link, refusal, ClosedReason.PROTOCOL_VIOLATION)
@@ -204,8 +195,7 @@ class Accepted(Side):
         if identity.account != before.account:
             self.fail(link, None, ClosedReason.CLIENT_CLOSED, "its user is of another account now")
             return
-        self._identity = identity
-        self._watch_expiry(link, identity)
+        self._take_identity(link, identity)
         if _table_of(identity) == _table_of(before):
             return
         info = self._second_info(link, identity)
@@ -218,6 +208,12 @@ class Accepted(Side):
         ended = None if self._identity is None else why_ended(self._identity)
         if ended is not None:
             self.fail(link, ended.wire, ClosedReason(ended.reason), ended.detail)
+
+    def _take_identity(self, link: LeafLink, identity: Identity) -> None:
+        """Note who the leaf is, and close `link` when its user's token ends."""
+        self._identity = identity
+        self.user = identity.user
+        self._watch_expiry(link, identity)
 
     def _watch_expiry(self, link: LeafLink, identity: Identity) -> None:
         """Close `link` when its user's token ends."""
@@ -255,8 +251,7 @@ class Accepted(Side):
             reason = ClosedReason.MAXIMUM_ACCOUNT_CONNECTIONS
             self.fail(link, errors.MAXIMUM_ACCOUNT_CONNECTIONS, reason)
             return
-        self._identity = identity
-        self._watch_expiry(link, identity)
+        self._take_identity(link, identity)
         self.compare_domains(link, has_jetstream=connect.jetstream, domain=connect.domain)
         link.takes_headers(connect.headers and broker.options.limits.header_support)
         link.max_interest = self.nodes.max_interest()

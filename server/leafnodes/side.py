@@ -23,7 +23,13 @@ log = get_logger()
 
 
 class Side:
-    """One end of a link; subclasses do the handshake, and say what a violation leads to."""
+    """One end of a link; subclasses do the handshake, and say what a violation leads to.
+
+    `user` and `version` are those of the server that has connected here; empty at its own end.
+    """
+
+    user = ""
+    version = ""
 
     def __init__(self, nodes: LeafNodes) -> None:
         self.nodes = nodes

@@ -116,10 +116,13 @@ class Link(ChannelOwner):
         self.side.opened(self)
 
     def closed(self) -> None:
-        """Forget what the other server wanted; what had to be said is on its way."""
-        self.side.closed(self)
+        """Forget what the other server wanted; what had to be said is on its way.
+
+        The interest goes first, because `side` shows the end of the link to observers.
+        """
         self._view = None
         self.drop_interest()
+        self.side.closed(self)
 
     def lost(self) -> None:
         """Let go of everything."""

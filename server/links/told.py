@@ -45,11 +45,6 @@ class Kind(Enum):
     ROUTE = "route"
     WORKER = "worker"
 
-    @property
-    def is_leaf(self) -> bool:
-        """Tell whether the other end is a leaf of this server."""
-        return self is Kind.LEAF
-
 
 WANTED: Mapping[Kind, frozenset[Kind]] = {
     Kind.LEAF: frozenset(Kind),

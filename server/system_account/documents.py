@@ -105,7 +105,9 @@ class Documents:
         }
 
     def _leafnode(self, link: LeafLink) -> dict[str, Any]:
-        user = {"user": link.side.user} if link.side.user else {}
+        side = link.side
+        user = {"user": side.user} if side.user else {}
+        version = {"ver": side.version} if side.version else {}
         return {
             "start": go_format.timestamp(link.joined_at),
             "host": link.peer_host,
@@ -113,7 +115,7 @@ class Documents:
             "acc": link.account.name,
             **user,
             "name": link.name,
-            "ver": link.side.version,
+            **version,
             "kind": "Leafnode",
             "name_tag": link.account.name,
         }

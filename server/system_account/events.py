@@ -116,7 +116,7 @@ class SystemEvents(Observer):
     # Publishing.
 
     def leafnode_connected(self, link: LeafLink) -> None:
-        """Tell that a link has come up, and of one that was accepted as of a client."""
+        """Publish that a link has come up, at either end of it as nats-server does."""
         if not self._has_listeners():
             return
         account = link.account
@@ -124,14 +124,13 @@ class SystemEvents(Observer):
         subject = b"$SYS.ACCOUNT.%b.LEAFNODE.CONNECT" % account.name.encode()
         document = {"server": self._documents.server_info(), "acc": account.name}
         self.publish(system, subject, document)
-        if link.told.kind.is_leaf:
-            self.tell_connections(account)
-            subject = b"$SYS.ACCOUNT.%b.CONNECT" % account.name.encode()
-            self.publish(system, subject, self._documents.leafnode_connect_event(link))
+        self.tell_connections(account)
+        subject = b"$SYS.ACCOUNT.%b.CONNECT" % account.name.encode()
+        self.publish(system, subject, self._documents.leafnode_connect_event(link))
 
     def leafnode_closed(self, link: LeafLink) -> None:
-        """Tell that a link has ended that was accepted."""
-        if self._has_listeners() and link.told.kind.is_leaf:
+        """Publish that a link has ended."""
+        if self._has_listeners():
             self.tell_connections(link.account)
             subject = b"$SYS.ACCOUNT.%b.DISCONNECT" % link.account.name.encode()
             document = self._documents.leafnode_disconnect_event(link)
