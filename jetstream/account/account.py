@@ -17,6 +17,7 @@ from midge.jetstream.store.interface import StoreError, StreamStore
 from midge.jetstream.stream.stream import Stream
 from midge.jetstream.stream.surroundings import Surroundings
 from midge.jetstream.stream.usage import Usage
+from midge.sublist.overlaps import PatternSet
 
 if TYPE_CHECKING:
     from midge.jetstream.archive.restored import RestoredStream
@@ -53,6 +54,7 @@ class JetStreamAccount:
         self.is_strict = True
         self.server_name = ""
         self.streams: dict[str, Stream] = {}
+        self._subjects = PatternSet()  # of all streams
         self.memory = Usage(parent=memory)
         self.storage = Usage(parent=storage)
         self.api_total = 0
@@ -141,7 +143,7 @@ class JetStreamAccount:
             raise errors.STREAM_NAME_EXIST.error()
         self._check_room(limits, config, config.max_bytes)
         source_checks.check_filters(config)
-        self._check_overlap(config)
+        self._check_overlap(config.subjects)
         stream = self._make(config)
         stream.events.created()
         return stream
@@ -159,7 +161,7 @@ class JetStreamAccount:
         limits = self._require_limits(config.num_replicas)
         self._check_room(limits, config, max(grown, 0), max(config.max_bytes, 0) - max(grown, 0))
         stream.audience.check_limits(old, config)
-        self._check_overlap(config)
+        self._change_subjects(old.subjects, config.subjects)
         self._reserve(config, grown)
         stream.configure(config)
         stream.changed(old)
@@ -215,7 +217,7 @@ class JetStreamAccount:
         config = restored.config
         if config.name in self.streams:
             raise errors.STREAM_NAME_EXIST_RESTORE_FAILED.error()
-        self._check_overlap(config)
+        self._check_overlap(config.subjects)
         restored.store.set_dedup_window(config.duplicate_window_ns)
         stream = self._add(config, restored.store, restored.created_ns)
         self._save(stream)
@@ -246,7 +248,8 @@ class JetStreamAccount:
     def _forget(self, stream: Stream) -> None:
         """Drop a stream whose store is gone: its consumers, followers, timers and reservation."""
         self.transfers.stream_removed(stream)
-        self.streams.pop(stream.config.name, None)
+        if self.streams.pop(stream.config.name, None) is not None:
+            self._leave_subjects(stream.config.subjects)
         self.stream_removed(stream)
         self._tell_followers(stream.config.name)
         stream.audience.close()
@@ -311,6 +314,7 @@ class JetStreamAccount:
         usage = self.memory if config.storage == MEMORY else self.storage
         stream = Stream(config, store, self.surroundings, usage, created_ns, self.streams)
         self.streams[config.name] = stream
+        self._take_subjects(config.subjects)
         self._reserve(config, max(config.max_bytes, 0))
         self.stream_added(stream)
         stream.origins.start()
@@ -375,14 +379,33 @@ class JetStreamAccount:
         if any(limit >= 0 and used + size > limit for limit, used in pairs):
             raise error.error()
 
-    def _check_overlap(self, config: StreamConfig) -> None:
-        for name, stream in self.streams.items():
-            if name != config.name and any(
-                names.collide(one, other)
-                for one in config.subjects
-                for other in stream.config.subjects
-            ):
-                raise errors.STREAM_SUBJECT_OVERLAP.error()
+    def _change_subjects(self, old: list[str], new: list[str]) -> None:
+        """Take new subjects instead of old ones, which were checked among each other before.
+
+        Raises:
+            JetStreamError: another stream has one of them.
+        """
+        left, joined = set(old).difference(new), set(new).difference(old)
+        self._leave_subjects(left)
+        try:
+            self._check_overlap(joined)
+        except errors.JetStreamError:
+            self._take_subjects(left)
+            raise
+        self._take_subjects(joined)
+
+    def _check_overlap(self, subjects: Iterable[str]) -> None:
+        """Refuse subjects of which a stream has messages already; raises JetStreamError."""
+        if self._subjects.overlaps(names.pattern_set(subjects)):
+            raise errors.STREAM_SUBJECT_OVERLAP.error()
+
+    def _take_subjects(self, subjects: Iterable[str]) -> None:
+        for subject in subjects:
+            self._subjects.insert(names.to_bytes(subject))
+
+    def _leave_subjects(self, subjects: Iterable[str]) -> None:
+        for subject in subjects:
+            self._subjects.remove(names.to_bytes(subject))
 
 
 def _reserved(streams: list[Stream]) -> int:

@@ -28,6 +28,8 @@ REPLICAS_MAX = 5
 _SHORTEST_NS = SECOND_NS // 10
 
 _API_SUBJECTS = ("$JS.>", "$JSC.>", "$NRG.>")
+_RESERVED_BEGINS = ("$", "*", ">")
+"""What a subject must begin with to collide with one that is reserved."""
 
 
 def invalid(text: str) -> errors.JetStreamError:
@@ -210,6 +212,7 @@ def _check_subjects(config: StreamConfig) -> None:
         return
     if config.mirror is not None:
         raise errors.MIRROR_WITH_SUBJECTS.error()
+    overlapping = names.pattern_set(config.subjects).first_overlap()
     for i, subject in enumerate(config.subjects):
         if not names.is_valid_subject(subject):
             raise invalid("invalid subject")
@@ -217,9 +220,9 @@ def _check_subjects(config: StreamConfig) -> None:
             _check_catch_all(config)
         if not config.no_ack:
             _check_reserved(subject)
-        for other in config.subjects[i + 1 :]:
-            if names.collide(other, subject):
-                raise invalid(f"subject {quoted(subject)} overlaps with {quoted(other)}")
+        if i == overlapping:
+            other = next(one for one in config.subjects[i + 1 :] if names.collide(one, subject))
+            raise invalid(f"subject {quoted(subject)} overlaps with {quoted(other)}")
 
 
 def _check_catch_all(config: StreamConfig) -> None:
@@ -231,6 +234,8 @@ def _check_catch_all(config: StreamConfig) -> None:
 
 def _check_reserved(subject: str) -> None:
     """Refuse subjects whose answers would be stored, and answered again."""
+    if not subject.startswith(_RESERVED_BEGINS):
+        return
     if any(names.collide(subject, api) for api in _API_SUBJECTS) and not names.is_subset(
         subject, "$JS.EVENT.>"
     ):

@@ -4,7 +4,7 @@ cimport cython
 
 from midge.jetstream.config cimport names
 from midge.jetstream.config.consumer_config cimport Allowance, ConsumerConfig
-from midge.sublist.subjects cimport covers, is_literal, is_valid_subject, matches, overlaps
+from midge.sublist.subjects cimport is_literal, is_valid_subject, matches
 
 cdef long long _LEAST_HEARTBEAT_NS, _LEAST_MAX_EXPIRES_NS
 cdef unsigned char _FORM_FEED

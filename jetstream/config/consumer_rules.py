@@ -6,7 +6,7 @@ The order of the checks is nats-server's, so that a request with several faults 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from midge.jetstream import errors
@@ -16,7 +16,8 @@ from midge.jetstream.config.consumer_config import Allowance, ConsumerConfig
 from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.json.times import format_duration
 from midge.protocol.errors import quote
-from midge.sublist.subjects import covers, is_literal, is_valid_subject, matches, overlaps
+from midge.sublist.overlaps import PatternSet
+from midge.sublist.subjects import is_literal, is_valid_subject, matches
 
 _LEAST_HEARTBEAT_NS = 100_000_000
 _LEAST_MAX_EXPIRES_NS = 1_000_000
@@ -177,10 +178,8 @@ def _check_filters(config: ConsumerConfig) -> None:
         raise errors.CONSUMER_EMPTY_FILTER.error()
     if not all(names.is_valid_subject(one) for one in config.filter_subjects):
         raise errors.STREAM_INVALID_CONFIG.error(err=_BAD_SUBJECT)
-    filters = config.filters()
-    for place, one in enumerate(filters):
-        if any(covers(other, one) for at, other in enumerate(filters) if at != place):
-            raise errors.CONSUMER_OVERLAPPING_SUBJECT_FILTERS.error()
+    if names.pattern_set(config.filter_subjects).has_covered():
+        raise errors.CONSUMER_OVERLAPPING_SUBJECT_FILTERS.error()
 
 
 _BAD_SUBJECT = "invalid subject"
@@ -316,10 +315,43 @@ def _moment(value: Any) -> Any:
     return getattr(value, "ns", value)
 
 
-def check_work_queue(
-    config: ConsumerConfig, others: Sequence[tuple[bytes, ...]], *, is_new: bool
-) -> None:
-    """Check a consumer of a work queue stream beside those with the filters `others`.
+class WorkQueue:
+    """The filters of the consumers of a work queue stream, which may not overlap."""
+
+    def __init__(self) -> None:
+        self._filters = PatternSet()
+        self._unfiltered = 0
+
+    def add(self, filters: Iterable[bytes]) -> None:
+        """Add the filters of a consumer; without any it takes all messages."""
+        before = self._filters.size
+        for one in filters:
+            self._filters.insert(one)
+        self._unfiltered += self._filters.size == before
+
+    def remove(self, filters: Iterable[bytes]) -> None:
+        """Remove the filters of a consumer."""
+        before = self._filters.size
+        for one in filters:
+            self._filters.remove(one)
+        self._unfiltered -= self._filters.size == before
+
+    def is_empty(self) -> bool:
+        """Return True without consumers."""
+        return self._filters.size + self._unfiltered == 0
+
+    def takes_any(self, filters: tuple[bytes, ...]) -> bool:
+        """Return True if a consumer takes what one of `filters` takes."""
+        if self._unfiltered or not filters:
+            return self._unfiltered > 0 and bool(filters)
+        asked = PatternSet()
+        for one in filters:
+            asked.insert(one)
+        return self._filters.overlaps(asked)
+
+
+def check_work_queue(config: ConsumerConfig, others: WorkQueue, *, is_new: bool) -> None:
+    """Check a consumer of a work queue stream beside those others.
 
     Raises:
         JetStreamError: a message would have two consumers.
@@ -330,9 +362,7 @@ def check_work_queue(
             raise errors.CONSUMER_WQ_REQUIRES_EXPLICIT_ACK.error()
         if config.deliver_policy != "all":
             raise errors.CONSUMER_WQ_CONSUMER_NOT_DELIVER_ALL.error()
-        if others and not filters:
+        if not filters and not others.is_empty():
             raise errors.CONSUMER_WQ_MULTIPLE_UNFILTERED.error()
-    for mine in filters:
-        for other in others:
-            if not other or any(overlaps(mine, theirs) for theirs in other):
-                raise errors.CONSUMER_WQ_CONSUMER_NOT_UNIQUE.error()
+    if others.takes_any(filters):
+        raise errors.CONSUMER_WQ_CONSUMER_NOT_UNIQUE.error()

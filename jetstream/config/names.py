@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 
 from midge.sublist import subjects
+from midge.sublist.overlaps import PatternSet
 
 NAME_MAX_BYTES = 255
 DESCRIPTION_MAX_BYTES = 4 * 1024
@@ -53,6 +55,14 @@ def is_literal(subject: str) -> bool:
 def collide(one: str, other: str) -> bool:
     """Tell whether there is a subject that both stand for."""
     return one == other or subjects.overlaps(to_bytes(one), to_bytes(other))
+
+
+def pattern_set(subjects_of: Iterable[str]) -> PatternSet:
+    """Return a set of these subjects, each with its index for a number."""
+    found = PatternSet()
+    for number, subject in enumerate(subjects_of):
+        found.insert(to_bytes(subject), number)
+    return found
 
 
 def is_subset(subject: str, pattern: str) -> bool:

@@ -78,13 +78,13 @@ def _check_mirror(config: StreamConfig, mirror: StreamSource) -> None:
             raise error.error()
     if config.subject_delete_marker_ttl_ns > 0:
         raise errors.STREAM_INVALID_CONFIG.error(err="subject delete markers forbidden on mirrors")
+    overlapping = names.pattern_set(one.source for one in mirror.subject_transforms).first_overlap()
     for i, given in enumerate(mirror.subject_transforms):
         _check_transform(
             given, errors.MIRROR_INVALID_SUBJECT_FILTER, errors.MIRROR_INVALID_TRANSFORM_DESTINATION
         )
-        for j, other in enumerate(mirror.subject_transforms):
-            if i != j and names.collide(given.source, other.source):
-                raise errors.MIRROR_OVERLAPPING_SUBJECT_FILTERS.error()
+        if i == overlapping:
+            raise errors.MIRROR_OVERLAPPING_SUBJECT_FILTERS.error()
 
 
 def _check_mirror_origin(
@@ -138,10 +138,8 @@ def _check_source_transforms(source: StreamSource) -> None:
         _check_transform(
             given, errors.SOURCE_INVALID_SUBJECT_FILTER, errors.SOURCE_INVALID_TRANSFORM_DESTINATION
         )
-    for i, given in enumerate(source.subject_transforms):
-        for j, other in enumerate(source.subject_transforms):
-            if i != j and names.is_subset(given.source, other.source):
-                raise errors.SOURCE_OVERLAPPING_SUBJECT_FILTERS.error()
+    if names.pattern_set(one.source for one in source.subject_transforms).has_covered():
+        raise errors.SOURCE_OVERLAPPING_SUBJECT_FILTERS.error()
 
 
 def _check_transform(

@@ -19,7 +19,8 @@ cdef class ConsumerSet(ConsumerHost):
     cdef object _around
     cdef object _ready
     cdef dict _by_name
-    cdef tuple _unfiltered
+    cdef dict _unfiltered
+    cdef object _work_queue
     cdef SubList _filters
     cdef BoundedCache _matches
     cdef unsigned long long _lowest_seq

@@ -10,7 +10,7 @@ from midge.jetstream import errors
 from midge.jetstream.config import consumer as configuration
 from midge.jetstream.config import consumer_rules, names
 from midge.jetstream.config.consumer_config import Allowance, ConsumerConfig
-from midge.jetstream.config.stream import FILE, INTEREST, StreamConfig
+from midge.jetstream.config.stream import FILE, INTEREST, WORKQUEUE, StreamConfig
 from midge.jetstream.consumer import state
 from midge.jetstream.consumer.consumer import Consumer, FilterSubscription
 from midge.jetstream.consumer.events import ConsumerEvents
@@ -69,7 +69,8 @@ class ConsumerSet(ConsumerHost):
         self._around = around
         self._ready = around.ready
         self._by_name: dict[bytes, Consumer] = {}
-        self._unfiltered: tuple[Consumer, ...] = ()
+        self._unfiltered: dict[Consumer, None] = {}
+        self._work_queue = consumer_rules.WorkQueue()
         self._filters = SubList()
         self._matches = BoundedCache(_MATCHES_REMEMBERED)
         self._lowest_seq = 0
@@ -279,9 +280,12 @@ class ConsumerSet(ConsumerHost):
     def _change(self, consumer: Consumer, config: ConsumerConfig, action: str) -> None:
         if action == "create" and not configuration.is_same(config, consumer.config):
             raise errors.CONSUMER_ALREADY_EXISTS.error()
-        if self.retention == "workqueue":
-            others = self._filters_of_others(consumer.name)
-            consumer_rules.check_work_queue(config, others, is_new=False)
+        if self.retention == WORKQUEUE:
+            self._leave_work_queue(consumer)
+            try:
+                consumer_rules.check_work_queue(config, self._work_queue, is_new=False)
+            finally:
+                self._join_work_queue(consumer)
         if config != consumer.config:
             deliver_subject = names.to_bytes(consumer.config.deliver_subject)
             has_interest = bool(deliver_subject) and self.sink.has_interest(deliver_subject)
@@ -304,16 +308,8 @@ class ConsumerSet(ConsumerHost):
             limitable = [one for one in self._by_name.values() if not one.config.sourcing]
             if most <= len(limitable):
                 raise errors.MAXIMUM_CONSUMERS_LIMIT.error()
-        if self.retention == "workqueue" and not (config.direct or config.sourcing):
-            others = self._filters_of_others(names.to_bytes(config.durable_name or config.name))
-            consumer_rules.check_work_queue(config, others, is_new=True)
-
-    def _filters_of_others(self, name: bytes) -> list[tuple[bytes, ...]]:
-        return [
-            one.filters
-            for one in self._by_name.values()
-            if one.name != name and not one.config.direct and not one.config.sourcing
-        ]
+        if self.retention == WORKQUEUE and not (config.direct or config.sourcing):
+            consumer_rules.check_work_queue(config, self._work_queue, is_new=True)
 
     def _new_name(self) -> bytes:
         while True:
@@ -364,20 +360,31 @@ class ConsumerSet(ConsumerHost):
         """Have a consumer told of the messages it is for."""
         self._matches.entries.clear()
         if not consumer.filters:
-            self._unfiltered = (*self._unfiltered, consumer)
-            return
+            self._unfiltered[consumer] = None
         for one in consumer.filters:
             consumer.enrolled = FilterSubscription(one, consumer, consumer.enrolled)
             self._filters.insert(consumer.enrolled)
+        self._join_work_queue(consumer)
 
     def _withdraw(self, consumer: Consumer) -> None:
         """Have a consumer no longer told of messages."""
         self._matches.entries.clear()
-        self._unfiltered = tuple(one for one in self._unfiltered if one is not consumer)
+        self._leave_work_queue(consumer)
+        self._unfiltered.pop(consumer, None)
         enrolled, consumer.enrolled = consumer.enrolled, None
         while enrolled is not None:
             self._filters.remove(enrolled)
             enrolled = enrolled.before
+
+    def _join_work_queue(self, consumer: Consumer) -> None:
+        """Reserve the filters of a consumer of a work queue for it alone."""
+        if self.retention == WORKQUEUE and not (consumer.config.direct or consumer.config.sourcing):
+            self._work_queue.add(_enrolled_filters(consumer))
+
+    def _leave_work_queue(self, consumer: Consumer) -> None:
+        """Give up the filters of a consumer of a work queue."""
+        if self.retention == WORKQUEUE and not (consumer.config.direct or consumer.config.sourcing):
+            self._work_queue.remove(_enrolled_filters(consumer))
 
     def release_unneeded(self, floor_seq: int = 0) -> None:
         """Remove the messages from a floor on that no consumer needs, where interest keeps them.
@@ -421,3 +428,13 @@ class ConsumerSet(ConsumerHost):
             if not any(one.needs_ack(seq) for one in matching):
                 self._remove(seq)
             seq = store.next_seq((), seq + 1, end) if seq < end else 0
+
+
+def _enrolled_filters(consumer: Consumer) -> list[bytes]:
+    """Return the filters that a consumer was enrolled with; its configuration may be newer."""
+    found = []
+    enrolled = consumer.enrolled
+    while enrolled is not None:
+        found.append(enrolled.subject)
+        enrolled = enrolled.before
+    return found

@@ -225,7 +225,7 @@ class AccountJetStream:
     def _listen(self, stream: Stream, config: StreamConfig) -> None:
         """Subscribe to a stream's subjects, and unsubscribe from all others."""
         held = self._of_streams[stream]
-        for subject in [one for one in held if one not in config.subjects]:
+        for subject in held.keys() - config.subjects:
             self.account.remove(held.pop(subject))
         for subject in config.subjects:
             if subject not in held:

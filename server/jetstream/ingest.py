@@ -28,7 +28,7 @@ class StreamSubscription(RoutedSubscription):
         RoutedSubscription.__init__(self, subject)
         self.stream = stream
         self.gate = gate
-        self.lines = StreamLines(stream)
+        self.lines: StreamLines | None = None  # a stream may have thousands of subjects
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
         """Store a message; the stream answers its publisher by itself."""
@@ -55,6 +55,8 @@ class StreamSubscription(RoutedSubscription):
         handler = publisher.lines_to(self) if self.stream.takes_lines() else None
         if isinstance(handler, ChannelOwner):
             owner: ChannelOwner = handler
+            if self.lines is None:
+                self.lines = StreamLines(self.stream)
             self.lines.learn(self, publisher.account.sublist, frame)
             owner.channel.parser.taker = self.lines
 

@@ -123,3 +123,17 @@ def test_a_purge_of_nothing_moves_the_floor_of_consumers() -> None:
     rig.publish("s.b", b"2")
     assert rig.api("STREAM.PURGE.S", {"filter": "s.b", "seq": 1})["purged"] == 0
     assert rig.api("CONSUMER.INFO.S.c")["ack_floor"]["stream_seq"] == 1
+
+
+def test_subjects_are_free_again_when_their_stream_has_left_them() -> None:
+    rig = AccountRig()
+    assert create(rig, "A", subjects=["a.>", "b"]) == 0
+    assert create(rig, "B", subjects=["a.1"]) == 10065
+    update = {"name": "A", "storage": "memory", "subjects": ["b", "c.*"]}
+    assert "error" not in rig.api("STREAM.UPDATE.A", update)
+    assert create(rig, "B", subjects=["a.1"]) == 0
+    taken = {**update, "subjects": ["b", "a.*"]}
+    assert rig.api("STREAM.UPDATE.A", taken)["error"]["err_code"] == 10065
+    assert create(rig, "C", subjects=["c.1"]) == 10065
+    rig.api("STREAM.DELETE.A")
+    assert create(rig, "C", subjects=["c.1", "b"]) == 0

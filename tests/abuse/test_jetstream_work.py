@@ -1,0 +1,318 @@
+"""Abuse of JetStream by work: few requests of one account that have the server do much.
+
+A neighbour of another account measures how long the server's main thread works before it answers
+him. Each attack is a function of this module; `ATTACKS` has them with what is to be measured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.abuse.conftest import MIB, wait_until
+from tests.abuse.watched_server import LONGEST
+from tests.support.processes import CHECKOUT, Server
+
+WAIT_S = 0.1
+"""Longest time of the server's main thread between a question and its answer.
+
+That is twice what is measured on a quiet machine, where compilers beside it empty no caches.
+"""
+
+LEFT_BYTES = 20 * MIB
+TIMEOUT_S = 100.0
+
+CONFIG = """
+jetstream { store_dir: "@directory@/js", max_mem: 4G, max_file: 4G }
+accounts {
+  A { jetstream: enabled, users: [{user: a, password: a}] }
+  B { jetstream: enabled, users: [{user: b, password: b}] }
+}
+"""
+CONNECT = '{"verbose":false,"headers":true,"no_responders":true,"user":"%s","pass":"%s"}'
+
+
+class Tenant:
+    """A client that attacks. What comes for it is read by a thread, and counted or handed over."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._client = socket.create_connection(address, TIMEOUT_S)
+        self._answers: dict[bytes, bytes] = {}
+        self._came = threading.Condition()
+        self._next = 0
+        self.count = 0
+        """Messages that came for subjects other than those of `ask`."""
+        self._pongs = 0
+        self._is_over = False
+        self.send(f"CONNECT {CONNECT % ('a', 'a')}\r\nSUB r.> 1\r\n".encode())
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def send(self, data: bytes) -> None:
+        """Send lines."""
+        self._client.sendall(data)
+
+    def _read(self) -> None:
+        with contextlib.suppress(OSError), self._client.makefile("rb", 1 << 20) as lines:
+            while line := lines.readline():
+                if line.startswith((b"MSG ", b"HMSG ")):
+                    words = line.split()
+                    body = lines.read(int(words[-1]) + 2)[:-2]
+                    if line[:1] == b"H":
+                        body = body[int(words[-2]) :] or body
+                    self._take(words[1], body)
+                elif line == b"PING\r\n":
+                    self.send(b"PONG\r\n")
+                elif line == b"PONG\r\n":
+                    with self._came:
+                        self._pongs += 1
+                        self._came.notify_all()
+        with self._came:
+            self._is_over = True
+            self._came.notify_all()
+
+    def _take(self, subject: bytes, body: bytes) -> None:
+        with self._came:
+            if subject.startswith(b"r.a."):
+                self._answers[subject] = body
+            else:
+                self.count += 1
+            self._came.notify_all()
+
+    def _wait(self, condition: Callable[[], bool], what: str) -> None:
+        with self._came:
+            assert self._came.wait_for(lambda: condition() or self._is_over, TIMEOUT_S), what
+            assert condition(), f"cut off while waiting for {what}"
+
+    def ask(self, subject: str, body: Any = b"", headers: bytes = b"") -> dict[str, Any]:
+        """Ask the API, and return its answer."""
+        self._next += 1
+        reply = b"r.a.%d" % self._next
+        self.publish(subject, body, headers, reply)
+        self._wait(lambda: reply in self._answers, f"the answer of {subject}")
+        answer: dict[str, Any] = json.loads(self._answers.pop(reply))
+        return answer
+
+    def do(self, subject: str, body: Any = b"") -> dict[str, Any]:
+        """Ask the API for what it is not going to refuse."""
+        answer = self.ask(f"$JS.API.{subject}", body)
+        assert "error" not in answer, answer["error"]
+        return answer
+
+    def publish(
+        self, subject: str, body: Any = b"", headers: bytes = b"", reply: bytes = b""
+    ) -> None:
+        """Send a message; `headers` is a whole block of them."""
+        self.send(message(subject, body, headers, reply))
+
+    def flood(self, lines: bytes) -> None:
+        """Send what was written before, and wait until the server has read it all."""
+        before = self._pongs
+        self.send(lines + b"PING\r\n")
+        self._wait(lambda: self._pongs > before, "PONG")
+
+    def wait_count(self, count: int) -> None:
+        """Wait until so many answers have come in all."""
+        self._wait(lambda: self.count >= count, f"{count} answers")
+
+    def fill(self, subjects: Iterator[str], body: bytes = b"x") -> None:
+        """Publish a message to each of these subjects."""
+        batch = bytearray()
+        for subject in subjects:
+            batch += b"PUB %b %d\r\n%b\r\n" % (subject.encode(), len(body), body)
+            if len(batch) > MIB:
+                self.flood(bytes(batch))
+                batch.clear()
+        self.flood(bytes(batch))
+
+    def close(self) -> None:
+        """Leave, and take the reader along."""
+        with contextlib.suppress(OSError):
+            self._client.shutdown(socket.SHUT_RDWR)
+        self._reader.join(TIMEOUT_S)
+        self._client.close()
+
+
+def message(subject: str, body: Any = b"", headers: bytes = b"", reply: bytes = b"") -> bytes:
+    """Return the lines of a message; what is no bytes becomes JSON."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    names = b"%b %b" % (subject.encode(), reply) if reply else subject.encode()
+    if headers:
+        sizes = b"%d %d" % (len(headers), len(headers) + len(data))
+        return b"HPUB %b %b\r\n%b%b\r\n" % (names, sizes, headers, data)
+    return b"PUB %b %d\r\n%b\r\n" % (names, len(data), data)
+
+
+def block(*lines: str) -> bytes:
+    """Return a header block."""
+    return b"NATS/1.0\r\n" + b"".join(b"%b\r\n" % line.encode() for line in lines) + b"\r\n"
+
+
+class Attacked:
+    """The server, and the figures of an attack."""
+
+    def __init__(self, server: Server, storage: str, watched: Any) -> None:
+        self.server = server
+        self.storage = storage
+        self.figures: dict[str, float] = {}
+        self._watched = watched
+        self._tenants: list[Tenant] = []
+
+    def tenant(self) -> Tenant:
+        """Open a connection of the account that attacks."""
+        tenant = Tenant(self.server.address())
+        self._tenants.append(tenant)
+        return tenant
+
+    def stream(self, tenant: Tenant, name: str, *subjects: str, **config: Any) -> None:
+        """Make a stream."""
+        asked = {"name": name, "subjects": list(subjects), "storage": self.storage, **config}
+        tenant.do(f"STREAM.CREATE.{name}", asked)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for tenant in self._tenants:
+            tenant.close()
+
+    def _status(self, name: str) -> int:
+        with open(f"/proc/{self.server.pid}/status", encoding="ascii") as lines:  # noqa: PTH123
+            return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
+
+    @contextlib.contextmanager
+    def measured(self) -> Iterator[None]:
+        """Measure what happens within; the connections are closed at its end."""
+        with open(f"/proc/{self.server.pid}/clear_refs", "w", encoding="ascii") as file:  # noqa: PTH123
+            file.write("5")
+        before = self._status("VmRSS:")
+        with neighbour(self.server) as hear:
+            self._watched.write_bytes(LONGEST.pack(0.0, 0.0))
+            yield
+            self.figures.update(hear())
+        self.figures["turn"] = LONGEST.unpack(self._watched.read_bytes())[0]
+        self.figures["peak_mib"] = (self._status("VmHWM:") - before) / MIB
+        self.close()
+        with contextlib.suppress(AssertionError):
+            wait_until(
+                lambda: self._status("VmRSS:") - before < LEFT_BYTES, "the memory", timeout_s=5.0
+            )
+        self.figures["left_mib"] = (self._status("VmRSS:") - before) / MIB
+
+
+@contextlib.contextmanager
+def neighbour(server: Server) -> Iterator[Callable[[], dict[str, float]]]:
+    """Start the neighbour; what is given ends it and returns its longest waits."""
+    host, port = server.address()
+    command = [sys.executable, "-m", "tests.abuse.neighbour", host, str(port)]
+    process = subprocess.Popen(
+        [*command, CONNECT % ("b", "b"), str(server.pid)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=CHECKOUT,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield lambda: json.loads(process.communicate(timeout=TIMEOUT_S)[0])
+    finally:
+        process.kill()
+        process.communicate()
+
+
+Attack = Callable[[Attacked], None]
+
+
+def many_subjects(attacked: Attacked) -> None:
+    """Make a stream of 10,000 subjects, change one of them, and delete it."""
+    tenant = attacked.tenant()
+    subjects = [f"s.{i}.*" for i in range(10_000)]
+    with attacked.measured():
+        attacked.stream(tenant, "S", *subjects)
+        subjects[0] = "t"
+        config = {"name": "S", "subjects": subjects, "storage": attacked.storage}
+        tenant.do("STREAM.UPDATE.S", config)
+        tenant.do("STREAM.DELETE.S")
+
+
+def overlapping_subjects(attacked: Attacked) -> None:
+    """Ask for 10,000 subjects of which only the last two overlap."""
+    tenant = attacked.tenant()
+    subjects = [f"s.{i}.*" for i in range(10_000)] + ["t.a", "t.a"]
+    with attacked.measured():
+        answer = tenant.ask("$JS.API.STREAM.CREATE.S", {"name": "S", "subjects": subjects})
+        assert answer["error"]["description"] == 'subject "t.a" overlaps with "t.a"'
+
+
+def two_streams(attacked: Attacked) -> None:
+    """Make two streams of 2,000 subjects."""
+    tenant = attacked.tenant()
+    with attacked.measured():
+        attacked.stream(tenant, "S", *[f"s.{i}.*" for i in range(2_000)])
+        attacked.stream(tenant, "T", *[f"t.{i}.>" for i in range(2_000)])
+
+
+def many_filters(attacked: Attacked) -> None:
+    """Make consumers of 2,000 filter subjects, also of a work queue."""
+    tenant = attacked.tenant()
+    attacked.stream(tenant, "S", "s.>")
+    attacked.stream(tenant, "W", "w.>", retention="workqueue")
+    with attacked.measured():
+        consumer(tenant, "S", "A", filter_subjects=[f"s.{i}.*" for i in range(2_000)])
+        consumer(tenant, "W", "A", filter_subjects=[f"w.{i}.*" for i in range(2_000)])
+        consumer(tenant, "W", "B", filter_subjects=[f"w.x.{i}.*" for i in range(2_000)])
+
+
+def many_transforms(attacked: Attacked) -> None:
+    """Make a mirror and a stream with a source, each with 1,000 subject transforms."""
+    tenant = attacked.tenant()
+    attacked.stream(tenant, "S", "s.>")
+    rules = [{"src": f"s.{i}.*", "dest": f"d.{i}.$1"} for i in range(1_000)]
+    origin = {"name": "S", "subject_transforms": rules}
+    with attacked.measured():
+        attacked.stream(tenant, "M", mirror=origin)
+        attacked.stream(tenant, "N", sources=[origin])
+
+
+def consumer(tenant: Tenant, stream: str, name: str, **config: Any) -> None:
+    """Make or change a consumer."""
+    asked = {"durable_name": name, "ack_policy": "explicit", "mem_storage": True, **config}
+    tenant.do(f"CONSUMER.CREATE.{stream}.{name}", {"stream_name": stream, "config": asked})
+
+
+ATTACKS = [
+    many_subjects,
+    overlapping_subjects,
+    two_streams,
+    many_filters,
+    many_transforms,
+]
+
+
+@pytest.mark.parametrize("storage", ["memory", "file"])
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
+def test_nobody_waits_for_the_work_of_another_account(
+    attack: Attack, storage: str, tmp_path: Any, request: pytest.FixtureRequest
+) -> None:
+    watched = tmp_path / "busy"
+    watched.write_bytes(LONGEST.pack(0.0, 0.0))
+    command = [sys.executable, "-m", "tests.abuse.watched_server", str(watched)]
+    with Server(command, CONFIG) as server:
+        attacked = Attacked(server, storage, watched)
+        with contextlib.closing(attacked):
+            attack(attacked)
+        figures = attacked.figures
+        request.node.user_properties.append(("waits", figures))
+        print({name: round(figure, 4) for name, figure in figures.items()})
+        assert server.process.poll() is None, server.log
+        assert "Traceback" not in server.log
+    waits = {name: figures[name] for name in ("message", "publish", "get", "info", "turn")}
+    assert max(waits.values()) < WAIT_S, figures
+    assert figures["left_mib"] < LEFT_BYTES / MIB, figures
