@@ -41,15 +41,15 @@ class Keywords(TypedDict, total=False):
     client_advertise: str
     """`host[:port]` that INFO names instead of the bound address; empty means the latter."""
     max_connections: int
-    """Most client connections."""
+    """Most client connections; 0 admits none."""
     max_connections_per_user: int
     """Most connections of one user; 0 means no limit."""
     max_connections_per_address: int
     """Most connections from one source address; 0 means no limit."""
     max_payload_bytes: int
-    """Largest message, in bytes, header included."""
+    """Largest message, in bytes, header included; -1 means no limit, 0 the default."""
     max_payload: int
-    """Largest message, in bytes, header included."""
+    """Largest message, in bytes, header included; -1 means no limit, 0 the default."""
     max_control_line_bytes: int
     """Longest protocol line, in bytes, without verb and line end."""
     max_control_line: int
@@ -113,9 +113,9 @@ class Keywords(TypedDict, total=False):
     hook: str
     """Async callable `module:function` that decides on every CONNECT; failing refuses."""
     hook_timeout_s: float
-    """Seconds the hook has before the client is refused."""
+    """Seconds the hook has before the client is refused; 0 means the default."""
     hook_timeout: float
-    """Seconds the hook has before the client is refused."""
+    """Seconds the hook has before the client is refused; 0 means the default."""
     hook_concurrency: int
     """Most hook calls in flight; further clients wait within their time-out."""
     debug: bool
@@ -161,13 +161,13 @@ class Keywords(TypedDict, total=False):
     listen_client_advertise: str
     """`host[:port]` that INFO names instead of the bound address; empty means the latter."""
     limits_max_connections: int
-    """Most client connections."""
+    """Most client connections; 0 admits none."""
     limits_max_connections_per_user: int
     """Most connections of one user; 0 means no limit."""
     limits_max_connections_per_address: int
     """Most connections from one source address; 0 means no limit."""
     limits_max_payload_bytes: int
-    """Largest message, in bytes, header included."""
+    """Largest message, in bytes, header included; -1 means no limit, 0 the default."""
     limits_max_control_line_bytes: int
     """Longest protocol line, in bytes, without verb and line end."""
     limits_max_pending_bytes: int
@@ -251,7 +251,7 @@ class Keywords(TypedDict, total=False):
     authorization_hook: str
     """Async callable `module:function` that decides on every CONNECT; failing refuses."""
     authorization_hook_timeout_s: float
-    """Seconds the hook has before the client is refused."""
+    """Seconds the hook has before the client is refused; 0 means the default."""
     authorization_hook_concurrency: int
     """Most hook calls in flight; further clients wait within their time-out."""
     interceptors_connect: str
@@ -279,7 +279,7 @@ class Keywords(TypedDict, total=False):
     operator_resolver_directory: str
     """Directory of `<account key>.jwt` files, for the directory resolver."""
     operator_resolver_interval_s: float
-    """Seconds between looks at accounts whose token has changed, or what they import expired."""
+    """Seconds between looks at accounts whose token, or an import's, has changed; 0: default."""
     operator_resolver_preload: Any
     """Account JWTs by account key, known from the start."""
     operator_resolver_pinned_accounts: abc.Sequence[str]
@@ -295,7 +295,7 @@ class Keywords(TypedDict, total=False):
     tls_verify_and_map: bool
     """Require a client certificate, and take the user from it."""
     tls_timeout_s: float
-    """Seconds for the handshake."""
+    """Seconds for the handshake; 0 means the default."""
     tls_cipher_suites: abc.Sequence[str]
     """Cipher suites by their IANA names; empty takes the safe defaults."""
     tls_min_version: Literal["1.2", "1.3"]
@@ -325,7 +325,7 @@ class Keywords(TypedDict, total=False):
     websocket_tls_verify_and_map: bool
     """Require a client certificate, and take the user from it."""
     websocket_tls_timeout_s: float
-    """Seconds for the handshake."""
+    """Seconds for the handshake; 0 means the default."""
     websocket_tls_cipher_suites: abc.Sequence[str]
     """Cipher suites by their IANA names; empty takes the safe defaults."""
     websocket_tls_min_version: Literal["1.2", "1.3"]
@@ -347,7 +347,7 @@ class Keywords(TypedDict, total=False):
     websocket_allowed_origins: abc.Sequence[str]
     """Origins that browsers may come from; empty allows every origin."""
     websocket_handshake_timeout_s: float
-    """Seconds for the HTTP upgrade."""
+    """Seconds for the handshakes of TLS and HTTP; 0 means the default."""
     websocket_ping_interval_s: float
     """Seconds between PINGs to a silent client; 0 takes `keepalive.ping_interval_s`."""
     websocket_compression: bool
@@ -471,7 +471,7 @@ class Keywords(TypedDict, total=False):
     leafnodes_tls_verify_and_map: bool
     """Require a client certificate, and take the user from it."""
     leafnodes_tls_timeout_s: float
-    """Seconds for the handshake."""
+    """Seconds for the handshake; 0 means the default."""
     leafnodes_tls_cipher_suites: abc.Sequence[str]
     """Cipher suites by their IANA names; empty takes the safe defaults."""
     leafnodes_tls_min_version: Literal["1.2", "1.3"]
@@ -491,7 +491,7 @@ class Keywords(TypedDict, total=False):
     leafnodes_isolate_interest: bool
     """Do not tell leaf nodes what other leaf nodes want."""
     leafnodes_reconnect_s: float
-    """Seconds before a remote that was lost, or not reached, is tried again."""
+    """Seconds before a remote that was lost, or not reached, is tried again; 0: default."""
     leafnodes_remotes: abc.Sequence[LeafRemote | abc.Mapping[str, Any]]
     """Servers to connect to."""
     cluster_name: str
@@ -531,7 +531,7 @@ class Keywords(TypedDict, total=False):
     cluster_tls_verify_and_map: bool
     """Require a client certificate, and take the user from it."""
     cluster_tls_timeout_s: float
-    """Seconds for the handshake."""
+    """Seconds for the handshake; 0 means the default."""
     cluster_tls_cipher_suites: abc.Sequence[str]
     """Cipher suites by their IANA names; empty takes the safe defaults."""
     cluster_tls_min_version: Literal["1.2", "1.3"]

@@ -27,6 +27,9 @@ class Layer(Struct, frozen=True):
     error: type[ConfigError] = ConfigError
     """The exception class for errors of this source."""
     warnings: tuple[str, ...] = ()
+    """Probable mistakes with which nats-server's `-t` fails."""
+    notes: tuple[str, ...] = ()
+    """Lines that midge takes and does not honour, and what holds instead."""
 
 
 def read_text(file: str | PathLike[str]) -> str:

@@ -20,6 +20,8 @@ SecretUrls = Annotated[tuple[str, ...], Meta(extra={"secret": True})]
 class LeafRemoteTls(Table, frozen=True, kw_only=True):
     """Encryption of a link to a remote; it is used, too, where the remote asks for it."""
 
+    ZERO_IS_DEFAULT = ("timeout_s",)
+
     required: bool = False
     """Speak TLS even where no URL begins with `tls://` and the remote does not ask for it."""
     cert_file: str = ""
@@ -33,11 +35,13 @@ class LeafRemoteTls(Table, frozen=True, kw_only=True):
     handshake_first: bool = False
     """Begin TLS before the remote's INFO."""
     timeout_s: Seconds = 2.0
-    """Seconds for the handshake."""
+    """Seconds for the handshake; 0 means the default."""
 
 
 class LeafRemote(Table, frozen=True, kw_only=True):
     """A server, or a cluster, to connect one account to."""
+
+    ZERO_IS_DEFAULT = ("dial_timeout_s", "first_info_timeout_s")
 
     urls: SecretUrls = ()
     """`host`, `host:port`, `nats-leaf://user:password@host:7422` or `wss://host`, tried in turn."""
@@ -66,9 +70,9 @@ class LeafRemote(Table, frozen=True, kw_only=True):
     ignore_discovered_servers: bool = False
     """Connect to `urls` only, and not to others of the remote's cluster."""
     dial_timeout_s: Seconds = 1.0
-    """Seconds for the connection."""
+    """Seconds for the connection; 0 means the default."""
     first_info_timeout_s: Seconds = 1.0
-    """Seconds for the remote's INFO."""
+    """Seconds for the remote's INFO; 0 means the default."""
     ws_compression: bool = False
     """Offer to compress the frames of a WebSocket (`ws://`, `wss://`)."""
     ws_no_masking: bool = False
@@ -112,6 +116,8 @@ class LeafAuthorization(Table, frozen=True, kw_only=True):
 class LeafNodes(Table, frozen=True, kw_only=True):
     """Links to other servers: those that connect here, and `remotes` that this one connects to."""
 
+    ZERO_IS_DEFAULT = ("reconnect_s",)
+
     host: str = "127.0.0.1"
     """Address to bind for leaf nodes."""
     port: Annotated[int, Meta(ge=-1, le=65535)] = 0
@@ -129,6 +135,6 @@ class LeafNodes(Table, frozen=True, kw_only=True):
     isolate_interest: bool = False
     """Do not tell leaf nodes what other leaf nodes want."""
     reconnect_s: Seconds = 1.0
-    """Seconds before a remote that was lost, or not reached, is tried again."""
+    """Seconds before a remote that was lost, or not reached, is tried again; 0: default."""
     remotes: tuple[LeafRemote, ...] = ()
     """Servers to connect to."""

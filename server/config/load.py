@@ -82,7 +82,8 @@ def load(
     raw, places = _merge(layers)
     options = _build(raw, places, check)
     found = tuple(warning for layer in layers for warning in layer.warnings)
-    return Loaded(options, _origins(places), tuple(unknown), found)
+    notes = tuple(note for layer in layers for note in layer.notes)
+    return Loaded(options, _origins(places), (*unknown, *notes), found)
 
 
 def read_file(file: str | PathLike[str]) -> Layer:

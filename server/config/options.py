@@ -110,14 +110,16 @@ class Listen(Table, frozen=True, kw_only=True):
 class Limits(Table, frozen=True, kw_only=True):
     """The bound of everything that a client can make grow."""
 
+    ZERO_IS_DEFAULT = ("max_payload_bytes",)
+
     max_connections: Count = 65536
-    """Most client connections."""
+    """Most client connections; 0 admits none."""
     max_connections_per_user: Count = 0
     """Most connections of one user; 0 means no limit."""
     max_connections_per_address: Count = 0
     """Most connections from one source address; 0 means no limit."""
-    max_payload_bytes: Annotated[int, Meta(ge=1, le=1 << 30)] = 1 << 20
-    """Largest message, in bytes, header included."""
+    max_payload_bytes: Annotated[int, Meta(ge=-1, le=1 << 30)] = 1 << 20
+    """Largest message, in bytes, header included; -1 means no limit, 0 the default."""
     max_control_line_bytes: Annotated[int, Meta(ge=1, le=1 << 30)] = 4096
     """Longest protocol line, in bytes, without verb and line end."""
     max_pending_bytes: Positive = 64 << 20
@@ -219,6 +221,8 @@ class WebSocketAuthorization(Table, frozen=True, kw_only=True):
 class WebSocket(Table, frozen=True, kw_only=True):
     """The listener for WebSocket clients; setting `port` turns it on."""
 
+    ZERO_IS_DEFAULT = ("handshake_timeout_s",)
+
     host: str = "127.0.0.1"
     """Address to bind."""
     port: Port = 0
@@ -234,7 +238,7 @@ class WebSocket(Table, frozen=True, kw_only=True):
     allowed_origins: tuple[str, ...] = ()
     """Origins that browsers may come from; empty allows every origin."""
     handshake_timeout_s: Seconds = 2.0
-    """Seconds for the HTTP upgrade."""
+    """Seconds for the handshakes of TLS and HTTP; 0 means the default."""
     ping_interval_s: Seconds = 0.0
     """Seconds between PINGs to a silent client; 0 takes `keepalive.ping_interval_s`."""
     compression: bool = False

@@ -89,6 +89,8 @@ class AuthCallout(Table, frozen=True, kw_only=True):
 class Authorization(Table, frozen=True, kw_only=True):
     """The users that may connect when no accounts are needed, and the rules shared by all."""
 
+    ZERO_IS_DEFAULT = ("hook_timeout_s",)
+
     user: str = ""
     """The only user's name; not together with `token` or `users`."""
     password: Secret = ""
@@ -108,7 +110,7 @@ class Authorization(Table, frozen=True, kw_only=True):
     hook: HookName = ""
     """Async callable `module:function` that decides on every CONNECT; failing refuses."""
     hook_timeout_s: Seconds = 2.0
-    """Seconds the hook has before the client is refused."""
+    """Seconds the hook has before the client is refused; 0 means the default."""
     hook_concurrency: Annotated[int, Meta(ge=1)] = 64
     """Most hook calls in flight; further clients wait within their time-out."""
 
@@ -239,6 +241,8 @@ class Account(Table, frozen=True, kw_only=True):
 class Operator(Table, frozen=True, kw_only=True):
     """Operator mode: accounts and users come as signed JWTs."""
 
+    ZERO_IS_DEFAULT = ("resolver_interval_s",)
+
     jwts: tuple[str, ...] = ()
     """Operator JWTs, or paths of files that hold one; empty turns operator mode off."""
     trusted_keys: tuple[str, ...] = ()
@@ -248,7 +252,7 @@ class Operator(Table, frozen=True, kw_only=True):
     resolver_directory: str = ""
     """Directory of `<account key>.jwt` files, for the directory resolver."""
     resolver_interval_s: Seconds = 120.0
-    """Seconds between looks at accounts whose token has changed, or what they import expired."""
+    """Seconds between looks at accounts whose token, or an import's, has changed; 0: default."""
     resolver_preload: dict[str, str] = {}  # noqa: RUF012 - msgspec copies the default
     """Account JWTs by account key, known from the start."""
     resolver_pinned_accounts: tuple[str, ...] = ()
@@ -257,6 +261,8 @@ class Operator(Table, frozen=True, kw_only=True):
 
 class Tls(Table, frozen=True, kw_only=True):
     """Encryption of a listener; setting `cert_file` turns it on."""
+
+    ZERO_IS_DEFAULT = ("timeout_s",)
 
     cert_file: str = ""
     """Path of the certificate chain in PEM; empty means no TLS."""
@@ -269,7 +275,7 @@ class Tls(Table, frozen=True, kw_only=True):
     verify_and_map: bool = False
     """Require a client certificate, and take the user from it."""
     timeout_s: Seconds = 2.0
-    """Seconds for the handshake."""
+    """Seconds for the handshake; 0 means the default."""
     cipher_suites: tuple[str, ...] = ()
     """Cipher suites by their IANA names; empty takes the safe defaults."""
     min_version: Literal["1.2", "1.3"] = "1.2"

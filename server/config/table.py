@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 Secret = Annotated[str, Meta(extra={"secret": True})]
 """Text that no log line, monitoring page or `midge check` may show."""
@@ -24,3 +24,13 @@ Count = Annotated[int, Meta(ge=0)]
 
 class Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Be one table of the configuration: immutable, keyword-only, closed to unknown keys."""
+
+    ZERO_IS_DEFAULT: ClassVar[tuple[str, ...]] = ()
+    """Fields of which 0 means the default, because nothing works with 0."""
+
+    def __post_init__(self) -> None:
+        """Replace each 0 that means a default."""
+        for name in self.ZERO_IS_DEFAULT:
+            if not getattr(self, name):
+                default = next(one for one in structs.fields(self) if one.name == name).default
+                structs.force_setattr(self, name, default)

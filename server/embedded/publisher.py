@@ -65,7 +65,7 @@ class Publisher:
         size = len(content) if block is None else len(block) + len(content)
         broker = self.broker
         largest = broker.options.limits.max_payload_bytes
-        if size > largest:
+        if size > largest >= 0:
             raise ValueError(f"message: expected at most {largest} bytes, got {size}")
         home = broker.accounts.get(account)
         if home is None:

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 log = get_logger()
 
+_MESSAGE_MAX_BYTES = 1 << 30  # the largest `max_payload` that may be set
+
 _REQUESTS_MAX = 10_000
 """Most API requests of one account that may wait, as in nats-server."""
 
@@ -84,7 +86,7 @@ class Engine(Observer):
         return Context(
             options=asked,
             server_name=options.server_name or broker.keys.server_id,
-            max_payload=options.limits.max_payload_bytes,
+            max_payload=_largest_message(options.limits.max_payload_bytes),
             publisher=publisher,
             links=broker.admission.links,
             services=Services(
@@ -300,3 +302,8 @@ def _limits(asked: AccountOptions) -> AccountLimits:
         storage_max_stream_bytes=asked.file_max_stream_bytes,
         max_bytes_required=asked.max_bytes_required,
     )
+
+
+def _largest_message(max_payload_bytes: int) -> int:
+    """Return the bound of a stored message; streams have one even if clients have none."""
+    return max_payload_bytes if max_payload_bytes >= 0 else _MESSAGE_MAX_BYTES

@@ -165,7 +165,8 @@ class Link(ChannelOwner):
         self.send_rules = send_rules
         self.take_rules = take_rules
         self.peer_max_payload = max_payload
-        is_smaller = 0 < max_payload < self.parser.max_payload
+        own = self.parser.max_payload
+        is_smaller = max_payload > 0 and (own < 0 or max_payload < own)
         grants = take_rules is not None and take_rules.allows_responses
         self._check(DENIED_SUBJECTS, send_rules is not None and send_rules.has_publish_rules)
         self._check(OVERSIZED, is_smaller)

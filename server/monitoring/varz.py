@@ -65,7 +65,7 @@ def _settings(state: "State") -> dict[str, Any]:
     limits = options.limits
     http = state.http_address
     return {
-        "max_connections": limits.max_connections,
+        "max_connections": limits.max_connections or -1,
         **({"max_subscriptions": limits.max_subscriptions} if limits.max_subscriptions else {}),
         "ping_interval": go_format.nanoseconds(options.keepalive.ping_interval_s),
         "ping_max": options.keepalive.ping_max,

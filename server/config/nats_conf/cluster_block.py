@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 from midge.protocol.errors import quote
 from midge.server.config.nats_conf.leafnode_blocks import read_compression
-from midge.server.config.nats_conf.sections import Handler, Key, Missing, Section, read_map
+from midge.server.config.nats_conf.sections import (
+    Handler,
+    Key,
+    Missing,
+    Section,
+    read_map,
+    timed,
+    timeout,
+)
 from midge.server.config.nats_conf.security_blocks import read_subjects, read_tls
 from midge.server.config.nats_conf.values import (
     address,
@@ -18,7 +26,6 @@ from midge.server.config.nats_conf.values import (
     integer,
     items,
     limit,
-    seconds,
     secret,
     show,
     text,
@@ -102,11 +109,10 @@ def _accounts(_: Section, node: Node) -> None:
 
 
 def _ping_interval(section: Section, node: Node) -> None:
-    interval_s = seconds(node)
-    if interval_s > PING_INTERVAL_MAX_S:
+    timed("ping_interval_s", "ping_interval")(section, node)
+    if section.values.get("ping_interval_s", 0) > PING_INTERVAL_MAX_S:
         section.warn(node, "Cluster 'ping_interval' will reset to 30s which is the max for routes")
-        interval_s = PING_INTERVAL_MAX_S
-    section.put("ping_interval_s", interval_s, node)
+        section.put("ping_interval_s", PING_INTERVAL_MAX_S, node)
 
 
 CLUSTER_AUTHORIZATION: dict[str, Handler] = {
@@ -114,7 +120,7 @@ CLUSTER_AUTHORIZATION: dict[str, Handler] = {
     "username": Key("user", text),
     "pass": Key("password", secret),
     "password": Key("password", secret),
-    "timeout": Key("timeout_s", seconds),
+    "timeout": timeout("timeout_s", warns=True),
     "permissions": _ignore,
     "default_permissions": _ignore,
     "default_permission": _ignore,

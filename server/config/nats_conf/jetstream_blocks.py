@@ -5,9 +5,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from midge.server.config.nats_conf.sections import Handler, Key, Missing, Section, read_map
+from midge.server.config.nats_conf.sections import (
+    Handler,
+    Key,
+    Missing,
+    Section,
+    positive,
+    read_map,
+)
 from midge.server.config.nats_conf.values import (
     boolean,
+    duration,
     entries,
     fail,
     integer,
@@ -54,8 +62,8 @@ def _sync_as(key: str) -> Callable[[Section, Node], None]:
         value = node.value
         if isinstance(value, str) and value.lower() == "always":
             value = "always"
-        else:
-            seconds(node)  # raises with the reason
+        elif seconds(node) <= 0:  # which raises with the reason
+            value = "2m"  # nats-server's default
         if not isinstance(value, str):
             text_ = f'invalid use of field "{key}": {key} should be converted to a duration'
             section.warn(node, text_)
@@ -102,18 +110,30 @@ def _cluster_traffic(_: Section, node: Node) -> None:
         fail(node, f"expected 'system' or 'owner' for cluster_traffic, got {node.value!r}")
 
 
+def _duplicate_window(node: Node) -> float:
+    return max(duration(node, text(node)), 0)
+
+
+def _batch_timeout(node: Node) -> float:
+    return duration(node, text(node))
+
+
+def _buffered_size(node: Node) -> int:
+    return max(storage_size(node), 0)
+
+
 _BATCH: dict[str, Handler] = {
-    "max_inflight_per_stream": Key("max_batch_inflight_per_stream", limit),
-    "max_inflight_total": Key("max_batch_inflight_total", limit),
-    "max_msgs": Key("max_batch_messages", limit),
-    "timeout": Key("max_batch_timeout_s", seconds),
+    "max_inflight_per_stream": positive("max_batch_inflight_per_stream", "max_inflight_per_stream"),
+    "max_inflight_total": positive("max_batch_inflight_total", "max_inflight_total"),
+    "max_msgs": positive("max_batch_messages", "max_msgs"),
+    "timeout": positive("max_batch_timeout_s", "timeout", _batch_timeout),
 }
 
 _LIMITS: dict[str, Handler] = {
     "max_ack_pending": Key("max_ack_pending", limit),
     "max_ha_assets": Key("max_ha_assets", limit),
     "max_request_batch": Key("max_request_batch", limit),
-    "duplicate_window": Key("duplicate_window_s", seconds),
+    "duplicate_window": Key("duplicate_window_s", _duplicate_window),
     "batch": _nested("", _BATCH),
 }
 
@@ -143,7 +163,7 @@ SERVER: dict[str, Handler] = {
     "limits": _nested("limits", _LIMITS),
     "unique_tag": Key("unique_tag", text),
     "max_outstanding_catchup": _unused,
-    "max_buffered_size": Key("max_buffered_bytes", storage_size),
+    "max_buffered_size": Key("max_buffered_bytes", _buffered_size),
     "max_buffered_msgs": Key("max_buffered_messages", limit),
     "request_queue_limit": Key("request_queue_limit", limit),
     "info_queue_limit": _unused,

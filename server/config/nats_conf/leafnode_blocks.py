@@ -6,16 +6,22 @@ import re
 from typing import TYPE_CHECKING
 
 from midge.protocol.errors import quote
-from midge.server.config.nats_conf.sections import Handler, Key, Missing, Section, read_map
+from midge.server.config.nats_conf.sections import (
+    Handler,
+    Key,
+    Missing,
+    Section,
+    read_map,
+    timed,
+    timeout,
+)
 from midge.server.config.nats_conf.security_blocks import read_tls
 from midge.server.config.nats_conf.values import (
     address,
     boolean,
-    duration,
     fail,
     integer,
     items,
-    seconds,
     secret,
     show,
     text,
@@ -70,17 +76,6 @@ def read_compression(_: Section, node: Node) -> None:
         fail(node, f'field "compression": midge does not support {show(node)}, links are not S2')
 
 
-def _reconnect(section: Section, node: Node) -> None:
-    """Read the delay before another attempt."""
-    if isinstance(node.value, str):
-        section.put("reconnect_s", duration(node, node.value), node)
-        return
-    section.put("reconnect_s", seconds(node), node)
-    section.warn(
-        node, 'invalid use of field "reconnect": reconnect should be converted to a duration'
-    )
-
-
 def _remote_tls(section: Section, node: Node) -> None:
     """Read the `tls` block of a remote, which is for a client."""
     tls = section.table("tls", node)
@@ -102,7 +97,7 @@ REMOTE_TLS: dict[str, Handler] = {
     "key_file": Key("key_file", text),
     "ca_file": Key("ca_file", text),
     "insecure": Key("insecure", boolean),
-    "timeout": Key("timeout_s", seconds),
+    "timeout": timeout("timeout_s"),
     "handshake_first": _handshake_first,
     "first": _handshake_first,
     "immediate": _handshake_first,
@@ -138,8 +133,8 @@ REMOTE: dict[str, Handler] = {
     "isolate": Missing("isolated interest"),
     "request_isolation": Missing("isolated interest"),
     "compression": read_compression,
-    "first_info_timeout": Key("first_info_timeout_s", seconds),
-    "dial_timeout": Key("dial_timeout_s", seconds),
+    "first_info_timeout": timed("first_info_timeout_s", "first_info_timeout"),
+    "dial_timeout": timed("dial_timeout_s", "dial_timeout"),
     "ignore_discovered_servers": Key("ignore_discovered_servers", boolean),
     "disabled": Key("disabled", boolean),
     "proxy": Missing("HTTP proxies"),
@@ -200,7 +195,7 @@ LEAF_AUTHORIZATION: dict[str, Handler] = {
     "nkey": _public_nkey,
     "account": Key("account", text),
     "users": _users,
-    "timeout": Key("timeout_s", seconds),
+    "timeout": timeout("timeout_s", warns=True),
     "proxy_required": Missing("trusted proxies"),
 }
 
@@ -218,9 +213,9 @@ LEAFNODES: dict[str, Handler] = {
     "isolate": Key("isolate_interest", boolean),
     "write_deadline": Missing("a write deadline of links alone"),
     "write_timeout": Missing("a write deadline of links alone"),
-    "reconnect": _reconnect,
-    "reconnect_delay": _reconnect,
-    "reconnect_interval": _reconnect,
+    **dict.fromkeys(
+        ("reconnect", "reconnect_delay", "reconnect_interval"), timed("reconnect_s", "reconnect")
+    ),
     "compression": read_compression,
     "remotes": _remotes,
 }

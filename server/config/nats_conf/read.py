@@ -47,7 +47,7 @@ def read_conf_file(
         ends = range(len(key), 0, -1)
         return next((result.places[key[:n]] for n in ends if key[:n] in result.places), file)
 
-    return Layer(result.values, where, ConfError, tuple(result.warnings))
+    return Layer(result.values, where, ConfError, tuple(result.warnings), tuple(result.notes))
 
 
 def _check_users_of_accounts(result: Result) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from midge.protocol.errors import quote
 from midge.server.config.nats_conf.errors import ConfError
-from midge.server.config.nats_conf.values import entries
+from midge.server.config.nats_conf.values import duration, entries, integer, seconds
 from midge.server.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class Result:
         self.places: dict[Path, str] = {}
         self.errors: list[ConfigError] = []
         self.warnings: list[str] = []
+        self.notes: list[str] = []
 
 
 class Section(NamedTuple):
@@ -65,6 +66,20 @@ class Section(NamedTuple):
     def warn(self, node: Node, text: str) -> None:
         """Add a warning about a probable mistake."""
         self.result.warnings.append(f"{node.where}: {text}")
+
+    def note(self, node: Node, text: str) -> None:
+        """Add a warning about a line that does not do what it says."""
+        self.result.notes.append(f"{node.where}: {text}")
+
+    def put_positive(self, name: str, value: float, node: Node, key: str) -> None:
+        """Set a number of which 0 means the default.
+
+        With a negative one nats-server serves nobody; midge uses the default and says so.
+        """
+        if value > 0:
+            self.put(name, value, node)
+        elif value < 0:
+            self.note(node, f'field "{key}": {node.value} has no use; the default holds')
 
 
 class Key(NamedTuple):
@@ -127,6 +142,46 @@ def _read_entry(
                 section.put(handler.name, handler.read(entry), entry)
             else:
                 handler(section, entry)
+
+
+def positive(
+    name: str, key: str, read: Callable[[Node], float] = integer
+) -> Callable[[Section, Node], None]:
+    """Return the handler of a number of which 0 means the default."""
+    return lambda section, node: section.put_positive(name, read(node), node, key)
+
+
+def timed(name: str, key: str) -> Callable[[Section, Node], None]:
+    """Return the handler of a duration for which a bare number draws a warning."""
+
+    def handle(section: Section, node: Node) -> None:
+        if isinstance(node.value, str):
+            value = duration(node, node.value, f"error parsing {key}: ")
+        else:
+            value = integer(node)
+            text_ = f'invalid use of field "{key}": {key} should be converted to a duration'
+            section.warn(node, text_)
+        section.put_positive(name, value, node, key)
+
+    return handle
+
+
+_HIGH_TIMEOUT_S = 60.0
+
+
+def timeout(name: str, *, warns: bool = False) -> Callable[[Section, Node], None]:
+    """Return the handler of a `timeout`, which may be a number; `warns` of a high one."""
+
+    def handle(section: Section, node: Node) -> None:
+        value = seconds(node)
+        if warns and value > _HIGH_TIMEOUT_S:
+            high = f"timeout of {node.value} ({value:f} seconds) is high"
+            advice = "consider keeping it under 60 seconds. possibly caused by unquoted duration"
+            example = "use '1m' instead of 1m, for example"
+            section.warn(node, f'invalid use of field "timeout": {high}, {advice}; {example}')
+        section.put_positive(name, value, node, "timeout")
+
+    return handle
 
 
 @contextmanager

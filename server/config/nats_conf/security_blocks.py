@@ -9,7 +9,14 @@ from midge.protocol.nkeys import ACCOUNT_PREFIX, CURVE_PREFIX, is_public_nkey
 from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.config.nats_conf.errors import ConfError
 from midge.server.config.nats_conf.jetstream_blocks import read_account_jetstream
-from midge.server.config.nats_conf.sections import Handler, Key, Missing, Section, read_map
+from midge.server.config.nats_conf.sections import (
+    Handler,
+    Key,
+    Missing,
+    Section,
+    read_map,
+    timeout,
+)
 from midge.server.config.nats_conf.values import (
     boolean,
     choice,
@@ -18,6 +25,7 @@ from midge.server.config.nats_conf.values import (
     fail,
     integer,
     items,
+    limit,
     seconds,
     secret,
     show,
@@ -168,7 +176,7 @@ AUTHORIZATION: dict[str, Handler] = {
     "pass": Key("password", secret),
     "password": Key("password", secret),
     "token": Key("token", secret),
-    "timeout": Key("timeout_s", seconds),
+    "timeout": timeout("timeout_s", warns=True),
     "users": _each("users", _user),
     "default_permission": _nested("default_permissions", _permissions),
     "default_permissions": _nested("default_permissions", _permissions),
@@ -444,9 +452,13 @@ def _handshake_first(section: Section, node: Node) -> None:
     if word.lower() in ("true", "on", "false", "off"):
         section.put("handshake_first", "on" if word.lower() in ("true", "on") else "off", node)
         return
-    section.put("handshake_first", "auto", node)
-    if word.lower() != "auto":
-        section.put("handshake_first_fallback_s", duration(node, word), node)
+    if word.lower() in ("auto", "auto_fallback"):
+        section.put("handshake_first", "auto", node)
+    elif (fallback_s := duration(node, word)) > 0:
+        section.put("handshake_first", "auto", node)
+        section.put("handshake_first_fallback_s", fallback_s, node)
+    else:
+        section.put("handshake_first", "on", node)
 
 
 def _min_version(node: Node) -> str:
@@ -463,13 +475,13 @@ TLS: dict[str, Handler] = {
     "ca_file": Key("ca_file", text),
     "verify": Key("verify", boolean),
     "verify_and_map": Key("verify_and_map", boolean),
-    "timeout": Key("timeout_s", seconds),
+    "timeout": timeout("timeout_s"),
     "cipher_suites": Key("cipher_suites", texts),
     "min_version": Key("min_version", _min_version),
     "handshake_first": _handshake_first,
     "first": _handshake_first,
     "immediate": _handshake_first,
-    "connection_rate_limit": Key("connection_rate_limit", integer),
+    "connection_rate_limit": Key("connection_rate_limit", limit),
     "pinned_certs": Key("pinned_certs", texts),
     "verify_cert_and_check_known_urls": Missing("certificate checks against known URLs"),
     "curve_preferences": Missing("a choice of curves"),

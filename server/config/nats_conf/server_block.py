@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 from midge.server.config.nats_conf.cluster_block import read_cluster
 from midge.server.config.nats_conf.jetstream_blocks import read_feature_flags, read_jetstream
 from midge.server.config.nats_conf.leafnode_blocks import read_leafnodes
-from midge.server.config.nats_conf.sections import Handler, Key, Missing, Section, read_map
+from midge.server.config.nats_conf.sections import (
+    Handler,
+    Key,
+    Missing,
+    Section,
+    positive,
+    read_map,
+    timed,
+    timeout,
+)
 from midge.server.config.nats_conf.security_blocks import (
     OPERATOR,
     read_accounts,
@@ -20,7 +29,6 @@ from midge.server.config.nats_conf.values import (
     address,
     boolean,
     bounded,
-    duration,
     entries,
     fail,
     integer,
@@ -32,6 +40,7 @@ from midge.server.config.nats_conf.values import (
     text,
     texts,
 )
+from midge.server.config.options import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,38 +70,32 @@ def _monitor(name: str) -> Callable[[Section, Node], None]:
     return handle
 
 
-def _or_default(
-    name: str, read: Callable[[Node], float] = integer
-) -> Callable[[Section, Node], None]:
-    """Return the handler of a number of which 0 means the default."""
-
-    def handle(section: Section, node: Node) -> None:
-        if value := read(node):
-            section.put(name, value, node)
-
-    return handle
-
-
-def _timed(name: str, key: str) -> Callable[[Section, Node], None]:
-    """Return the handler of a duration for which a bare number draws a warning; 0: the default."""
-
-    def handle(section: Section, node: Node) -> None:
-        if isinstance(node.value, str):
-            value = duration(node, node.value, f"error parsing {key}: ")
-        else:
-            value = integer(node)
-            text_ = f'invalid use of field "{key}": {key} should be converted to a duration'
-            section.warn(node, text_)
-        if value:
-            section.put(name, value, node)
-
-    return handle
+_LAME_DUCK = timed("shutdown.lame_duck_duration_s", "lame_duck_duration")
 
 
 def _lame_duck_duration(section: Section, node: Node) -> None:
-    _timed("shutdown.lame_duck_duration_s", "lame_duck_duration")(section, node)
+    _LAME_DUCK(section, node)
     if section.values.get("shutdown", {}).get("lame_duck_duration_s", 0) < LAME_DUCK_MIN_S:
         fail(node, f"invalid lame_duck_duration of {node.value}, minimum is 30 seconds")
+
+
+def _max_payload(node: Node) -> int:
+    return max(bounded("max_payload", INT32_MAX)(node), -1)
+
+
+def _max_pending(node: Node) -> int:
+    return integer(node) or Limits().max_pending_bytes
+
+
+def _max_closed_clients(section: Section, node: Node) -> None:
+    if integer(node):
+        section.put("limits.max_closed_clients", limit(node), node)
+
+
+def _tokens(node: Node) -> int:
+    if bounded("max_sub_tokens", 255)(node) <= 0:
+        fail(node, "max_sub_tokens value can not be negative")
+    return integer(node)
 
 
 def _disable_cache(section: Section, node: Node) -> None:
@@ -142,7 +145,7 @@ WEBSOCKET_AUTHORIZATION: dict[str, Handler] = {
     "pass": Key("password", secret),
     "password": Key("password", secret),
     "token": Key("token", secret),
-    "timeout": Key("timeout_s", seconds),
+    "timeout": timeout("timeout_s"),
 }
 
 WEBSOCKET: dict[str, Handler] = {
@@ -160,7 +163,7 @@ WEBSOCKET: dict[str, Handler] = {
     "allow_origin": Key("allowed_origins", texts),
     "origins": Key("allowed_origins", texts),
     "origin": Key("allowed_origins", texts),
-    "handshake_timeout": Key("handshake_timeout_s", seconds),
+    "handshake_timeout": positive("handshake_timeout_s", "handshake_timeout", seconds),
     "compression": _compression,
     "compress": _compression,
     "authorization": _websocket_authorization,
@@ -171,7 +174,7 @@ WEBSOCKET: dict[str, Handler] = {
     "pass_cookie": Key("pass_cookie", text),
     "token_cookie": Key("token_cookie", text),
     "headers": Key("headers", _texts_by_name),
-    "ping_interval": _timed("ping_interval_s", "ping_interval"),
+    "ping_interval": timed("ping_interval_s", "ping_interval"),
 }
 
 
@@ -219,28 +222,26 @@ SERVER: dict[str, Handler] = {
     # Limits.
     "max_connections": Key("limits.max_connections", limit),
     "max_conn": Key("limits.max_connections", limit),
-    "max_control_line": _or_default(
-        "limits.max_control_line_bytes", bounded("max_control_line", INT32_MAX)
+    "max_control_line": positive(
+        "limits.max_control_line_bytes", "max_control_line", bounded("max_control_line", INT32_MAX)
     ),
-    "max_payload": _or_default("limits.max_payload_bytes", bounded("max_payload", INT32_MAX)),
-    "max_pending": _or_default("limits.max_pending_bytes"),
+    "max_payload": Key("limits.max_payload_bytes", _max_payload),
+    "max_pending": Key("limits.max_pending_bytes", _max_pending),
     "max_subscriptions": Key("limits.max_subscriptions", limit),
     "max_subs": Key("limits.max_subscriptions", limit),
-    "max_sub_tokens": Key("limits.max_subscription_tokens", bounded("max_sub_tokens", 255)),
-    "max_subscription_tokens": Key(
-        "limits.max_subscription_tokens", bounded("max_sub_tokens", 255)
-    ),
-    "max_closed_clients": Key("limits.max_closed_clients", limit),
-    "ping_interval": _timed("keepalive.ping_interval_s", "ping_interval"),
-    "ping_max": _or_default("keepalive.ping_max"),
-    "write_deadline": _timed("limits.write_deadline_s", "write_deadline"),
+    "max_sub_tokens": Key("limits.max_subscription_tokens", _tokens),
+    "max_subscription_tokens": Key("limits.max_subscription_tokens", _tokens),
+    "max_closed_clients": _max_closed_clients,
+    "ping_interval": timed("keepalive.ping_interval_s", "ping_interval"),
+    "ping_max": positive("keepalive.ping_max", "ping_max"),
+    "write_deadline": timed("limits.write_deadline_s", "write_deadline"),
     "write_timeout": _write_timeout,
     "no_fast_producer_stall": Key("limits.stall_producers", inverted),
     "disable_sublist_cache": _disable_cache,
     "no_sublist_cache": _disable_cache,
     "no_header_support": Key("limits.header_support", inverted),
     "lame_duck_duration": _lame_duck_duration,
-    "lame_duck_grace_period": _timed("shutdown.lame_duck_grace_period_s", "lame_duck_grace_period"),
+    "lame_duck_grace_period": timed("shutdown.lame_duck_grace_period_s", "lame_duck_grace_period"),
     # Who may do what.
     "authorization": read_authorization,
     "no_auth_user": Key("authorization.no_auth_user", text),

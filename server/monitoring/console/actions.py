@@ -169,7 +169,7 @@ class Actions:
         lines = "".join(f"{name}: {value}\r\n" for name, value in post.headers.items())
         block = f"NATS/1.0\r\n{lines}\r\n".encode() if lines else None
         size, limit = len(post.payload.encode()) + len(block or b""), self._max_payload
-        if size > limit:
+        if size > limit >= 0:
             raise WrongRequest(f"{size} bytes are more than this server takes, {limit}")
         return self._account(post), subject, block
 

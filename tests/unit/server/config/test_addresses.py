@@ -1,4 +1,4 @@
-"""Addresses in the settings: which are taken, and what they stand for."""
+"""Addresses in the settings: which are taken, and as which host and port."""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,21 +15,27 @@ from midge.server.config.nats_conf.security_blocks import TLS
 from midge.server.config.nats_conf.server_block import SERVER
 from midge.server.config.options import (
     AllowResponses,
+    Authorization,
     Export,
     Import,
     ImportSource,
+    LeafNodes,
+    LeafRemote,
+    LeafRemoteTls,
+    Limits,
     Mapping,
     MappingDestination,
+    Operator,
     Options,
     Permissions,
     SubjectPermissions,
+    Table,
     Tls,
     User,
+    WebSocket,
 )
+from midge.server.config.reload_rules import changes
 from midge.server.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -189,6 +196,57 @@ def test_addresses_to_listen_at(conf: Path, block: str) -> None:
     assert own.get(block, 0) == (4222 if block == "listen: %s" else 0)
 
 
+CONFS = Path(__file__).parents[4] / "differential" / "conf" / "valid"
+
+
+def test_zero_means_the_default() -> None:
+    found = config.load(CONFS / "zeroes.conf")
+    assert not found.warnings
+    set_ones = {".".join(path) for path in found.origins if path[0] != "authorization"}
+    changed = {one.setting.key for one in changes(Options(), found.options)}
+    assert changed == {
+        "jetstream.enabled",
+        "jetstream.sync_interval",  # a duration, of which nats-server's default is 2 minutes
+        "authorization.user",
+        "authorization.password",
+        *(one for one in set_ones if one.endswith((".port", ".no_tls", ".remotes"))),
+    }
+    (remote,) = found.options.leafnodes.remotes
+    assert remote == LeafRemote(urls=remote.urls, tls=LeafRemoteTls(required=True))
+
+
+def test_a_negative_number_is_no_limit_or_the_default_with_a_warning() -> None:
+    found = config.load(CONFS / "negatives.conf")
+    lines = [int(one.split(":")[1]) for one in found.warnings]
+    assert lines == [2, 7, 8, 9, 10, 13, 13, 15, 15, 15, 17, 17, 19, 19, 19, 22, 22]
+    assert all(one.endswith("has no use; the default holds") for one in found.warnings)
+    changed = {one.setting.key: one.new for one in changes(Options(), found.options)}
+    assert changed["limits.max_payload_bytes"] == -1
+    assert {one: changed[one] for one in changed if one.startswith("limits.")} == {
+        "limits.max_payload_bytes": -1,
+        "limits.max_connections": 0,
+        "limits.max_closed_clients": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        Tls(timeout_s=0),
+        WebSocket(handshake_timeout_s=0),
+        LeafRemoteTls(timeout_s=0),
+        LeafRemote(dial_timeout_s=0, first_info_timeout_s=0),
+        LeafNodes(reconnect_s=0),
+        Authorization(hook_timeout_s=0),
+        Operator(resolver_interval_s=0),
+        Limits(max_payload_bytes=0),
+    ],
+    ids=lambda table: type(table).__name__,
+)
+def test_zero_is_the_default_in_every_table_that_cannot_use_it(table: Table) -> None:
+    assert table == type(table)()
+
+
 @pytest.mark.parametrize("given", ["", "timeout: 2", "verify: true", "ca_file: x", "key_file: x"])
 @pytest.mark.parametrize("around", ["%s", "websocket { %s }", "leafnodes { %s }", "cluster { %s }"])
 def test_a_tls_block_without_a_certificate_is_refused(conf: Path, around: str, given: str) -> None:
@@ -219,7 +277,8 @@ def test_a_bare_duration_is_a_warning(conf: Path) -> None:
     ("text", "error"),
     [
         ("port: 70000", "x.conf:1:0: listen.port: expected int from -1 to 65535, got 70000"),
-        ("ping_max: -1", "x.conf:1:0: keepalive.ping_max: expected int of 1 or more, got -1"),
+        ("max_pending: -1",
+         "x.conf:1:0: limits.max_pending_bytes: expected int of 1 or more, got -1"),
         ("authorization { password: 5 }",
          "x.conf:1:16: field \"password\": expected a string; quote it if it looks like a number"),
         ("accounts { A { exports: [{service: x, response: many}] } }",
