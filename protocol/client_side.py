@@ -1,8 +1,9 @@
 """The client's half of the NATS protocol, sans-I/O: reading what servers send, writing commands.
 
-`parser.py` reads what clients send; a client needs the other direction. Every client here is built
-on this: the pipeline's, `midge bench`, and those of the tests. Verbs and layouts are those of the
-protocol's documentation: `MSG subject sid [reply] size`, `HMSG subject sid [reply] headers total`.
+`parser.py` reads the commands of clients; a client needs the other direction. Every client here is
+built on this module: the pipeline's client, `midge bench` and the clients of the tests. Verbs and
+layouts follow the protocol's documentation: `MSG subject sid [reply] size` and
+`HMSG subject sid [reply] headers total`.
 """
 
 import json
@@ -39,10 +40,10 @@ class Control(NamedTuple):
 
 
 class FrameReader:
-    """Cut what a server sends into messages and control lines.
+    """Cuts the bytes that a server sends into messages and control lines.
 
     Any split of the bytes gives the same result. A frame that arrives in many pieces is joined
-    once, when its last byte is there.
+    once, when its last byte has arrived.
     """
 
     def __init__(self) -> None:
@@ -125,7 +126,7 @@ def read_info(document: bytes) -> dict[str, Any]:
     return info
 
 
-# Commands. Callers vouch for subjects, queue names and sids: no blank, CR or LF.
+# Commands. The caller makes sure that subjects, queue names and sids have no blank, CR or LF.
 
 
 def connect_line(options: Mapping[str, object]) -> bytes:
@@ -144,7 +145,7 @@ def unsubscribe_line(sid: bytes, max_messages: int = 0) -> bytes:
 
 
 def publish_frame(subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> bytes:
-    """Return PUB, or HPUB if `headers`, a whole block, is not empty; `reply` may be empty, too."""
+    """Return PUB, or HPUB if `headers`, a whole block, is not empty; `reply` may be empty."""
     to = b"%b %b" % (subject, reply) if reply else subject
     if headers:
         sizes = (len(headers), len(headers) + len(payload))

@@ -8,10 +8,11 @@ sooner while others are busy, but one that is charged too little makes the other
 """
 
 RUN = b"run"
-"""A run of publishes with one control line: charged once, whatever its length."""
+"""A run of publishes that repeat one control line: charged once, whatever its length."""
 
 RUN_LINE = b"run line"
-"""Each message of a run, which is compared with the first. Compiled, its bytes pay for that."""
+"""Each message of a run, for comparing it with the first. Compiled, the charge for bytes covers it.
+"""
 
 COMPILED_COSTS = {
     b"PUB": 192,

@@ -2,7 +2,7 @@
 
 from midge.protocol.nkeys import decode_nkey
 
-_SEED_BYTES = 34  # two of the kind, and 32 of the key
+_SEED_BYTES = 34  # two bytes for the kind, and 32 bytes of key
 
 
 def split_credentials(text: str) -> tuple[str, str]:

@@ -48,7 +48,7 @@ def quote(raw: bytes) -> str:
     r"""Quote `raw` as Go's ``%q`` does: ``"`` and control bytes escaped, non-UTF-8 as ``\xNN``."""
     text = raw.decode("utf-8", "surrogateescape")
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
-        return f'"{text}"'  # as nearly all are
+        return f'"{text}"'  # the usual case: nothing to escape
     pieces = ['"']
     for char in text:
         code = ord(char)
@@ -90,7 +90,7 @@ def too_many_tokens(subject: bytes) -> str:
 
 
 def removed_subscription(subject: bytes, queue: bytes | None, sid: bytes) -> str:
-    """Return the text for a subscription that a change of permissions took away."""
+    """Return the text for a subscription that a change of permissions removed."""
     using = "" if queue is None else f" using queue {quote(queue)}"
     return f"Permissions Violation for Subscription to {quote(subject)}{using} (sid {quote(sid)})"
 

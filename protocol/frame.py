@@ -1,4 +1,4 @@
-"""One published message, as it lies in the buffer it came in.
+"""One published message, in the buffer that it was read into.
 
 The tail of a PUB frame *is* the tail of the MSG frame that delivers it: both end in
 ``[reply] size⏎payload⏎``. So a delivery is a short prefix and one copy of these bytes, and a frame
@@ -19,8 +19,8 @@ class Frame:
 
     ``data[base + tail:base + end]`` is the part that deliveries copy, from the reply or the size up
     to the last CR LF. `header_size` is -1 for a PUB. `size` counts header and payload, in bytes.
-    `repeated` is set when the control line equals, byte for byte, that of the previous frame on
-    this connection. A frame is valid only while it is being handled, since its buffer is reused.
+    `repeated` is set when the control line equals the previous frame's on this connection byte for
+    byte. A frame is valid only while it is being handled, because its buffer is reused.
     """
 
     __slots__ = (
@@ -78,7 +78,7 @@ class Frame:
         return memory.take(self.data, start + header, start + self.size)
 
     def has_reply(self) -> bool:
-        """Tell whether the message names a reply subject."""
+        """Return whether the message has a reply subject."""
         return self.reply_end > self.reply_start
 
 
@@ -87,8 +87,8 @@ def compose(
 ) -> Frame:
     """Make a frame from its parts.
 
-    `headers` is a whole header block, its blank line included. The caller vouches for
-    `subject` and `reply`: they must hold no blank, TAB, CR or LF.
+    `headers` is a whole header block, its blank line included. The caller makes sure that `subject`
+    and `reply` have no blank, TAB, CR or LF.
     """
     size = len(payload)
     if headers is None:
@@ -136,7 +136,7 @@ def _assemble(
     payload: bytes,
     header_size: int,
 ) -> Frame:
-    """Make a frame with a buffer of its own from its parts; `headers` may stand in `payload`."""
+    """Make a frame with its own buffer from its parts; `payload` may begin with the headers."""
     verb = b"PUB " if header_size < 0 else b"HPUB "
     frame = Frame()
     frame.subject_start = len(verb)

@@ -17,10 +17,10 @@ class Handler:
         """Take one PUB or HPUB; `frame` is valid until this returns."""
 
     def on_publish_run(self, frame: Frame, count: int) -> int:
-        """Take up to `count` messages, `frame` the first; return how many were taken, 1 or more.
+        """Take up to `count` messages, the first in `frame`; return how many were taken, 1 or more.
 
-        They are contiguous, each `frame.end` bytes long, and all have the control line of the
-        message before them. Messages that are not taken follow one by one through `on_publish`.
+        They are contiguous, each is `frame.end` bytes long, and all repeat the control line of the
+        message before them. The parser passes the rest to `on_publish` one by one.
         """
         self.on_publish(frame)
         return 1

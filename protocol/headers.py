@@ -84,7 +84,7 @@ def parse_headers(block: bytes) -> dict[str, list[str]]:
 
 
 def find_malformed(block: bytes) -> str | None:
-    """Return what is wrong with a header block, or None when nothing is."""
+    """Return the fault of a header block as text, or None for a correct block."""
     if not block.startswith(VERSION):
         return f"begins with {block[:12]!r} instead of {VERSION!r}"
     if not block.endswith(b"\r\n\r\n"):

@@ -1,9 +1,9 @@
-"""The receiving side of one connection: where reads land, and what is kept between them.
+"""The receiving side of one connection: its read buffer, and the unfinished frame between reads.
 
-One large buffer serves all connections of a loop, since a read is parsed before the next one
-starts. Only an unfinished frame is kept: a small one is copied out, a large one gets a buffer of
-its own, which later reads go straight into. That buffer grows with the bytes that have arrived,
-never with the size that was announced.
+One large buffer serves all connections of a loop, because a read is parsed before the next one
+starts. Only an unfinished frame is kept: a small one is copied out, and a large one gets its own
+buffer, which later reads fill directly. That buffer grows with the bytes that have arrived, never
+with the size that the client announced.
 """
 
 from midge.protocol import memory
@@ -28,7 +28,7 @@ class SharedBuffer:
 
 
 class Inbound:
-    """Feeds `parser` with what is received, in the two steps of asyncio's BufferedProtocol.
+    """Feeds received bytes to `parser`, in the two steps of asyncio's BufferedProtocol.
 
     Call `get_buffer` for room, fill part of it, and pass the count to `received`. Between the two
     calls no other connection may use the same `shared` buffer.
@@ -38,11 +38,11 @@ class Inbound:
 
     def __init__(self, parser: StreamParser, shared: SharedBuffer) -> None:
         self.parser = parser
-        self.offered = 0  # bytes of room that there was last, from `start` of its buffer on
+        self.offered = 0  # bytes of room in the last buffer, from its `start` on
         self.start = 0
         self._shared = shared
         self._rest = b""  # a small unfinished frame, between two reads
-        self._own: bytearray | None = None  # a large one
+        self._own: bytearray | None = None  # the buffer of a large unfinished frame
         self._filled = 0  # how much of `_own` is filled
         self._is_parsing = False
 
@@ -57,7 +57,7 @@ class Inbound:
         return view[self.start :] if self.start else view
 
     def make_room(self) -> bytearray:
-        """Return the buffer in which the next bytes go from `start` on, `offered` at most."""
+        """Return the buffer for the next bytes: up to `offered` of them, from `start` on."""
         own = self._own
         if own is not None:
             self.start = self._filled
@@ -104,7 +104,7 @@ class Inbound:
             ProtocolError: as the parser does.
         """
         if self._is_parsing:
-            return  # called from within a command: the running parse sees that the halt is gone
+            return  # called from within a command: the running parse goes on without the halt
         if self._own is not None:
             self._parse(self._own, self._filled)
         elif self._rest:
@@ -112,14 +112,14 @@ class Inbound:
             self._parse(rest, len(rest))
 
     def forget(self) -> None:
-        """Drop the held bytes: nothing is going to be parsed any more."""
+        """Drop the held bytes; nothing is parsed after this."""
         if self._own is not None:
             self._own = None
             self.parser.forget_buffer()
         self._rest = b""
 
     def _parse(self, buffer: bytearray, end: int) -> None:
-        """Parse ``buffer[:end]`` and keep what is left of it."""
+        """Parse ``buffer[:end]`` and keep the unused bytes."""
         self._is_parsing = True
         try:
             used = self.parser.feed(buffer, 0, end)
@@ -135,8 +135,8 @@ class Inbound:
             return
         self._rest = b""
         if own is None or own is not buffer or (used == 0 and end == len(own)):
-            # Double the buffer: each byte of a frame, however large, is moved about once.
-            # Its pages are not cleared: what is not written to takes no memory and no time.
+            # Double the buffer, so that each byte of a frame is moved about once, however large the
+            # frame. The buffer is not cleared: pages without data take no memory and no time.
             own = memory.allocate(max(2 * rest, _OWN_BUFFER_BYTES))
             memory.copy(own, 0, buffer, used, end)
         elif used:

@@ -9,7 +9,7 @@ It is the client protocol with four lines in place of PUB, SUB and UNSUB::
     LMSG <subject> | <queue>… <size>                  the same without a reply
     HMSG <subject> …  <header size> <total size>      each of these forms, with headers
 
-A message lies in the read buffer just as a PUB does, and is handled where it lies.
+A message is handled in place in the read buffer, as a PUB is.
 """
 
 from midge.protocol.errors import UNKNOWN_OPERATION, ProtocolError

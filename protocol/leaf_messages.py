@@ -1,7 +1,7 @@
 """The JSON documents of a leaf node link: INFO of the server that accepts, CONNECT of the other.
 
-Unknown fields are ignored, and every known one may be missing: which of them a peer must have sent
-is for the link to say, in nats-server's words.
+Unknown fields are ignored, and every known one may be missing: the link decides which of them a
+peer must send, and refuses in nats-server's words.
 """
 
 import msgspec
@@ -10,10 +10,10 @@ from msgspec import UNSET, UnsetType
 from midge.protocol.link_documents import read_document
 
 LOOP_PREFIX = b"$LDS."
-"""How the subjects begin by which a server finds that its interest comes back to it."""
+"""Prefix of loop detection subjects: a server that gets its own back from a peer is in a loop."""
 
 LOOP_TEXT = "Loop detected for leafnode account"
-"""How the -ERR begins that tells of one."""
+"""Start of the -ERR text that reports a loop."""
 
 
 class SubjectRules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -29,8 +29,9 @@ class SubjectRules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 class LeafInfo(msgspec.Struct, kw_only=True):
     """The INFO of the accepting server; an unset field is left out of the line.
 
-    `connect_info` marks the second one, which answers CONNECT and has the fields that depend on the
-    connecting server: `import_` says what it may subscribe to, `export` what it may publish to.
+    `connect_info` marks the second INFO, which answers CONNECT and has the fields that depend on
+    the connecting server: it may subscribe to the subjects in `import_` and publish to those in
+    `export`.
     """
 
     server_id: str = ""

@@ -1,7 +1,7 @@
-"""The parts of a PUB line found, and those of a MSG line written, without a branch for each byte.
+"""Find the parts of a PUB line, and write the parts of a MSG line, without a branch for each byte.
 
-Where subjects and sizes change with every message, the processor cannot foresee how many steps a
-loop over their bytes takes, and each wrong guess costs as much as some 60 instructions.
+If subjects and sizes change with every message, the processor cannot predict how many steps a loop
+over their bytes takes, and each wrong prediction costs as much as some 60 instructions.
 
 This module is the interpreted twin of ``lines.pxd``, whose C functions the compiled modules inline.
 """
@@ -15,11 +15,11 @@ _SIZE = re.compile(rb"[0-9]{1,7}(?![0-9])")
 
 
 LOOSE_BYTES = 64
-"""How far `write_loosely` may read and write beyond the end of what it copies."""
+"""How many bytes `write_loosely` may read and write beyond the end of a piece that it copies."""
 
 
 def is_publish(data: bytearray, start: int) -> bool:
-    """Tell whether the four bytes at `start` are ``PUB`` and a blank."""
+    """Return whether the four bytes at `start` are ``PUB`` and a blank."""
     return data[start : start + 4] == b"PUB "
 
 
@@ -33,7 +33,7 @@ def token_end(data: bytearray, start: int, end: int) -> int:
 def size_at(data: bytearray, start: int, end: int) -> int:
     """Return the number at `start`, times 8, plus the count of its digits, 1 to 7.
 
-    0 without a number, with more digits, or with too little behind it to be a line's end.
+    Returns 0 without a number, with more digits, or if too few bytes for a line end follow.
     """
     found = _SIZE.match(data, start, end)
     if found is None or end - start < 8:
@@ -44,8 +44,8 @@ def size_at(data: bytearray, start: int, end: int) -> int:
 def write_loosely(target: bytearray, at: int, verb: bytes, frame: Frame, sid: bytes) -> None:
     """Write `frame` at `at` as the message with `verb` that delivers it to `sid`.
 
-    What lies in `target` up to LOOSE_BYTES behind it may be overwritten, and as much is read of
-    the frame's buffer behind the frame.
+    Up to LOOSE_BYTES of `target` behind the message may be overwritten, and up to as many bytes of
+    the frame's buffer behind the frame are read.
     """
     data, base = frame.data, frame.base
     subject = data[base + frame.subject_start : base + frame.subject_end]

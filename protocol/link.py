@@ -1,14 +1,14 @@
-"""Parsing shared by the dialects of links between servers: messages as they lie in the buffer.
+"""Parsing shared by the dialects of links between servers.
 
-A message line names the account it belongs to where a link carries several, then the subject::
+A message line names its account if the link carries several, and then the subject::
 
     <verb> [<account>] <subject> [<reply>] <size>             a message for plain subscriptions
     <verb> [<account>] <subject> + <reply> <queue>… <size>    and for these queue groups
     <verb> [<account>] <subject> | <queue>… <size>            the same without a reply
     HMSG …  <header size> <total size>                        each of these forms, with headers
 
-The verb without headers is LMSG for a leaf node link and RMSG for a route. A message lies in the
-read buffer just as a PUB does, and is handled where it lies.
+The verb without headers is LMSG for a leaf node link and RMSG for a route. A message is handled in
+place in the read buffer, as a PUB is.
 """
 
 from midge.protocol import memory
@@ -26,8 +26,8 @@ from midge.protocol.handler import Handler
 from midge.protocol.parser import Parser
 
 LINE_MAX_BYTES = 64 * 1024
-"""Longest line of a dialect, in bytes; nats-server has no limit on links, but no queue list is
-longer."""
+"""Longest line of a dialect, in bytes. nats-server has no limit on links; no list of queue groups
+gets this long."""
 
 WEIGHT_MAX = (1 << 31) - 1
 """Largest weight of a queue group; nats-server keeps it in 32 bits."""
@@ -53,11 +53,11 @@ class LinkParser(Parser):
     """Parser of one end of a link; the handler's `on_link_…` methods take the lines of its dialect.
 
     `letter` begins the verb of a message, and with `has_account` its first argument is an account.
-    While the handler is called, `account` is that of the line at hand and `origin` the cluster of
-    the leaf node that it comes from; both are empty where the line names none. The object in
-    `account` stays the same as long as the account does. `queues` are the queue groups that the
-    message of `on_publish` is for, None for none. `max_control_line` bounds the other lines,
-    CONNECT and INFO above all.
+    During a call of the handler, `account` and `origin` are the account that the line names and the
+    cluster of the leaf node that sent it; both are empty if the line names none. While consecutive
+    lines name the same account, `account` is the same object. `queues` has the queue groups that
+    get the message of `on_publish`, or is None. `max_control_line` bounds the other lines, CONNECT
+    and INFO above all.
     """
 
     __slots__ = ("_has_account", "_letter", "account", "origin", "queues")
@@ -79,7 +79,7 @@ class LinkParser(Parser):
         self._has_account = has_account
 
     def _speaks(self, byte: int) -> bool:
-        """Tell whether `byte`, in upper case, begins a verb that only links have."""
+        """Return whether `byte`, in upper case, begins a verb that only links have."""
         return byte == self._letter or byte == _H
 
     def _command(self, data: bytearray, start: int, end: int) -> int:
@@ -180,7 +180,7 @@ class LinkParser(Parser):
             return _UNUSUAL
         after = self._after_payload(data, body + size, end)
         if after < 0:
-            self._charge(body - line)  # it is parsed again when more has arrived
+            self._charge(body - line)  # the line is parsed again when more bytes have arrived
             return line
         if self._has_account:
             self._note_account(data, account_start, first_start - 1)
@@ -214,8 +214,8 @@ class LinkParser(Parser):
     ) -> int:
         """Handle a message without reply or headers for one queue group; as `_plain_message`.
 
-        Its size, at `tail`, is what comes behind the subject in a line for clients. The frame has
-        the subject already.
+        The size at `tail` follows the subject in the MSG line for clients. The frame already has
+        the subject.
         """
         if size < 0 or size > self.max_payload >= 0:
             return _UNUSUAL
@@ -249,7 +249,7 @@ class LinkParser(Parser):
         return after
 
     def _note_account(self, data: bytearray, start: int, end: int) -> None:
-        """Have `account` be what stands at ``data[start:end]``."""
+        """Set `account` to ``data[start:end]``; keep the object if it is equal."""
         known = self.account
         if len(known) != end - start or not memory.starts_with(data, start, end, known):
             self.account = memory.take(data, start, end)
@@ -311,7 +311,7 @@ class LinkParser(Parser):
         body: int,
         end: int,
     ) -> int:
-        """Handle the message of `tokens`, without an account, that ends in so many `sizes`."""
+        """Handle the message of `tokens`, without an account; its last `sizes` tokens are sizes."""
         reply, queues = _destinations(tokens, sizes)
         last = tokens[-1]
         size = parse_size(last, 0, len(last))
@@ -343,15 +343,16 @@ class LinkParser(Parser):
 
 
 def _length_of(tokens: list[bytes]) -> int:
-    """Return about how many bytes a line of `tokens` had."""
+    """Return the approximate length in bytes of the line that had `tokens`."""
     return sum([len(token) for token in tokens]) + len(tokens)
 
 
 def _destinations(tokens: list[bytes], sizes: int) -> tuple[bytes | None, list[bytes]]:
-    """Return the reply subject and the queue groups of a message line that ends in `sizes` sizes.
+    """Return reply subject and queue groups of a message line; its last `sizes` tokens are sizes.
 
     Raises:
-        ProtocolError: there are too few arguments, or the second is neither + nor | of a list.
+        ProtocolError: there are too few arguments, or a list of queue groups begins with neither
+            ``+`` nor ``|``.
     """
     count = len(tokens) - 1 - sizes
     if count < 1:

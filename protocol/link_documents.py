@@ -11,14 +11,14 @@ Document = TypeVar("Document")
 
 
 def read_document(decode: Callable[[bytes], Document], document: bytes, verb: str) -> Document:
-    """Return what `decode`, a decoder of msgspec, makes of the JSON behind `verb`.
+    """Decode the JSON behind `verb` with `decode`, a decoder of msgspec.
 
-    Invalid UTF-8 is replaced, as Go's decoder does it.
+    Invalid UTF-8 is replaced, as Go's decoder does.
 
     Raises:
         ProtocolError: not a JSON object, or a known field has a value of the wrong type. The
-            message is logged: it names the field and the types, and never has a value, which may be
-            a password.
+            message is logged: it names the field and the types, but never the value, because it may
+            be a password.
     """
     try:
         try:

@@ -61,8 +61,8 @@ cdef inline void copy_bytes(unsigned char *target, Py_ssize_t at, bytes piece) n
     )
 
 
-# Verbs, sids and subjects are short: two moves of a fixed size, which may overlap, take a third of
-# the time of a call (2 ns against 6, for 3 to 32 bytes).
+# Verbs, sids and subjects are short. Two moves of a fixed size, which may overlap, take a third of
+# the time of a call: 2 ns instead of 6 ns for 3 to 32 bytes.
 cdef inline void copy_piece(
     unsigned char *target, const unsigned char *source, Py_ssize_t length
 ) noexcept:

@@ -1,18 +1,18 @@
-"""The few byte operations that the hot path is made of.
+"""The byte operations of the hot path.
 
-This module is the interpreted twin of ``memory.pxd``: there the same functions are one-line C
-calls, which the compiled modules inline. `data` is any byte buffer here and a plain pointer there,
-so none of these functions checks bounds: the callers keep to the range they were given.
+This module is the interpreted twin of ``memory.pxd``, which has the same functions as one-line C
+calls that the compiled modules inline. `data` is any byte buffer here and a plain pointer there, so
+none of these functions checks bounds: callers must pass indices within the buffer.
 """
 
 
 def is_compiled() -> bool:
-    """Tell whether the calling module is compiled."""
+    """Return whether the calling module is compiled."""
     return False
 
 
 def starts_with(data: bytearray | bytes, start: int, end: int, prefix: bytes) -> bool:
-    """Tell whether `data` from `start` on, and before `end`, begins with `prefix`."""
+    """Return whether `data` from `start` on, and before `end`, begins with `prefix`."""
     return data.startswith(prefix, start, end)
 
 
@@ -44,15 +44,15 @@ def copy_bytes(target: bytearray, at: int, piece: bytes) -> None:
 
 
 def allocate(size: int) -> bytearray:
-    """Make a buffer of `size` bytes; what it holds at first is undefined."""
+    """Return a new buffer of `size` bytes with undefined contents."""
     return bytearray(size)
 
 
 def same(data: bytearray, one: int, other: int, length: int) -> bool:
-    """Tell whether the `length` bytes of `data` from `one` on equal those from `other` on."""
+    """Return whether the `length` bytes of `data` from `one` on equal those from `other` on."""
     return data[one : one + length] == data[other : other + length]
 
 
 def same_word(data: bytearray, one: int, other: int) -> bool:
-    """Tell whether the eight bytes of `data` from `one` on equal those from `other` on."""
+    """Return whether the eight bytes of `data` from `one` on equal those from `other` on."""
     return data[one : one + 8] == data[other : other + 8]

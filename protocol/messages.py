@@ -14,8 +14,7 @@ from midge.protocol.errors import ProtocolError
 class ConnectOptions(msgspec.Struct, kw_only=True):
     """The fields of CONNECT.
 
-    The defaults are those that nats-server assumes for fields that are absent, or without a
-    CONNECT.
+    The defaults are nats-server's, for absent fields and for clients that send no CONNECT.
     """
 
     verbose: bool = True
@@ -45,7 +44,7 @@ DEFAULTS = ConnectOptions()
 _REMEMBERED_MAX = 64
 _REMEMBERED_BYTES = 512
 _remembered: dict[bytes, ConnectOptions] = {}
-"""The last documents without credentials, read: clients of one kind all send the same."""
+"""Parsed documents without credentials, by their bytes: clients of one kind send equal ones."""
 
 _2_63 = 1 << 63
 _SURROGATES = "[\ud800-\udfff]"
@@ -53,7 +52,7 @@ _SURROGATES = "[\ud800-\udfff]"
 
 @functools.cache
 def _fields() -> dict[str, tuple[str, Any]]:
-    """Return attribute and type of each field of CONNECT by its name, found for the first one."""
+    """Return attribute and type of each field of CONNECT by its name; built on the first call."""
     fields = msgspec.structs.fields(ConnectOptions)
     return {field.encode_name: (field.name, field.type) for field in fields}
 
@@ -82,7 +81,7 @@ def parse_connect(document: bytes, earlier: ConnectOptions | None = None) -> Con
 
 
 def _has_credentials(options: ConnectOptions) -> bool:
-    """Tell whether `options` hold what proves, or names, an identity."""
+    """Return whether `options` name an identity or hold a proof of one."""
     return any(
         (
             options.user,
@@ -97,7 +96,7 @@ def _has_credentials(options: ConnectOptions) -> bool:
 
 
 def _read_connect(document: bytes, earlier: ConnectOptions) -> ConnectOptions:
-    """Read `document`; what it leaves out is as in `earlier`."""
+    """Read `document`; fields that it leaves out are as in `earlier`."""
     fields = _fields()
     options = structs.replace(earlier)
     for name, value in _object_pairs(document, "CONNECT"):
@@ -106,7 +105,7 @@ def _read_connect(document: bytes, earlier: ConnectOptions) -> ConnectOptions:
             continue
         attribute, kind = field
         if type(value) is not kind or (kind is int and not -_2_63 <= value < _2_63):
-            # Name only the type: the value may be a password, and this is logged.
+            # Name only the type: the message is logged, and the value may be a password.
             expected = "int of 64 bits" if type(value) is kind else kind.__name__
             got = type(value).__name__
             raise ProtocolError(None, f"CONNECT: {name}: expected {expected}, got {got}")
@@ -119,7 +118,7 @@ def _read_connect(document: bytes, earlier: ConnectOptions) -> ConnectOptions:
 
 
 def check_json_object(document: bytes, verb: str) -> None:
-    """Make sure that `document` is a JSON object or null.
+    """Raise unless `document` is a JSON object or null.
 
     Raises:
         ProtocolError: it is neither; `verb` names the command for the log.
@@ -133,8 +132,8 @@ def _object_pairs(document: bytes, verb: str) -> list[tuple[str, Any]]:
     try:
         value = _decoder()(text)
     except RecursionError:
-        # Nested deeper than the decoder goes; only unknown fields can be, and their values are not
-        # used.
+        # The document is nested deeper than the decoder allows. Only unknown fields can be nested,
+        # and their values are not used.
         try:
             value = _decoder()(_flattened(text))
         except (ValueError, RecursionError):
@@ -163,7 +162,7 @@ def _refuse_constant(name: str) -> None:
 
 @functools.cache
 def _decoder() -> Callable[[str], Any]:
-    """Return the function that decodes a document, made for the first one."""
+    """Return the function that decodes a document; made on the first call."""
     import json  # noqa: PLC0415 - a server that starts needs none
 
     return json.JSONDecoder(object_pairs_hook=_Pairs, parse_constant=_refuse_constant).decode

@@ -1,14 +1,13 @@
 """The text form of nkeys: prefix and key with a CRC-16 behind them, in base32 without padding.
 
-A public key has one prefix byte for its kind, a seed two. The use of keys and the cryptography are
-not here.
+A public key has one prefix byte for its kind, and a seed has two. Cryptography is not here.
 """
 
 import base64
 import binascii
 
 USER_PREFIX = 20 << 3
-"""The prefix byte of a user's public key, which makes its first letter a U."""
+"""The prefix byte of a user's public key, whose text therefore begins with a U."""
 
 ACCOUNT_PREFIX = 0
 CURVE_PREFIX = 23 << 3
@@ -39,7 +38,7 @@ def decode_nkey(text: str) -> bytes:
 
 
 def is_public_nkey(prefix: int, text: str) -> bool:
-    """Tell whether `text` is a whole public key of the kind with that prefix byte."""
+    """Return whether `text` is a complete public key whose prefix byte is `prefix`."""
     try:
         body = decode_nkey(text)
     except ValueError:

@@ -1,17 +1,49 @@
-"""Bytes from a client to commands, as nats-server reads them.
+"""Parse the bytes that a client sends into commands, as nats-server reads them.
 
-The parser walks a contiguous buffer and calls its handler once per whole command. Incomplete input
-is left unconsumed and is passed again later with more bytes behind it, so the outcome is the same
-however the stream is split. Only two states outlive a call: a line whose rest is ignored, and a
-verb whose following blanks were dropped. Neither has a limit on its length, so the bytes of neither
-may be kept.
+What the parser does. `feed` gets a contiguous buffer and calls one method of the handler for each
+whole command, in order. It returns the index of the first byte that it did not use. The caller
+keeps the bytes from there on and passes them again with more bytes behind them. The result is
+therefore the same however the network splits the stream, and a property test feeds the same bytes
+split at random to prove it.
 
-Grammar, limits and texts are those that nats-server 2.15.1 shows on the wire, quirks included:
-the first byte of an argument is never its end, and a stray CR within a line costs the line its last
-byte.
+State between two calls. Starting over at the unused bytes means that the parser needs no state for
+a half-read line or payload. Two inputs have no limit on their length, so the caller cannot be asked
+to keep their bytes, and a state stands in for them:
 
-Work is charged here, before it is done: each command takes its bytes and a constant of its own off
-the budget, and when the budget is spent the handler decides whether the parser goes on.
+    _ignoring   PING, PONG or +OK was read. The rest of its line is dropped up to the LF.
+    _verb       A verb was read, and the blanks behind it are dropped until its arguments begin.
+
+Everything else is bounded: arguments by `max_control_line`, a payload by `max_payload`, and both
+limits are checked before the rest of the command arrives.
+
+Three ways to read a publish. Almost all the commands of a busy client are publishes, so there is a
+short way for the common forms. Each way leaves what it does not know to the next one:
+
+    1. a run          The line equals the previous one byte for byte, as the lines of a publisher
+                      with one subject and one size do. Nothing is parsed again: `_count_repeats`
+                      counts the messages, and `on_publish_run` gets them in one call.
+    2. the plain way  `_plain_publish` reads a complete ``PUB subject [reply] size`` with single
+                      blanks and CR LF in one scan. It raises no errors.
+    3. the general    `_command` reads every verb in every spelling, and is the only one of the
+       way            three that finds errors in a control line. It scans a line four times.
+
+A frame with double blanks, a TAB, a missing CR or an empty header block is not canonical. It is
+rewritten, because a delivery copies the end of the publish line as it is (see frame.py).
+
+Verbs are recognized by their first bytes, in upper or lower case, without a table: the bytes of a
+wrong verb raise as soon as no verb begins with them, even if the line has not ended.
+
+Limits and quirks are nats-server 2.15.1's, as it shows them on the wire:
+
+- The first byte of the arguments never ends the line, even if it is an LF.
+- A stray CR anywhere within a line removes the last byte of the line, as if it stood at the end.
+- Bytes behind PING, PONG and +OK are ignored.
+- HPUB from a client that announced no headers closes the connection without an -ERR.
+
+Work is charged before it is done. Each command takes its bytes and a constant of its verb off
+`budget` (see costs.py). When the budget is spent, `handler.on_budget_spent` either adds to it or
+sets `halted`; after the current command, `feed` then returns. A frame that is parsed again because
+its payload is incomplete is charged again.
 """
 
 from midge.protocol import lines, memory
@@ -60,10 +92,10 @@ COSTS = COMPILED_COSTS if memory.is_compiled() else INTERPRETED_COSTS
 
 
 class Parser(StreamParser):
-    """Drives `handler` with the commands found in what `feed` is given.
+    """Calls `handler` for each command in the bytes passed to `feed`.
 
     `max_control_line` bounds the arguments of a line, in bytes; `headers` allows HPUB. `costs` maps
-    each of VERBS, RUN and RUN_LINE to what it takes off the budget besides its bytes.
+    each of VERBS, RUN and RUN_LINE to its charge against the budget, besides its bytes.
     """
 
     __slots__ = (
@@ -116,7 +148,7 @@ class Parser(StreamParser):
                 position = self.offer_lines(
                     data, position, end, self.max_control_line, self._publish_cost
                 )
-                self._repeatable = False  # the frame may be that of an earlier line
+                self._repeatable = False  # the taker may have moved past the line in `_frame`
                 if position == end or self.halted:
                     break
             # Publishers often repeat a control line: an equal line is not parsed again. Different
@@ -142,7 +174,7 @@ class Parser(StreamParser):
                         self._charge(self._run_cost + frame.end)
                         self.handler.on_publish(frame)
                     if taken < count:
-                        longest_run = 1  # this handler takes messages one by one
+                        longest_run = 1  # this handler takes messages singly: count no further
                     position += taken * frame.end
                     frame.base = position - frame.end
                     continue
@@ -170,7 +202,7 @@ class Parser(StreamParser):
         self._repeatable = False
 
     def _count_repeats(self, data: bytearray, start: int, end: int, most: int) -> int:
-        """Count the whole messages at `start`, up to `most`, with the control line of the last one.
+        """Count the whole messages from `start` on, up to `most`, with the last control line.
 
         Raises:
             ProtocolError: the payload of the first is not followed by CR LF.
@@ -192,9 +224,9 @@ class Parser(StreamParser):
     def _plain_publish(self, data: bytearray, line: int, end: int) -> int:
         """Handle a complete ``PUB subject [reply] size⏎payload⏎`` at `line` in exactly this form.
 
-        Returns the index behind it, or `line` where anything is unusual, wrong or incomplete; the
-        general path handles those. The general path scans a line four times, this one scans it
-        once, and nearly all messages that differ from their predecessor take it.
+        Returns the index behind it, or `line` if anything is unusual, wrong or incomplete; the
+        general way handles those cases. The general way scans a line four times, this one scans it
+        once. Nearly all messages whose control line differs from the previous one are read here.
         """
         if (
             end - line < _PLAIN_LINE_MIN
@@ -264,7 +296,10 @@ class Parser(StreamParser):
         return self._after_verb(verb, data, start, position, end)
 
     def _after_verb(self, verb: int, data: bytearray, line: int, start: int, end: int) -> int:
-        """Drop blanks, then handle `verb`; return the index behind it, or of its arguments."""
+        """Drop blanks, then handle `verb`; return the index behind it.
+
+        If it is incomplete, `_verb` keeps it, and the index of its arguments is returned.
+        """
         while start < end and (data[start] == _SPACE or data[start] == _TAB):
             start += 1
         if start < end:
@@ -276,9 +311,9 @@ class Parser(StreamParser):
         return start
 
     def _expected_verb(self, data: bytearray, start: int, end: int) -> int:
-        """Return the verb at `start`; _NO_VERB while its bytes are a prefix of one."""
+        """Return the verb at `start`, or _NO_VERB while its bytes are only a prefix of one."""
         if memory.starts_with(data, start, end, _PUB_WORD):
-            return _PUB  # as nearly all are
+            return _PUB  # nearly all commands are publishes
         byte = data[start] & 0xDF if data[start] >= 0x41 else data[start]
         verb = _NO_VERB
         if byte == 0x50:  # P
@@ -450,7 +485,7 @@ class Parser(StreamParser):
             )
         after = self._after_payload(data, body + size, end)
         if after < 0:
-            self._charge(body - line)  # it is parsed again when more has arrived
+            self._charge(body - line)  # the line is parsed again when more bytes have arrived
             return -1
         frame = self._frame
         frame.base = line
@@ -464,11 +499,11 @@ class Parser(StreamParser):
         frame.payload = body - line
         frame.end = after - line
         frame.repeated = False
-        # A line whose verb was consumed before must not pass for one that starts with its
-        # arguments.
+        # If an earlier call consumed the verb, the frame starts at the arguments, and a later line
+        # must not be compared with it.
         self._repeatable = canonical and not self._verb
         self._verb = _NO_VERB
-        # A frame that has to be rewritten is scanned and copied once more.
+        # Rewriting a frame scans and copies it once more.
         cost = self._cost_of(_HPUB) if with_headers else self._publish_cost
         self._charge((cost if canonical else 3 * cost) + after - line)
         self.handler.on_publish(frame if canonical else rewritten(frame, stop - line))

@@ -1,17 +1,18 @@
-"""The columns of the record format, as plain data: what the recorder writes and the pipeline reads.
+"""The columns of the record format, as plain data. The recorder writes it, the pipeline reads it.
 
-Both build their Arrow schemas from it, and the lake its first tables. Nothing here needs pyarrow.
+Both build their Arrow schemas from these tables, and the lake builds its first tables from them.
+Nothing here needs pyarrow.
 """
 
 from typing import Final, Literal, NamedTuple
 
 Kind = Literal["time", "string", "binary", "headers", "int32", "int64", "bool"]
-"""The type of a column. `time` is in microseconds UTC; `headers` are names as they were sent, each
-with its values in order; the others are Arrow's own names of types."""
+"""The type of a column. `time` is in microseconds UTC; `headers` are names as the client sent them,
+each with its values in order; the others are Arrow's type names."""
 
 
 class Column(NamedTuple):
-    """One column: its name, what it holds, and whether every row has a value."""
+    """One column: its name, its type, and whether every row has a value."""
 
     name: str
     kind: Kind

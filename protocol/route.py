@@ -1,8 +1,8 @@
 """The dialect that two servers speak over a route, as nats-server 2.15.1 does.
 
 It is the client protocol with other lines in place of PUB, SUB and UNSUB. A route carries all
-accounts, so every line names its own; and interest and messages of leaf nodes name the cluster of
-the leaf node, which must not get them back::
+accounts, so every line names one. A line on behalf of a leaf node also names the cluster of that
+leaf node (the origin), which must not get it back::
 
     RS+ <account> <subject> [<queue> <weight>]            interest, and how many members a queue has
     RS- <account> <subject> [<queue>]                     its end
@@ -26,18 +26,18 @@ _A = 0x41
 _H = 0x48
 _S = 0x53
 _U = 0x55
-_WITH_ACCOUNT = 2  # a verb and an account at least
+_WITH_ACCOUNT = 2  # tokens of the shortest line: a verb and an account
 _WITH_ORIGIN = 3
 
 
 class RouteParser(LinkParser):
     """Parser of one end of a route; the handler's `on_link_…` methods take the lines above.
 
-    A message in canonical form goes to `on_publish` if it is for no queue group, or for one and
-    has neither reply nor headers; any other one goes to `on_link_message`, with an empty list where
-    it names no group. `on_publish` also gets the
-    ``PUB`` of a peer that sends one, which begins 4 bytes before its subject and has no account;
-    between workers it is of the one in `announced`, which the last A+ has named; empty before any.
+    `on_publish` gets a message in canonical form that names no queue group, or one group and
+    neither reply nor headers. `on_link_message` gets any other message, with an empty list if it
+    names no group. `on_publish` also gets a peer's ``PUB``, which begins 4 bytes before its subject
+    and names no account. Between workers, such a message belongs to the account in `announced`,
+    which the last A+ has named; it is empty before the first A+.
     """
 
     __slots__ = ("announced",)
@@ -56,7 +56,7 @@ class RouteParser(LinkParser):
         self.announced = b""
 
     def _speaks(self, byte: int) -> bool:
-        """Tell whether `byte`, in upper case, begins a verb that only links have."""
+        """Return whether `byte`, in upper case, begins a verb that only links have."""
         if byte == _S or byte == _U:
             raise ProtocolError(UNKNOWN_OPERATION, "a client's line on a route")
         return byte == _LETTER or byte == _H or byte == _L or byte == _A
@@ -87,7 +87,7 @@ class RouteParser(LinkParser):
         return body
 
     def _named(self, tokens: list[bytes]) -> list[bytes]:
-        """Note the account of a line, and return the line without it."""
+        """Set `account` from a line, and return the line without it."""
         if len(tokens) < _WITH_ACCOUNT + 1:
             raise ProtocolError(None, f"{tokens[0][:4]!r} with too few arguments")
         self.origin = b""
@@ -96,7 +96,7 @@ class RouteParser(LinkParser):
         return [tokens[0], *tokens[2:]]
 
     def _named_with_origin(self, tokens: list[bytes]) -> list[bytes]:
-        """Note the origin and the account of a line, and return the line without them."""
+        """Set `origin` and `account` from a line, and return the line without them."""
         if len(tokens) < _WITH_ORIGIN + 1:
             raise ProtocolError(None, f"{tokens[0][:4]!r} with too few arguments")
         if self.account != tokens[2]:

@@ -1,7 +1,7 @@
 """The JSON documents of a route: CONNECT of the server that connects, and INFO of both.
 
-Unknown fields are ignored, and every known one may be missing: which of them a peer must have sent
-is for the route to say, in nats-server's words.
+Unknown fields are ignored, and every known one may be missing: the route decides which of them a
+peer must send, and refuses in nats-server's words.
 """
 
 import msgspec
@@ -13,15 +13,15 @@ from midge.protocol.link_documents import read_document
 GOSSIP_DEFAULT = 0
 GOSSIP_DISABLED = 1
 GOSSIP_OVERRIDE = 2
-"""Whether the server that hears of another one tells of it in turn, once it has a route there."""
+"""Value of `gossip_mode`: the receiver passes the INFO on once it has a route to that server."""
 
 
 class RouteInfo(msgspec.Struct, kw_only=True):
     """The INFO of a server on a route, or about another server: then `server_id` is not its own.
 
     An unset field is left out of the line. `ip` is the URL that other servers connect to. Only the
-    INFO of a client port has a `client_id`. `midge_jetstream` says that a midge has streams, which
-    does not take part in those of the cluster and so sends ``"jetstream":false``.
+    INFO of a client port has a `client_id`. `midge_jetstream` says that a midge has streams. It
+    takes no part in the cluster's JetStream and therefore sends ``"jetstream":false``.
     """
 
     server_id: str = ""

@@ -6,7 +6,7 @@ from midge.protocol.handler import Handler
 
 
 class LineTaker:
-    """Takes publishes many at once, as they lie in a parser's buffer, in place of its handler."""
+    """Takes many publishes at once from a parser's buffer, in place of its handler."""
 
     __slots__ = ("taken",)
 
@@ -16,10 +16,10 @@ class LineTaker:
     def take_lines(
         self, parser: StreamParser, data: bytearray, start: int, end: int, max_control_line: int
     ) -> int:
-        """Take the whole ``PUB subject size⏎payload⏎`` that lie one behind the other at `start`.
+        """Take the complete, contiguous ``PUB subject size⏎payload⏎`` frames from `start` on.
 
-        Returns the index behind the last one taken, which is `start` when the first needs a closer
-        look; nothing has happened to those that are not taken. The arguments of a line are at most
+        Returns the index behind the last one taken, or `start` if the general parser must read the
+        first one. Frames that are not taken have had no effect. The arguments of a line are at most
         `max_control_line` bytes.
         """
         return start
@@ -29,11 +29,11 @@ class StreamParser:
     """Calls `handler` for each command in the bytes passed to `feed`.
 
     Setting `halted` makes `feed` return after the current command. `budget` is the work left until
-    `handler.on_budget_spent` is called, in bytes copied, or other work that takes as long.
+    the parser calls `handler.on_budget_spent`, in bytes copied or other work that takes as long.
     `max_payload` bounds header and payload of a message together, in bytes, -1 for no bound. While
-    `connect_required` is set, any command but CONNECT is an error. `taker`, if any, is offered
-    publishes before the handler. `run_line_cost` is the charge for each message that the handler
-    takes of a run, besides its bytes.
+    `connect_required` is set, any command but CONNECT is an error. The parser offers publishes to
+    `taker`, unless it is None, before it calls the handler. `run_line_cost` is the charge for each
+    message that the handler takes of a run, besides its bytes.
     """
 
     __slots__ = (
@@ -58,7 +58,7 @@ class StreamParser:
     def feed(self, buffer: bytearray, start: int, end: int) -> int:
         """Handle the commands in ``buffer[start:end]``; return the index of the first unused byte.
 
-        The caller passes unused bytes again, followed by more. Returns at once while `halted`.
+        The caller passes the unused bytes again, followed by more. Returns at once while `halted`.
 
         Raises:
             ProtocolError: the peer broke the protocol; `feed` must not be called again.
@@ -74,10 +74,10 @@ class StreamParser:
     def offer_lines(
         self, data: bytearray, start: int, end: int, max_control_line: int, cost_bytes: int
     ) -> int:
-        """Have `taker` take publishes from `start` on; return the index behind the last of them.
+        """Offer publishes from `start` on to `taker`; return the index behind the last one taken.
 
-        It gets no more of them than the budget has bytes for, which are read and stored. Each costs
-        `cost_bytes` besides its own.
+        The taker gets at most as many bytes as are left of the budget. Each publish costs
+        `cost_bytes` besides its bytes.
         """
         taker = self.taker
         limit = min(end, start + self.budget // 2)
@@ -89,4 +89,4 @@ class StreamParser:
         return after
 
     def forget_buffer(self) -> None:
-        """Drop the reference to the buffer that was fed last."""
+        """Drop the reference to the last buffer passed to `feed`."""

@@ -1,13 +1,14 @@
 """The dialect of the link between two workers: that of routes, and messages in blocks.
 
-A worker gives numbers to subscriptions of its clients that are alone on their subject. What is for
-such a one crosses as the client gets it, many messages behind one head, and is not parsed again::
+A worker numbers each subscription of its clients that is alone on its subject. Messages for such a
+subscription cross the link in the form that the client gets, many behind one block head, and are
+not parsed again::
 
     NS+ <account> <subject> <number> <sid>     interest of one subscription, in place of an RS+
-    BLK <number> <count> <length> <size>       and so many bytes of MSG lines with their payloads
+    BLK <number> <count> <length> <size>       followed by `length` bytes of MSG lines and payloads
 
-The four numbers of a block are four bytes each, the lowest first, with nothing between them or
-behind. `count` is of messages, and `size` of the bytes of their payloads. Its account is the one
+The four numbers of a block have four bytes each, lowest byte first, without separators. `count` is
+the number of messages, and `size` the bytes of their payloads. The block belongs to the account
 announced last, see route.py.
 """
 
@@ -29,11 +30,11 @@ _B = 0x42
 _N = 0x4E
 _BLOCK_COST = COSTS[RUN]
 _PER_MESSAGE_COST = 16
-_ARGUMENTS = 4  # of an NS+
+_ARGUMENTS = 4  # of an NS+ line
 
 
 class BlockHandler:
-    """Handler of a WorkerParser for blocks and numbered subscriptions, which routes do not have."""
+    """Handles the blocks and numbered subscriptions of a WorkerParser; routes have neither."""
 
     def take_block(
         self, data: bytearray, start: int, end: int, number: int, count: int, size: int
@@ -41,15 +42,15 @@ class BlockHandler:
         """Take `count` MSG lines in ``data[start:end]``, for the subscription `number`."""
 
     def take_numbered(self, subject: bytes, number: int, sid: bytes) -> None:
-        """Take note of the only subscription to `subject`, in the parser's `account`."""
+        """Record the only subscription to `subject`, in the parser's `account`."""
 
 
 NOBODY = BlockHandler()
-"""Drops what it gets."""
+"""A handler that drops everything."""
 
 
 class WorkerParser(RouteParser):
-    """Parser of one end of a link between workers; `blocks` takes what routes have not."""
+    """Parser of one end of a link between workers; `blocks` takes the lines that routes lack."""
 
     __slots__ = ("blocks",)
 
@@ -58,7 +59,7 @@ class WorkerParser(RouteParser):
         self.blocks = blocks
 
     def _speaks(self, byte: int) -> bool:
-        """Tell whether `byte`, in upper case, begins a verb that only links have."""
+        """Return whether `byte`, in upper case, begins a verb that only links have."""
         return byte == _N or RouteParser._speaks(self, byte)  # noqa: SLF001 - C has no super()
 
     def _command(self, data: bytearray, start: int, end: int) -> int:

@@ -1,4 +1,4 @@
-"""Subjects, subscriptions and the SubList that matches one against the other."""
+"""Subjects, subscriptions and the SubList that matches subjects to subscriptions."""
 
 from midge.sublist.result import EMPTY_RESULT, QueueGroup, Remotes, SubListResult
 from midge.sublist.sublist import SubList, SubListError, SubListStats

@@ -1,4 +1,4 @@
-"""A cache of answers, for what is asked about subjects again and again."""
+"""A bounded cache for repeated questions about subjects."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import Any
 
 
 class BoundedCache:
-    """Up to `most` answers in `entries`; a full cache is cleared before the next one is put in.
+    """Up to `most` answers in `entries`; a full cache is cleared before the next `put`.
 
-    Clearing costs nothing per look-up, unlike an order of use, and what is in use is soon back.
+    Clearing costs nothing per look-up, unlike keeping an order of use, and the answers that are in
+    use return soon.
     """
 
     __slots__ = ("entries", "most")

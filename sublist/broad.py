@@ -1,10 +1,10 @@
 """Results that hold for every subject with the same prefix.
 
-Where a walk through the trie reaches nothing but a `>`, or nothing at all, the rest of the subject
-does not matter: with a subscription to ``svc.>`` alone, all subjects below ``svc.`` match the same.
-Where it reaches a `*` and no token besides, a last token does not matter: all subjects of one token
-below ``_INBOX.x.`` match ``_INBOX.x.*``. So subjects that are used only once, such as those of acks
-and replies, are matched without a walk.
+If a walk through the trie arrives at a level with no node, or with only a `>`, the rest of the
+subject does not matter: if ``svc.>`` is the only subscription there, all subjects below ``svc.``
+have the same result. If the level has a `*` but no literal tokens, a last token does not matter:
+all subjects with one token below ``_INBOX.x.`` match ``_INBOX.x.*``. Therefore subjects that are
+used only once, such as ack and reply subjects, are matched without a walk.
 """
 
 from midge.sublist import octets
@@ -17,7 +17,7 @@ _ENTRIES_MAX = 4
 class Broad:
     """The result of all subjects that begin with `prefix` and have no literal subscription.
 
-    With `is_last_token`, of those with one token behind it.
+    With `is_last_token`, only of subjects with exactly one token behind the prefix.
     """
 
     __slots__ = ("generation", "is_last_token", "is_used", "length", "prefix", "result")
@@ -34,7 +34,7 @@ class Broad:
 
 
 class BroadMatches:
-    """A few such results, those that are used rather than others.
+    """A few such results; unused ones are replaced before used ones.
 
     Results of an earlier generation are ignored.
     """
@@ -46,7 +46,7 @@ class BroadMatches:
         self._next = 0
 
     def find(self, subject: bytes, generation: int) -> SubListResult | None:
-        """Return the result for `subject` without literal subscriptions; None when not known."""
+        """Return the result for `subject` without literal subscriptions, or None if unknown."""
         length = len(subject)
         for broad in self._entries:
             if (
@@ -66,9 +66,9 @@ class BroadMatches:
     def keep(
         self, prefix: bytes, is_last_token: bool, result: SubListResult, generation: int
     ) -> None:
-        """Remember that all valid subjects that begin with `prefix` matched `result`.
+        """Remember that all valid subjects that begin with `prefix` have `result`.
 
-        With `is_last_token` that is so where one token follows.
+        With `is_last_token`, only subjects with exactly one token behind the prefix have it.
         """
         broad = Broad(prefix, is_last_token, result, generation)
         for i in range(len(self._entries)):
@@ -80,7 +80,7 @@ class BroadMatches:
         if len(self._entries) < _ENTRIES_MAX:
             self._entries.append(broad)
             return
-        for _ in range(_ENTRIES_MAX):  # of a prefix that never comes again there may be many
+        for _ in range(_ENTRIES_MAX):  # replace an unused entry: many prefixes occur only once
             oldest = self._entries[self._next]
             if not oldest.is_used:
                 break
@@ -90,7 +90,7 @@ class BroadMatches:
         self._next = (self._next + 1) % _ENTRIES_MAX
 
     def clear(self) -> None:
-        """Forget everything: it is outdated, and it keeps closed clients alive."""
+        """Drop all results: they are outdated, and they keep closed clients in memory."""
         if self._entries:
             self._entries = []
             self._next = 0

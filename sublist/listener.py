@@ -6,7 +6,7 @@ from typing import Protocol
 class InterestListener(Protocol):
     """Listener for changes of interest in a subject, plain or of a named queue group.
 
-    Called from `insert` and `remove` after the lock is released; must not raise.
+    `insert` and `remove` call it after they have released the lock; it must not raise.
     """
 
     def interest_began(self, subject: bytes, queue: bytes | None) -> None:
@@ -16,7 +16,7 @@ class InterestListener(Protocol):
         """Called after the last subscription of its kind was removed."""
 
     def group_resized(self, subject: bytes, queue: bytes, members: int) -> None:
-        """Called when a queue group that already existed, and still does, changed its size."""
+        """Called when a queue group that existed before, and still exists, changed its size."""
 
     def remote_changed(self, subject: bytes, queue: bytes | None) -> None:
-        """Take note that a link has told of interest, or of its end; others may still have it."""
+        """Called after a link added or removed interest; other links may still have the same."""

@@ -1,6 +1,6 @@
 """The lock of a SubList: acquired and released by one C call each in the compiled build.
 
-`threading.Lock` does the same, but its `with` block costs as much as what the lock guards here.
+`threading.Lock` does the same, but its `with` block costs as much as the code that it would guard.
 """
 
 from midge.sublist import thread_lock
@@ -9,7 +9,7 @@ from midge.sublist import thread_lock
 class Mutex:
     """A non-reentrant lock.
 
-    A waiting thread releases the GIL. Call `leave` in a `finally`.
+    A thread that waits releases the GIL. Call `leave` in a `finally`.
     """
 
     __slots__ = ("_lock",)

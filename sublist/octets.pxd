@@ -6,7 +6,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from libc.string cimport memcmp, memcpy
 
 
-# The most bytes that four words hold, which may overlap, and the fewest that one does.
+# The most bytes that four words hold, which may overlap, and the fewest that one word holds.
 cdef enum:
     WORDS_MIN = 8
     WORDS_MAX = 32
@@ -24,7 +24,7 @@ cdef inline bint equals(
         return False
     cdef const unsigned char *lying = data + start
     cdef const unsigned char *own = <const unsigned char *>PyBytes_AS_STRING(piece)
-    if WORDS_MIN <= length <= WORDS_MAX:  # as most subjects are
+    if WORDS_MIN <= length <= WORDS_MAX:  # most subjects are
         if word_at(own) != word_at(lying) or (
             word_at(own + length - 8) != word_at(lying + length - 8)
         ):
@@ -41,8 +41,8 @@ cdef inline bint equals(
 cdef inline Py_ssize_t digest(
     const unsigned char *data, Py_ssize_t start, Py_ssize_t end
 ) noexcept:
-    # Eight bytes at a time; the last word overlaps where fewer are left. Forced collisions gain an
-    # attacker nothing: one costs no more than a look-up that misses.
+    # Eight bytes at a time; the last word overlaps the one before it. Forced collisions gain an
+    # attacker nothing, because a collision costs no more than a look-up that misses.
     cdef Py_ssize_t length = end - start
     cdef unsigned long long mixed = length
     if length >= 8:

@@ -1,8 +1,8 @@
-"""A subject in place in a read buffer: copied out, compared, and hashed.
+"""Copy, compare and hash a subject in place in a read buffer.
 
-This module is the interpreted twin of ``octets.pxd``: there the same functions are C, which the
-compiled modules inline. `data` is any byte buffer here and a plain pointer there, so none of them
-checks bounds.
+This module is the interpreted twin of ``octets.pxd``, which has the same functions in C for the
+compiled modules to inline. `data` is any byte buffer here and a plain pointer there, so none of
+them checks bounds.
 """
 
 
@@ -12,7 +12,7 @@ def take(data: bytearray | bytes, start: int, end: int) -> bytes:
 
 
 def equals(piece: bytes, data: bytearray | bytes, start: int, end: int) -> bool:
-    """Tell whether `piece` equals ``data[start:end]``."""
+    """Return whether `piece` equals ``data[start:end]``."""
     return data[start:end] == piece
 
 

@@ -1,29 +1,30 @@
 """The results of recently published subjects, found by the subject's bytes in place.
 
-A publisher's subject lies in a read buffer. A dictionary look-up needs a bytes object and Python's
-hash of it; a look-up here needs neither. One table serves all publishers of a SubList, since one
+A publisher's subject is in a read buffer. A dictionary look-up needs a bytes object and Python's
+hash of it; a look-up here needs neither. One table serves all publishers of a SubList, because one
 thread routes their messages.
 """
 
 from midge.sublist import subject_table
 from midge.sublist.result import SubListResult
 
-# Tables start small, for there may be thousands of accounts: 4.6 KB. With 600 subjects that take
-# turns, a look-up reads of 38 KB of subjects and 8 KB of buckets. While each had an object of its
-# own, waiting for memory was two thirds of a look-up, and look-ups were a seventh of a message.
+# Tables start small (4.6 KB), because there may be thousands of accounts. With 600 subjects in
+# rotation, look-ups read from 38 KB of subjects and 8 KB of buckets. With one object per subject,
+# waiting for memory took two thirds of a look-up, and look-ups a seventh of the time of a message.
 _CAPACITY_MIN = 64
 _CAPACITY_MAX = subject_table.NUMBERS_MAX
 _GROWTH = 4
 
-_NO_GENERATION = 2**64 - 1  # what no SubList reaches
+_NO_GENERATION = 2**64 - 1  # no SubList reaches this generation
 
 
 class RecentMatches:
     """The latest subjects and their results, all of one generation of the SubList.
 
-    It grows when it is full, and drops its contents, which are found again on their next use; the
-    largest table forgets the oldest. While `generation` is that of the SubList, a publisher may
-    look its subject up in `table`, of `capacity`, without calling `find`; it adds to `hits` then.
+    A full table grows and drops its contents, which return on their next use; a table of the
+    largest size replaces its oldest entries. While `generation` equals the SubList's, a publisher
+    may look its subject up in `table`, of `capacity`, without calling `find`, and then adds to
+    `hits`.
     """
 
     __slots__ = (
@@ -42,13 +43,13 @@ class RecentMatches:
         self.generation = _NO_GENERATION
         self.capacity = _CAPACITY_MIN
         self.hits = 0
-        # By number, to own what the table refers to; the first is no subject's.
+        # Results and subjects by number, because the table does not own them; number 0 is unused.
         self._results: list[SubListResult | None] = []
         self._subjects: list[bytes] = []
-        self._has_table = False  # made when it is first needed
+        self._has_table = False  # the first `keep` makes the table
         self._memory = subject_table.make(0)
         self.table = self._memory
-        self._turn = 0  # the number given last
+        self._turn = 0  # the last number given to a subject
 
     def find(
         self, data: bytearray | bytes, start: int, end: int, generation: int
@@ -82,7 +83,7 @@ class RecentMatches:
             self._subjects[self._turn] = subject
 
     def clear(self) -> None:
-        """Forget everything: it is outdated, and it keeps closed clients alive."""
+        """Drop all results: they are outdated, and they keep closed clients in memory."""
         if self._results:
             self.generation = _NO_GENERATION
             subject_table.empty(self.table, self.capacity)
@@ -90,7 +91,7 @@ class RecentMatches:
             self._subjects = []
 
     def _begin(self) -> None:
-        """Make ready for the first subject."""
+        """Make the table for the first subject."""
         if not self._has_table:
             self._memory = subject_table.make(self.capacity)
             self.table = self._memory

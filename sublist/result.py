@@ -1,6 +1,7 @@
 """The result of a match: the plain subscriptions, and the queue groups to choose one member from.
 
-Interest behind links is kept apart, so that a result without any costs one test of `remotes`.
+Interest behind links is kept apart in `remotes`, so that a result without remote interest costs one
+test.
 """
 
 from midge.sublist.subscription import Subscription
@@ -11,8 +12,8 @@ _UNKNOWN = -1
 class QueueGroup:
     """The members of one queue group for one subject.
 
-    The members never change. `turn` is where the next round-robin choice starts; it is not part of
-    the value, and losing it to a rebuilt result only moves the start of the round.
+    The members never change. `turn` is the start of the next round-robin choice. It is not part of
+    the value: a rebuilt result loses it, which only moves the start of the round.
     """
 
     __slots__ = ("members", "name", "turn")
@@ -29,10 +30,10 @@ class QueueGroup:
 class Remotes:
     """The part of a result behind links; immutable.
 
-    `plain` has each remote with plain interest once, however many of its subscriptions match; in
-    its place, what a subscription that matches alone says of itself, see `only_receiver`.
-    `queues` are the queue groups with members behind links, which are RemoteSubscriptions; local
-    members of the same groups are in the result itself.
+    `plain` has each remote with plain interest once, however many of its subscriptions match. If
+    only one of them matches, its `only_receiver()` takes the remote's place. `queues` are the queue
+    groups with members behind links, which are RemoteSubscriptions; local members of the same
+    groups are in the result itself.
     """
 
     __slots__ = ("plain", "queues")
@@ -48,8 +49,8 @@ class Remotes:
 class SubListResult:
     """The subscriptions that one subject reaches; immutable, so it can be shared and cached.
 
-    `remotes` is None where no link has interest. `lone` is the only receiver there is, if it is a
-    plain subscription.
+    `remotes` is None if no link has interest. `lone` is the plain subscription that is the only
+    receiver, or None.
     """
 
     __slots__ = ("_owners_differ", "lone", "plain", "queues", "remotes")
@@ -73,13 +74,13 @@ class SubListResult:
     def fan_out(self) -> int:
         """Count the deliveries that one message makes: every plain one, and one per queue group.
 
-        A remote with plain interest counts as one; groups that are all behind links do not count.
+        A remote with plain interest counts as one; groups without local members do not count.
         """
         count = len(self.plain) + len(self.queues)
         return count if self.remotes is None else count + len(self.remotes.plain)
 
     def count_run_deliveries(self) -> int:
-        """Count what each message of a run is appended to: `fan_out`, and groups behind links."""
+        """Count the receivers of each message of a run: `fan_out`, and the groups behind links."""
         count = self.fan_out()
         return count if self.remotes is None else count + len(self.remotes.queues)
 
@@ -95,7 +96,7 @@ class SubListResult:
         return count
 
     def has_group(self, name: bytes) -> bool:
-        """Tell whether the queue group `name` has a local member."""
+        """Return whether the queue group `name` has a local member."""
         for group in self.queues:  # noqa: SIM110 - no generator where it is compiled
             if group.name == name:
                 return True
@@ -116,7 +117,7 @@ class SubListResult:
         return 0
 
     def owners_differ(self) -> bool:
-        """Tell whether no two of the plain subscriptions have the same owner."""
+        """Return whether no two of the plain subscriptions have the same owner."""
         if self._owners_differ == _UNKNOWN:
             owners = set()
             for subscription in self.plain:

@@ -128,7 +128,7 @@ cdef enum:
     NUMBERS_MAX = 4096
 
 
-# A word for a bucket of four, and a cache line for a subject, from the first whole line on.
+# A word for each bucket of four, and a cache line for each subject, aligned to cache lines.
 cdef inline bytearray make(Py_ssize_t capacity):
     return bytearray((8 + 64) * capacity + 64)
 

@@ -1,12 +1,12 @@
 """Subjects and their results in one block of memory, found by the bytes of a subject in place.
 
-A bucket of four numbers with a few bits of each subject's hash leads to the subject itself, which
-lies in a cache line of its own, its result beside it: a look-up touches two lines, whatever the
-number of subjects. Most of it has no branches, since a processor cannot foresee what depends on the
-subject at hand, and each wrong guess costs as much as some 60 instructions.
+A bucket has four numbers of subjects, with a few bits of each subject's hash. A number leads to a
+cache line with the subject and its result, so a look-up touches two cache lines, whatever the
+number of subjects. Most of a look-up has no branches: a processor cannot predict a branch that
+depends on the subject, and each wrong prediction costs as much as some 60 instructions.
 
-This module is the interpreted twin of ``subject_table.pxd``, where the same functions are C. There
-a table is memory that is not to be used otherwise, here a dictionary.
+This module is the interpreted twin of ``subject_table.pxd``, which has the same functions in C.
+There a table is opaque memory, here it is a dictionary.
 """
 
 from midge.sublist.result import SubListResult
@@ -14,7 +14,7 @@ from midge.sublist.result import SubListResult
 NUMBERS_MAX = 4096
 
 
-def make(capacity: int) -> dict[bytes, SubListResult]:  # noqa: ARG001 - what the twin allocates
+def make(capacity: int) -> dict[bytes, SubListResult]:  # noqa: ARG001 - the twin allocates by it
     """Make an empty table for numbers from 1 to below `capacity`, a power of two."""
     return {}
 
@@ -42,10 +42,11 @@ def put(
     result: SubListResult,
     number: int,  # noqa: ARG001 - as above
 ) -> None:
-    """Give `subject`, which is not in the table, a `number` and a `result`.
+    """Store `subject`, which is not in the table, with its `number` and `result`.
 
-    What had the number before is forgotten. The table does not own what it refers to: the caller
-    keeps `subject` and `result` until it gives their number to others, or empties the table.
+    The subject that had the number before is dropped. The table owns no references: the caller
+    keeps `subject` and `result` until it gives their number to another subject or empties the
+    table.
     """
     if len(table) > capacity:
         table.clear()

@@ -1,7 +1,7 @@
 """Subjects: validity, literals, and which pattern matches which subject.
 
-A subject is a byte string of tokens separated by ``.``. As a whole token, ``*`` stands for exactly
-one token and ``>``, as the last token, for one or more; anywhere else both are ordinary bytes.
+A subject is a byte string of tokens separated by ``.``. A token ``*`` matches exactly one token,
+and a last token ``>`` matches one or more; anywhere else both are ordinary bytes.
 Everything here works on bytes, keeps no state and never recurses.
 """
 
@@ -15,10 +15,10 @@ _LF = 0x0A
 
 
 def is_valid_subject(subject: bytes) -> bool:
-    """Tell whether `subject` may be subscribed to.
+    """Return whether a client may subscribe to `subject`.
 
-    No token is empty, ``>`` as a whole token is the last one, and it has no blank, TAB, CR or LF,
-    which a control line cannot carry. Every other byte is allowed, NUL and non-UTF-8 included.
+    A valid subject has no empty token, a token ``>`` only as its last one, and no blank, TAB, CR or
+    LF, which a control line cannot carry. Every other byte is allowed, NUL and non-UTF-8 included.
     """
     length = len(subject)
     token_start = 0
@@ -38,7 +38,7 @@ def is_valid_subject(subject: bytes) -> bool:
 
 
 def is_literal(subject: bytes) -> bool:
-    """Tell whether no whole token of `subject` is a wildcard (``a*`` and ``>b`` are literal)."""
+    """Return whether no whole token of `subject` is a wildcard (``a*`` and ``>b`` are literal)."""
     length = len(subject)
     at_token_start = True
     for i in range(length):
@@ -54,7 +54,7 @@ def is_literal(subject: bytes) -> bool:
 
 
 def has_dot(subject: bytes, start: int = 0) -> bool:
-    """Tell whether a token ends within ``subject[start:]``."""
+    """Return whether a token ends within ``subject[start:]``."""
     for i in range(start, len(subject)):  # noqa: SIM110 - no generator where it is compiled
         if subject[i] == _DOT:
             return True
@@ -62,12 +62,12 @@ def has_dot(subject: bytes, start: int = 0) -> bool:
 
 
 def is_valid_publish_subject(subject: bytes) -> bool:
-    """Tell whether `subject` may be published to by a pedantic client: valid and literal."""
+    """Return whether a pedantic client may publish to `subject`: it is valid and literal."""
     return is_valid_subject(subject) and is_literal(subject)
 
 
 def matches(literal: bytes, pattern: bytes) -> bool:
-    """Tell whether the valid `pattern` matches the subject `literal`.
+    """Return whether the valid `pattern` matches the subject `literal`.
 
     Wildcards in `literal` are ordinary bytes. A `literal` with an empty token matches nothing.
     """
@@ -96,7 +96,7 @@ def matches(literal: bytes, pattern: bytes) -> bool:
                     return False
                 i += 1
                 p += 1
-        # Both must now stand at the end of a token: at a dot, or at the end of the subject.
+        # Both must now be at the end of a token: at a dot, or at the end of the subject.
         if p == pattern_length:
             return i == literal_length
         if i >= literal_length or literal[i] != _DOT:
@@ -107,7 +107,7 @@ def matches(literal: bytes, pattern: bytes) -> bool:
 
 
 def covers(pattern: bytes, subject: bytes) -> bool:
-    """Tell whether `pattern` matches every subject that `subject` matches.
+    """Return whether `pattern` matches every subject that `subject` matches.
 
     Both may hold wildcards: ``a.>`` covers ``a.*``, ``*`` does not cover ``>``. Both must be valid.
     """
@@ -125,7 +125,7 @@ def covers(pattern: bytes, subject: bytes) -> bool:
 
 
 def overlaps(one: bytes, other: bytes) -> bool:
-    """Tell whether some subject matches both patterns. Both must be valid."""
+    """Return whether some subject matches both patterns. Both must be valid."""
     tokens = one.split(b".")
     others = other.split(b".")
     for i, token in enumerate(tokens):
@@ -153,13 +153,13 @@ def common(one: bytes, other: bytes) -> bytes:
 
 
 def has_empty_token(subject: bytes, start: int = 0) -> bool:
-    """Tell whether a token of `subject`, from the one at `start` on, is empty."""
+    """Return whether a token of `subject`, from the one at `start` on, is empty."""
     data = subject
     last = len(subject) - 1
     if last < start or data[start] == _DOT or data[last] == _DOT:
         return True
     dot = _DOT
     pairs = 0
-    for i in range(start, last):  # to the end, so that several bytes are compared at once in C
+    for i in range(start, last):  # without an early exit, C compares several bytes at once
         pairs |= (data[i] == dot) & (data[i + 1] == dot)
     return pairs != 0

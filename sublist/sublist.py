@@ -1,9 +1,40 @@
 """The SubList: the subscriptions of an account, matched by subject.
 
-Literal subjects live in a dictionary, wildcard ones in a trie, and results in a bounded cache.
-Without wildcard subscriptions, a match is one dictionary look-up and the trie is never
-touched. Reading a cached result takes no lock; building and changing do, so a SubList may be shared
-by threads.
+A publisher asks the SubList for the subscriptions that its subject reaches, for every message. A
+subscriber changes it rarely. The data structures therefore make matching cheap, and keep answers
+until a change makes them stale.
+
+Where subscriptions are:
+
+    _exact      Subscriptions without wildcards: a dictionary from subject to node. While there are
+                no others, a match is one dictionary look-up.
+    _trie       Subscriptions with wildcards: one level of nodes per token, see trie.py.
+    remotes     A second SubList for the interest that links announce. It is None until a link
+                announces any. Its results are merged in, and its subscriptions are in no count.
+
+A node has the subscriptions of one subject, plain ones and queue groups, and caches their result. A
+result is immutable, so publishers may use it while subscriptions change.
+
+Where answers are, in the order in which `match_within` tries them:
+
+    recent      The results of recently published subjects, found by the bytes in the read buffer
+                (see recent.py), all of one generation.
+    _cache      Results by subject, while any subscription has a wildcard. An insert replaces the
+                results that it matches by ones that include it, and a remove drops them.
+    _broad      Results that hold for all subjects with the same prefix (see broad.py). They answer
+                subjects that never repeat, such as inboxes and ack subjects.
+
+`generation` changes with every insert and remove. `recent` and `_broad` compare it and ignore older
+results, so that no change has to search them.
+
+Two rules keep the cache useful when subjects do not repeat. After a sweep that found fewer than
+four hits per result built, only every seventh result is cached, and for the others `_broad` is
+asked before the trie; once results are used again, every result is cached. And a subject enters
+`recent` only on a cache hit, that is, not on its first use.
+
+`match` reads the caches without a lock. Building a result and changing subscriptions take the lock,
+so that threads may share a SubList. `steps` counts the work, so that the caller can charge it to
+the client that caused it.
 """
 
 from collections.abc import Iterator
@@ -24,17 +55,17 @@ from midge.sublist.wide_dict import WideDict
 if TYPE_CHECKING:
     from midge.sublist.listener import InterestListener
 
-_COPIED_MAX = 64  # subscriptions of a cached result that is replaced, not dropped, by an insert
-_LEVEL_STEPS = 4  # cost of a trie level relative to the others: levels lie far apart in memory
-_MISS_STEPS = 6  # copying, hashing and looking up a subject that was not matched lately
-_READ_PER_STEP = 32  # bytes of a subject
-_GROUP_STEPS = 12  # building a queue group, however few its members
-_PLAIN_PER_STEP = 4  # subscriptions are collected in bulk
-_WEIGHT_MAX = 1 << 20  # subscriptions in the cached results that are more than a copy of a node's
-_KEEP_EVERY = 7  # of the results built while few are used twice; odd, for subjects go in pairs
-_USES = 4  # of each result built, on average, where all are cached
-_WALKED_AT_ONCE = 32  # nodes of a walk: some 10 us where none of them has interest
-_FAN_OUT_SAMPLE = 1024  # how many remembered results the fan-out statistics look at
+_COPIED_MAX = 64  # an insert replaces cached results up to this many subscriptions, drops larger
+_LEVEL_STEPS = 4  # steps for a trie level: levels are far apart in memory
+_MISS_STEPS = 6  # steps for copying, hashing and looking up a subject that `recent` does not have
+_READ_PER_STEP = 32  # bytes of a subject read in one step
+_GROUP_STEPS = 12  # steps for building a queue group, however few its members
+_PLAIN_PER_STEP = 4  # plain subscriptions in one step: they are collected in bulk
+_WEIGHT_MAX = 1 << 20  # subscriptions in all cached results of more than _COPIED_MAX
+_KEEP_EVERY = 7  # cache every seventh result while few are reused; odd, as subjects come in pairs
+_USES = 4  # cache every result while each built one is used this often, on average
+_WALKED_AT_ONCE = 32  # nodes per step of `walk`: some 10 us if none of them has interest
+_FAN_OUT_SAMPLE = 1024  # cached results that the fan-out statistics read, at most
 
 
 class SubListError(Enum):
@@ -46,7 +77,7 @@ class SubListError(Enum):
 
 
 class SubListStats(NamedTuple):
-    """Counts of one SubList; `cache_hits` are the matches answered without building a result."""
+    """Counts of one SubList; `cache_hits` counts the matches answered without building a result."""
 
     subscriptions: int
     cache_size: int
@@ -68,15 +99,15 @@ class SubList:
 
     `cache_max` bounds the cached results; a result beyond it evicts the oldest until
     `cache_sweep_to` are left. `cache_max=0` switches the cache off. With `exact_match=False`
-    literal subjects go into the trie as well, to measure what the dictionary saves.
+    literal subjects go into the trie as well, which measures how much the dictionary saves.
 
-    `generation` changes with every insert and remove: a result is valid for as long as it stays.
-    `steps` counts the work of inserts, removes and matches that found no answer at hand, so that
-    whoever asks for it can be charged: subjects read and compared, by their length, and
-    subscriptions and nodes looked at.
-    `listener`, if any, is told when the first subscription of its kind comes and the last one goes.
-    `remotes` has the interest that links tell of, None until the first: it is matched with the
-    rest, and is in no count. `recent` has the results of what was published lately.
+    `generation` changes with every insert and remove: a result is valid until it changes. `steps`
+    counts the work of inserts, of removes and of matches that no cache answered, so that the client
+    that caused it can be charged: subjects read and compared, by their length, and subscriptions
+    and nodes visited. `listener`, unless None, is called when the first subscription of its kind
+    comes and the last one goes. `remotes` is the SubList of the interest that links announce, and
+    None until there is any; `match` includes it, and no count does. `recent` has the results of
+    recently published subjects.
     """
 
     def __init__(
@@ -94,7 +125,7 @@ class SubList:
         self._exact_match = exact_match
         self._exact = WideDict()
         self._trie = Trie()
-        self._elsewhere = 0  # subscriptions outside `_exact`, here and of remotes: in the tries
+        self._elsewhere = 0  # subscriptions in the two tries, that is, outside `_exact`
         self._count = 0
         self.remotes: SubList | None = None
         self._cache: dict[bytes, SubListResult] = {}
@@ -110,7 +141,7 @@ class SubList:
         self._cache_hits = 0
         self._hits_before = 0  # cache hits up to the last sweep
         self._misses = 0  # results built since the last sweep
-        self._keep_every = 1  # of those, how many are built for each one that is cached
+        self._keep_every = 1  # how many results are built for each one that is cached
 
     def __len__(self) -> int:
         return self._count
@@ -128,7 +159,7 @@ class SubList:
         return iter(found)
 
     def insert(self, subscription: Subscription) -> SubListError | None:
-        """Add `subscription`; None, or why it was refused (and then nothing has changed)."""
+        """Add `subscription`; return None, or the reason for a refusal, which changes nothing."""
         subject = subscription.subject
         self.steps += 1 + len(subject) // _READ_PER_STEP
         if not is_valid_subject(subject):
@@ -166,7 +197,7 @@ class SubList:
         return None
 
     def remove(self, subscription: Subscription) -> SubListError | None:
-        """Take `subscription` out; None, or NOT_FOUND when it is not in this SubList."""
+        """Remove `subscription`; return None, or NOT_FOUND when it is not in this SubList."""
         subject = subscription.subject
         self.steps += 1 + len(subject) // _READ_PER_STEP
         literal = is_literal(subject)
@@ -204,7 +235,7 @@ class SubList:
         return None
 
     def insert_remote(self, subscription: RemoteSubscription) -> SubListError | None:
-        """Add interest behind a link; None, or why it was refused."""
+        """Add interest behind a link; return None, or the reason for a refusal."""
         if self.remotes is None:
             self.remotes = SubList(cache_max=0, cache_sweep_to=0, exact_match=self._exact_match)
         steps = self.remotes.steps
@@ -215,7 +246,7 @@ class SubList:
         return refusal
 
     def remove_remote(self, subscription: RemoteSubscription) -> SubListError | None:
-        """Remove interest behind a link; None, or NOT_FOUND."""
+        """Remove interest behind a link; return None or NOT_FOUND."""
         if self.remotes is None:
             return SubListError.NOT_FOUND
         steps = self.remotes.steps
@@ -226,7 +257,7 @@ class SubList:
         return refusal
 
     def _note_remote(self, subscription: RemoteSubscription, change: int) -> None:
-        """Forget the results that remote interest has made stale, and tell the listener."""
+        """Drop the results that remote interest has made stale, and notify the listener."""
         subject, literal = subscription.subject, is_literal(subscription.subject)
         self._mutex.enter()
         try:
@@ -255,7 +286,7 @@ class SubList:
             self._mutex.leave()
 
     def interest(self) -> list[tuple[bytes, bytes | None]]:
-        """List each subject that has plain subscriptions, and each with each of its queue groups.
+        """List each subject that has plain subscriptions, and each subject with each queue group.
 
         From then on `listener` is called for every change to this list.
         """
@@ -269,9 +300,10 @@ class SubList:
             self._mutex.leave()
 
     def walk(self) -> Iterator[list[tuple[bytes, bytes | None]]]:
-        """Yield what `interest` lists, of a few nodes at a time, while subscriptions may change.
+        """Yield the entries of `interest`, a few nodes at a time, while subscriptions may change.
 
-        What comes or goes meanwhile may be yielded or not; `listener` is told of it.
+        An entry that is added or removed meanwhile may be yielded or not; `listener` is called for
+        it.
         """
         literals = (list(part.values()) for part in self._exact.parts())
         nodes = chain(chain.from_iterable(literals), self._trie.walk())
@@ -288,7 +320,7 @@ class SubList:
         return [one for one in found if one.queue == queue]
 
     def clear(self) -> None:
-        """Forget all subscriptions at the end of a server; `listener` is not told."""
+        """Drop all subscriptions at the end of a server, without calling `listener`."""
         self._mutex.enter()
         try:
             self._exact = WideDict()
@@ -305,7 +337,7 @@ class SubList:
     def match(self, subject: bytes) -> SubListResult:
         """Return the subscriptions that a message published to `subject` reaches.
 
-        `subject` is a literal, even with wildcards; one with an empty token matches nothing.
+        `subject` is read as a literal, even with wildcards. With an empty token it matches nothing.
         """
         self._matches += 1
         if self._elsewhere == 0 and not self._is_literal_of_remotes(subject):
@@ -319,7 +351,7 @@ class SubList:
         if result is not None:
             self._cache_hits += 1
             return result
-        if (self._misses + 1) % self._keep_every:  # subjects hardly repeat: do not cache
+        if (self._misses + 1) % self._keep_every:  # subjects hardly repeat: do not cache this one
             result = self._broad.find(subject, self.generation)
             if (
                 result is not None
@@ -342,16 +374,16 @@ class SubList:
         generation = self.generation
         hits = self._cache_hits
         result = self.match(subject)
-        if self._cache_hits > hits:  # a cache hit: the subject has repeated and may again
+        if self._cache_hits > hits:  # the subject has repeated, and may do so again
             self.recent.keep(subject, result, generation)
         return result
 
     def has_interest(self, subject: bytes) -> bool:
-        """Tell whether a message published to `subject` reaches any subscription."""
+        """Return whether a message published to `subject` reaches any subscription."""
         return bool(self.match(subject))
 
     def stats(self) -> SubListStats:
-        """Return the counts; fan-out is over the cached results, at most 1,024 of each kind."""
+        """Return the counts; fan-out is taken from up to 1,024 cached results of each kind."""
         self._mutex.enter()
         try:
             remembered = list(islice(self._cache.values(), _FAN_OUT_SAMPLE))
@@ -382,7 +414,7 @@ class SubList:
             self._mutex.leave()
 
     def _is_literal_of_remotes(self, subject: bytes) -> bool:
-        """Tell whether a link has interest in exactly `subject`; where all interest is literal."""
+        """Return whether a link has literal interest in exactly `subject`."""
         remotes = self.remotes
         return remotes is not None and remotes._exact.get(subject) is not None  # noqa: SLF001 - its own
 
@@ -415,9 +447,9 @@ class SubList:
             self._mutex.leave()
 
     def _keep_broad(self, subject: bytes, result: SubListResult) -> None:
-        """Remember `result` for subjects that begin like `subject`, if they all have it.
+        """Remember `result` for the subjects that share a prefix with `subject` and all have it.
 
-        Both tries have just been walked for it, that of remotes only where it has anything.
+        Both tries have just been walked for `subject`, the trie of remotes only if it has nodes.
         """
         start = self._trie.broad_from
         is_last_token = self._trie.is_last_token
@@ -433,7 +465,7 @@ class SubList:
             self._broad.keep(subject[:start], is_last_token, result, self.generation)
 
     def _combined_result(self, nodes: list[Node]) -> SubListResult:
-        """Return the merged result of several nodes; for a single node, its own."""
+        """Return the merged result of several nodes, or the own result of a single node."""
         if not nodes:
             return self._empty
         if len(nodes) == 1:
@@ -461,7 +493,7 @@ class SubList:
         return result
 
     def _remember(self, subject: bytes, result: SubListResult) -> None:
-        """Cache `result`; clear or sweep the cache first when it has grown too large."""
+        """Cache `result`; clear or sweep a cache that has grown too large."""
         reach = result.reach()
         if reach > _COPIED_MAX:
             self._cached_weight += reach
@@ -473,9 +505,10 @@ class SubList:
             self._sweep_cache()
 
     def _refresh_cache(self, added: Subscription, literal: bool) -> None:
-        """Replace the cached results that `added` matches by ones that include it.
+        """Replace the cached results that `added` matches by results that include it.
 
-        Large ones are dropped instead: copying them for each of many inserts would be quadratic.
+        Large results are dropped, because copying them for each of many inserts would take
+        quadratic time.
         """
         subject = added.subject
         keys = [subject] if literal else self._cached_of(subject)
@@ -495,7 +528,10 @@ class SubList:
             self._cache.pop(key, None)
 
     def _cached_of(self, pattern: bytes) -> list[bytes]:
-        """List the cached subjects that `pattern` matches; each is read at most to its length."""
+        """List the cached subjects that `pattern` matches.
+
+        A comparison reads at most as many bytes of a subject as the pattern has.
+        """
         found: list[bytes] = []
         most = len(pattern)
         for key in self._cache:
@@ -507,8 +543,9 @@ class SubList:
     def _sweep_cache(self) -> None:
         """Drop the oldest cached results until `cache_sweep_to` are left.
 
-        Where more subjects take turns than the cache holds, each is evicted before its next use;
-        and subjects of acks never repeat. Then only a sample is cached, until results are used.
+        If more subjects are in rotation than the cache holds, each is evicted before its next use,
+        and ack subjects never repeat. In both cases only a sample is cached, until results are
+        used again.
         """
         all_hits = self._cache_hits + self.recent.hits
         hits = all_hits - self._hits_before
@@ -521,5 +558,5 @@ class SubList:
 
 
 def _steps_of(result: SubListResult) -> int:
-    """Return the steps that building `result` took."""
+    """Return the number of steps that building `result` took."""
     return result.reach() // _PLAIN_PER_STEP + _GROUP_STEPS * len(result.queues)

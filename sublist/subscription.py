@@ -6,8 +6,8 @@ class Subscription:
 
     `sid` is the owner's name for it; subclasses have the owner. `delivered` counts the
     messages ever delivered to it, and `max_messages` is the count at which it ends (0: never).
-    `slot` belongs to the SubList: the index among the subscriptions of its node, -1 while it is in
-    no SubList.
+    `slot` is for the SubList: the index among the subscriptions of its node, -1 while the
+    subscription is in no SubList.
     """
 
     __slots__ = ("delivered", "max_messages", "queue", "sid", "slot", "subject")
@@ -25,7 +25,10 @@ class Subscription:
         return None
 
     def only_receiver(self) -> object:
-        """Return who gets a message that matches nothing else of the owner: itself, or a part."""
+        """Return the receiver of a message that matches no other subscription of the owner.
+
+        That is the subscription's owner, or a part of it.
+        """
         return self.owned_by()
 
     def __repr__(self) -> str:
@@ -52,10 +55,10 @@ class OwnedSubscription(Subscription):
 class RemoteSubscription(Subscription):
     """Interest behind a link: `remote` is the link, opaque here.
 
-    `weight` is the number of members that a queue group has behind it; it may change at any time.
-    `origin` is the cluster of the leaf nodes behind the link that the interest is of, empty where
-    it is of the other server itself. With `is_last_choice` members of a queue group get a message
-    only without any other member.
+    `weight` is the number of members that a queue group has behind the link; it may change at any
+    time. `origin` is the cluster of the leaf nodes that have the interest, and empty if the other
+    server itself has it. With `is_last_choice`, members of a queue group get a message only if
+    there is no other member.
     """
 
     __slots__ = ("is_last_choice", "origin", "remote", "weight")

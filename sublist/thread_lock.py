@@ -1,7 +1,7 @@
 """A thread lock's three operations.
 
-This module is the interpreted twin of ``thread_lock.pxd``: there the same functions are calls of
-CPython's own C lock, which the compiled modules inline.
+This module is the interpreted twin of ``thread_lock.pxd``, whose functions call CPython's own C
+lock and are inlined by the compiled modules.
 """
 
 from threading import Lock

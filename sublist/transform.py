@@ -1,8 +1,8 @@
 """Subject transforms: rewrite the subjects that match a pattern.
 
 A `Transform` rewrites the subjects that match its source. In its destination, ``{{wildcard(n)}}``
-(or ``$n``) is the token that matched the n-th ``*`` of the source, and further functions cut, split
-or hash such tokens:
+(or ``$n``) is the token that matched the n-th ``*`` of the source. Further functions cut, split or
+hash such tokens:
 
 ======================================  ============================================================
 ``{{partition(size, n, m, …)}}``        a number below `size`, always the same for the same tokens
@@ -17,9 +17,9 @@ or hash such tokens:
 ``{{right(n, size)}}``                  the last `size` bytes of the token
 ======================================  ============================================================
 
-`jetstream.transform` is another reader, of the destinations of streams: what nats-server accepts
-and refuses there, and in which words, is part of JetStream's API. Zero or less, for one, stands for
-the first token; here it is an error.
+`jetstream.transform` reads the destinations of streams separately, because it must accept and
+refuse the same destinations as nats-server, in the same words, as part of JetStream's API. For
+example, a position of zero or less means the first token there, and is an error here.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class Transform:
     ) -> None:
         """Compile `destination`; `is_reversible` requires each wildcard in it, unchanged.
 
-        With `is_template` wildcards may stand within tokens, as in ``copy-$1``, and the destination
+        With `is_template`, wildcards may be parts of tokens, as in ``copy-$1``, and the destination
         may drop the tokens that the ``>`` of the source matched. nats-server allows neither.
 
         Raises:
-            ValueError: a subject is bad, or a function or its arguments are.
+            ValueError: a subject, a function or an argument is invalid.
         """
         self.source = source.encode()
         self.destination = destination.encode()
@@ -101,7 +101,7 @@ class Transform:
 
 
 class _Compiler:
-    """Compile the tokens of one destination to parts; record the wildcards that they use."""
+    """Compiles the tokens of one destination to parts and records the wildcards that they use."""
 
     def __init__(self, source_tokens: list[bytes], random: Random, *, is_template: bool) -> None:
         self._is_template = is_template
@@ -129,7 +129,7 @@ class _Compiler:
         return self._function(function[1].lower(), arguments, token)
 
     def is_reversible(self) -> bool:
-        """Tell whether each wildcard of the source occurs once in the destination, unchanged."""
+        """Return whether each wildcard of the source occurs once in the destination, unchanged."""
         return not self._changes and sorted(self._used) == list(range(1, len(self._positions) + 1))
 
     def _function(self, name: str, arguments: list[str], token: str) -> Part:
@@ -155,7 +155,7 @@ class _Compiler:
         return parts_of.cut(name, position, _number(arguments[1], token))
 
     def _wildcard(self, n: int, token: str) -> Part:
-        """Return the part that is the n-th wildcard's token."""
+        """Return the part that yields the token of the n-th wildcard."""
         self._used.append(n)
         return parts_of.token_at(self._position(n, token))
 
@@ -167,7 +167,7 @@ class _Compiler:
 
 
 def _is_destination(tokens: list[str]) -> bool:
-    """Tell whether `tokens` may be a destination: none empty, no ``*``, ``>`` at the end only."""
+    """Return whether `tokens` may be a destination: none empty, no ``*``, ``>`` at the end only."""
     # Unlike a subject, the arguments of a function may contain blanks.
     return (
         all(tokens)
@@ -178,7 +178,7 @@ def _is_destination(tokens: list[str]) -> bool:
 
 
 def _breaks_a_line(token: str) -> bool:
-    """Tell whether `token` holds bytes that a control line cannot carry."""
+    """Return whether `token` holds bytes that a control line cannot carry."""
     is_function = token.startswith("{{")
     return any(c in "\r\n\t" or (c == " " and not is_function) for c in token)
 
@@ -192,7 +192,7 @@ def _number(text: str, token: str) -> int:
 
 
 def _check_count(arguments: list[str], count: int, token: str) -> None:
-    """Refuse a wrong number of arguments."""
+    """Raise ValueError for a wrong number of arguments."""
     if len(arguments) != count:
         raise ValueError(f"expected {count} arguments, got {len(arguments)} in {token!r}")
 

@@ -1,7 +1,7 @@
-"""The parts that destinations of subject transforms are made of; the rules are nats-server's.
+"""The parts of the destinations of subject transforms; the rules are nats-server's.
 
-Two readers of destinations stand on them: `sublist.transform` with midge's own refusals, and that
-of JetStream, which answers in nats-server's words. Subjects are bytes here, as they are there.
+Two readers of destinations use them: `sublist.transform` with midge's own error texts, and
+`jetstream.transform` with nats-server's. Subjects are bytes here, as they are there.
 """
 
 from __future__ import annotations
@@ -20,22 +20,25 @@ Part = Callable[[list[bytes]], bytes]
 
 
 def always(literal: bytes) -> Part:
-    """Return the part that is the same for all subjects."""
+    """Return the part that yields `literal` for all subjects."""
     return lambda _: literal
 
 
 def token_at(position: int) -> Part:
-    """Return the part that is the token at `position`."""
+    """Return the part that yields the token at `position`."""
     return lambda tokens: tokens[position]
 
 
 def joined(parts: list[Part]) -> Part:
-    """Return the part that is several parts without dots between them."""
+    """Return the part that joins `parts` without dots between them."""
     return lambda tokens: b"".join(part(tokens) for part in parts)
 
 
 def partition(size: int, positions: list[int]) -> Part:
-    """Return a number below `size`, the same for the same tokens; of all tokens without any."""
+    """Return the part that yields a number below `size`, the same for the same tokens.
+
+    It depends on the tokens at `positions`, or on all tokens if there are none.
+    """
 
     def part(tokens: list[bytes]) -> bytes:
         key = b"".join(tokens[i] for i in positions) if positions else b".".join(tokens)
@@ -45,7 +48,10 @@ def partition(size: int, positions: list[int]) -> Part:
 
 
 def random_number(size: int, random: Random | None) -> Part:
-    """Return any number below `size`; 0 when that is 0 or less, or without `random`."""
+    """Return the part that yields a random number below `size`.
+
+    It yields 0 if `size` is 0 or less, or without `random`.
+    """
     return lambda _: b"%d" % (random.randrange(size) if random is not None and size > 0 else 0)
 
 
@@ -97,7 +103,7 @@ CUTS: dict[str, Callable[[bytes, int], bytes]] = {
 
 
 def _fnv1a(data: bytes) -> int:
-    """Return the 32-bit FNV-1a hash, by which partitions agree with nats-server's."""
+    """Return the 32-bit FNV-1a hash, which nats-server uses for partitions."""
     value = 0x811C9DC5
     for byte in data:
         value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF

@@ -11,7 +11,7 @@ _DOT = 0x2E
 NOT_HELD = 0
 LEFT = 1
 ENDED = 2
-"""Outcomes of removing a subscription: it was not there, others of its kind are left, or it was the
+"""Outcomes of removing a subscription: it was not found, others of its kind are left, or it was the
 last one."""
 
 _NOT_HELD, _LEFT, _ENDED = NOT_HELD, LEFT, ENDED  # C numbers where this is compiled
@@ -21,8 +21,8 @@ class Node:
     """The subscriptions of exactly one subject, and the level below it in the trie.
 
     Most subjects have a single subscription: it is `only`, and needs no list. Otherwise a
-    subscription's `slot` is its index in the list that holds it, so adding and removing take
-    constant time however many share the subject; the order within a list has no meaning.
+    subscription's `slot` is its index in its list, so that adding and removing take constant time,
+    however many subscriptions share the subject. The order within a list has no meaning.
     """
 
     __slots__ = ("below", "only", "plain", "queues", "result")
@@ -35,7 +35,7 @@ class Node:
         self.result: SubListResult | None = None
 
     def add(self, subscription: Subscription) -> bool:
-        """Add `subscription`, which must be in no node yet; return whether it is a first one.
+        """Add `subscription`, which must be in no node yet; return whether it is the first one.
 
         That is the first plain subscription, or the first of its queue group.
         """
@@ -62,9 +62,10 @@ class Node:
         return subscription.slot == 0
 
     def discard(self, subscription: Subscription) -> int:
-        """Remove `subscription`; NOT_HELD when it is not here.
+        """Remove `subscription`; return NOT_HELD, LEFT or ENDED.
 
-        Returns ENDED if it was the last plain subscription, or the last of its queue group.
+        ENDED means that it was the last plain subscription, or the last of its queue group, and
+        NOT_HELD that this node does not have it.
         """
         if self.only is subscription:
             self.only = None
@@ -96,11 +97,11 @@ class Node:
         return 0 if members is None else len(members)
 
     def is_inhabited(self) -> bool:
-        """Tell whether the node has a subscription."""
+        """Return whether the node has a subscription."""
         return self.only is not None or self.plain is not None or self.queues is not None
 
     def is_empty(self) -> bool:
-        """Tell whether the node has neither a subscription nor a level below it."""
+        """Return whether the node has neither a subscription nor a level below it."""
         return self.below is None and not self.is_inhabited()
 
     def interest(self) -> list[tuple[bytes, bytes | None]]:
@@ -184,7 +185,7 @@ class Level:
         return self.nodes.get(token)
 
     def ensure(self, token: bytes) -> Node:
-        """Return the node of `token`, made if necessary."""
+        """Return the node of `token`; make it if there is none."""
         node = self.find(token)
         if node is None:
             node = Node()
@@ -206,17 +207,18 @@ class Level:
             del self.nodes[token]
 
     def is_empty(self) -> bool:
-        """Tell whether the level has no node."""
+        """Return whether the level has no node."""
         return self.pwc is None and self.fwc is None and not self.nodes
 
 
 class Trie:
     """Subscriptions by subject, token by token.
 
-    Every walk is a loop, so depth is not limited by the stack. `visited` counts visited levels,
-    those that were made or dropped twice. `broad_from` is an index into the subject found last: all
-    valid subjects that share the bytes before it, and with `is_last_token` have one token behind
-    them, have the same result. It is -1 when the whole subject matters.
+    Every walk is a loop, so that the stack does not limit the depth. `visited` counts visited
+    levels; a level that a walk makes or drops counts twice. `broad_from` is an index into the
+    subject of the last `find`: all valid subjects that share the bytes before it have the same
+    result, or with `is_last_token` all those with exactly one token behind these bytes. It is -1
+    if the result depends on the whole subject.
     """
 
     __slots__ = ("_root", "broad_from", "is_last_token", "visited")
@@ -242,7 +244,7 @@ class Trie:
         return node
 
     def at(self, subject: bytes) -> Node | None:
-        """Return the node of exactly `subject`, wildcards as such; None without one."""
+        """Return the node of exactly `subject`, which may have wildcards, or None."""
         level: Level | None = self._root
         node = None
         for token in subject.split(b"."):
@@ -282,9 +284,8 @@ class Trie:
     def find(self, subject: bytes) -> list[Node]:  # noqa: C901, PLR0912 - one scan loop
         """List the nodes that match the literal `subject`.
 
-        Follows one path at a time and keeps the others in a list, so depth is not limited by the
-        stack; each node is visited at most once, however many wildcards there are. A subject with
-        an empty token matches nothing.
+        Follows one path at a time and keeps the others in a list. Each node is visited at most
+        once, however many wildcards there are. A subject with an empty token matches nothing.
         """
         found: list[Node] = []
         self.broad_from = -1
@@ -335,7 +336,7 @@ class Trie:
                 level, start = others.pop()
             else:
                 if is_only_path and self.broad_from < 0 and end < length:
-                    self.broad_from = end + 1  # no subject that goes on behind this token has more
+                    self.broad_from = end + 1  # nothing matches beyond this token
                 return found
 
     def nodes(self) -> list[Node]:

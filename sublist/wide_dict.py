@@ -1,4 +1,4 @@
-"""A dictionary that may hold millions, and is never written anew as a whole."""
+"""A dictionary for millions of entries that never copies itself as a whole."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_WHOLE_MAX = 40_000  # entries; it takes 4 ms to spread them
+_WHOLE_MAX = 40_000  # entries of one dictionary; spreading them over several takes 4 ms
 _PARTS = 64
-_PART_BITS = 24  # of a hash: those below place an entry in its dictionary
+_PART_BITS = 24  # the hash bits from here on select a part; those below place an entry in it
 
 
 class WideDict:
     """Values other than None, by bytes.
 
-    A dictionary copies itself each time it has doubled, at 700,000 entries for 35 ms, in which
-    nobody is served. Here, from `_WHOLE_MAX` entries on, there are several, each of which does so
-    by itself.
+    A dictionary copies itself each time it has doubled. At 700,000 entries that takes 35 ms, and
+    the server serves no client meanwhile. From `_WHOLE_MAX` entries on, the entries are therefore
+    spread over several dictionaries, which grow one at a time.
     """
 
     __slots__ = ("_count", "_parts", "_whole")
@@ -36,7 +36,7 @@ class WideDict:
 
     def get(self, key: bytes) -> Any:
         """Return the value of `key`, or None."""
-        # Another thread may be spreading: what it has left behind is whole.
+        # Another thread may be spreading the entries: the dictionary that it reads stays complete.
         whole = self._whole
         parts = self._parts
         if parts is None:
@@ -54,14 +54,14 @@ class WideDict:
             self._spread()
 
     def pop(self, key: bytes) -> Any:
-        """Take `key` out; return its value, or None if it is not there."""
+        """Remove `key`; return its value, or None without one."""
         value = self._part_of(key).pop(key, None)
         if value is not None:
             self._count -= 1
         return value
 
     def pop_any(self) -> Any:
-        """Take a key out, the latest where there are few; return its value, or None."""
+        """Remove any key, the latest while there is one dictionary; return its value, or None."""
         for part in reversed(self.parts()):
             if part:
                 self._count -= 1
@@ -69,11 +69,11 @@ class WideDict:
         return None
 
     def values(self) -> Iterator[Any]:
-        """Iterate over the values, in the order in which they came where there are few."""
+        """Iterate over the values, in order of insertion while there is one dictionary."""
         return chain.from_iterable(part.values() for part in self.parts())
 
     def parts(self) -> list[dict[bytes, Any]]:
-        """Return the dictionaries that the entries are in."""
+        """Return the dictionaries that hold the entries."""
         return [self._whole] if self._parts is None else self._parts
 
     def _part_of(self, key: bytes) -> dict[bytes, Any]:
