@@ -2,6 +2,7 @@
 
     MidgeError                 everything that midge raises on purpose
     ├── ProtocolError          the peer's fault; carries the text for its -ERR, or None
+    ├── UnsendableError        midge's own fault: a subject that no line can carry
     └── (server) ConfigError   the operator's fault; names file, line and key
 
 The texts are nats-server's, to the letter: clients compare them.
@@ -23,6 +24,10 @@ class ProtocolError(MidgeError):
         super().__init__(detail or wire or "protocol error")
         self.wire = wire
         self.detail = detail or wire or ""
+
+
+class UnsendableError(MidgeError):
+    """A subject or a reply holds a blank, TAB, CR or LF, which no protocol line can carry."""
 
 
 UNKNOWN_OPERATION = "Unknown Protocol Operation"

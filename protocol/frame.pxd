@@ -33,6 +33,7 @@ cdef class Frame:
 cdef tuple _SMALL_SIZES
 cdef int _SMALL_COUNT
 cdef int _NO_HEADERS
+cdef int _SPACE, _TAB, _LF, _CR
 
 
 @cython.locals(sizes=bytes, size=Py_ssize_t)
@@ -45,6 +46,9 @@ cpdef Frame with_subject(Frame frame, bytes subject)
 @cython.locals(sizes_start=Py_ssize_t, written=bytes, header_size=Py_ssize_t, start=Py_ssize_t,
                block=bytes)
 cpdef Frame rewritten(Frame frame, Py_ssize_t line_end)
+
+@cython.locals(i=Py_ssize_t, byte=cython.uchar)
+cdef bint _holds_blank(bytes text) noexcept
 
 @cython.locals(verb=bytes, frame=Frame, at=Py_ssize_t, target="unsigned char *")
 cdef Frame _assemble(

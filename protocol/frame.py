@@ -6,8 +6,14 @@ only records where they are.
 """
 
 from midge.protocol import memory
+from midge.protocol.errors import UnsendableError
 
 _NO_HEADERS = -1
+
+_SPACE = 0x20
+_TAB = 0x09
+_LF = 0x0A
+_CR = 0x0D
 
 _SMALL_COUNT = 1024
 _SMALL_SIZES = tuple(b"%d" % size for size in range(_SMALL_COUNT))
@@ -87,9 +93,13 @@ def compose(
 ) -> Frame:
     """Make a frame from its parts.
 
-    `headers` is a whole header block, its blank line included. The caller makes sure that `subject`
-    and `reply` have no blank, TAB, CR or LF.
+    `headers` is a whole header block, its blank line included.
+
+    Raises:
+        UnsendableError: `subject` or `reply` would end its line, or begin another argument.
     """
+    if _holds_blank(subject) or (reply is not None and _holds_blank(reply)):
+        raise UnsendableError("a subject holds a blank, TAB, CR or LF")
     size = len(payload)
     if headers is None:
         sizes = _SMALL_SIZES[size] if size < _SMALL_COUNT else b"%d" % size
@@ -126,6 +136,15 @@ def rewritten(frame: Frame, line_end: int) -> Frame:
     return _assemble(
         frame.subject_bytes(), frame.reply_bytes(), b" ".join(sizes), b"", block, header_size
     )
+
+
+def _holds_blank(text: bytes) -> bool:
+    """Return whether `text` holds a byte that ends an argument."""
+    for i in range(len(text)):
+        byte = text[i]
+        if byte <= _SPACE and (byte == _SPACE or byte == _LF or byte == _CR or byte == _TAB):
+            return True
+    return False
 
 
 def _assemble(

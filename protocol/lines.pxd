@@ -90,6 +90,19 @@ cdef inline Py_ssize_t token_end(
     return midge_token_end(data, start, end)
 
 
+cdef inline bint has_blank(
+    const unsigned char *data, Py_ssize_t start, Py_ssize_t end
+) noexcept:
+    cdef unsigned char byte
+    start = midge_token_end(data, start, end)
+    while start < end:
+        byte = data[start]
+        if byte == 0x20 or byte == 0x09 or byte == 0x0A or byte == 0x0D:
+            return True
+        start = midge_token_end(data, start + 1, end)
+    return False
+
+
 cdef inline Py_ssize_t size_at(
     const unsigned char *data, Py_ssize_t start, Py_ssize_t end
 ) noexcept:

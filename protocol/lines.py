@@ -11,6 +11,7 @@ import re
 from midge.protocol.frame import Frame
 
 _TOKEN = re.compile(rb"[^\x00-\x20]*")
+_BLANK = re.compile(rb"[ \t\r\n]")
 _SIZE = re.compile(rb"[0-9]{1,7}(?![0-9])")
 
 
@@ -28,6 +29,11 @@ def token_end(data: bytearray, start: int, end: int) -> int:
     found = _TOKEN.match(data, start, end)
     assert found is not None, "it matches nothing as well"
     return found.end()
+
+
+def has_blank(data: bytes | bytearray, start: int, end: int) -> bool:
+    """Return whether ``data[start:end]`` holds a blank, TAB, CR or LF, which end an argument."""
+    return _BLANK.search(data, start, end) is not None
 
 
 def size_at(data: bytearray, start: int, end: int) -> int:

@@ -10,10 +10,12 @@ from midge.jetstream import errors
 from midge.jetstream.account.limits import NO_TIER, AccountLimits, ServerLimits, tier_of
 from midge.jetstream.archive.transfers import Transfers
 from midge.jetstream.config import checks, names, source_checks, updates
+from midge.jetstream.config.consumer_config import Allowance
 from midge.jetstream.config.stream import MEMORY, STREAM, StreamConfig
 from midge.jetstream.config.versions import API_LEVEL
 from midge.jetstream.json import encode, structure
 from midge.jetstream.store.interface import StoreError, StreamStore
+from midge.jetstream.stream import admission
 from midge.jetstream.stream.stream import Stream
 from midge.jetstream.stream.surroundings import Surroundings
 from midge.jetstream.stream.usage import Usage
@@ -35,6 +37,8 @@ class JetStreamAccount:
     `limits` holds the account's limits by tier; `NO_TIER` alone without tiers.
     `stream_added` and `stream_removed` are told of streams that begin or cease to take messages,
     `stream_changed` of those with a new configuration. `delete_store` deletes a stream's store.
+    `quarantined` has the stores that were found but cannot be used, and the reasons: only the
+    deletion of its stream changes such a store. `stream_quarantined` is called for each.
     """
 
     def __init__(
@@ -55,6 +59,7 @@ class JetStreamAccount:
         self.server_name = ""
         self.streams: dict[str, Stream] = {}
         self._subjects = PatternSet()  # of all streams
+        self.quarantined: dict[str, tuple[StreamStore, str]] = {}
         self.memory = Usage(parent=memory)
         self.storage = Usage(parent=storage)
         self.api_total = 0
@@ -63,6 +68,7 @@ class JetStreamAccount:
         self.stream_added: Callable[[Stream], object] = _ignore
         self.stream_changed: Callable[[Stream, StreamConfig], object] = _ignore
         self.stream_removed: Callable[[Stream], object] = _ignore
+        self.stream_quarantined: Callable[[str, str], object] = _ignore
         self._make_store = make_store
         self.transfers = Transfers(self)
         self.set_limits(self.limits)
@@ -93,6 +99,17 @@ class JetStreamAccount:
         limit = limits.memory_max_stream_bytes if is_memory else limits.storage_max_stream_bytes
         return limits.max_bytes_required, max(limit, 0)
 
+    def allowance(self) -> Allowance:
+        """Return what server and account allow a consumer."""
+        limits = next(iter(self.limits.values()))
+        of_server = self.server_limits
+        return Allowance(
+            of_server.max_ack_pending,
+            limits.max_ack_pending,
+            of_server.max_request_batch,
+            limits.max_consumers,
+        )
+
     # Streams.
 
     def set_limits(self, limits: dict[str, AccountLimits]) -> None:
@@ -111,8 +128,14 @@ class JetStreamAccount:
         """
         stream = self.streams.get(name)
         if stream is None:
+            self._check_quarantine(name)
             raise errors.STREAM_NOT_FOUND.error()
         return stream
+
+    def _check_quarantine(self, name: str) -> None:
+        """Refuse what concerns a stream that cannot be used; raises JetStreamError."""
+        if name in self.quarantined:
+            raise errors.STREAM_OFFLINE_REASON.error(err=self.quarantined[name][1])
 
     def matching(self, subject: str = "") -> list[Stream]:
         """Return the streams that take messages of `subject`, all for none, by name."""
@@ -136,6 +159,7 @@ class JetStreamAccount:
         config = checks.check(asked, self, pedantic=pedantic)
         if config.num_replicas > 1:
             raise errors.STREAM_REPLICAS_NOT_SUPPORTED.error()
+        self._check_quarantine(config.name)
         existing = self.streams.get(config.name)
         if existing is not None:
             if config.is_same_as(existing.config):
@@ -176,8 +200,21 @@ class JetStreamAccount:
         stream.events.deleted()
         self.delete_store(stream.store)
 
-    def recover(self, store: StreamStore) -> Stream:
-        """Take up a stream that was stored before."""
+    def delete_quarantined(self, name: str) -> StreamStore | None:
+        """Delete a stream that cannot be used; return its store, None if there is no such one."""
+        store, _ = self.quarantined.pop(name, (None, ""))
+        if store is not None:
+            self.delete_store(store)
+        return store
+
+    def recover(self, store: StreamStore) -> Stream | None:
+        """Take up a stream that was stored before; None if its store cannot be used."""
+        problem = admission.stored_problem(store)
+        if problem:
+            name = admission.stored_name(store)
+            self.quarantined[name] = (store, problem)
+            self.stream_quarantined(name, problem)
+            return None
         stored = json.loads(store.config())
         text = encode.encode(stored["config"])
         config: StreamConfig = structure.decode_lenient(text, STREAM, StreamConfig())
@@ -192,6 +229,7 @@ class JetStreamAccount:
             JetStreamError: there can be no such stream, or no room for its `size` in bytes.
         """
         config = checks.check(asked, self, pedantic=False)
+        self._check_quarantine(config.name)
         if config.num_replicas > 1:
             raise errors.STREAM_REPLICAS_NOT_SUPPORTED.error()
         limits = self._require_limits(config.num_replicas)
@@ -200,6 +238,7 @@ class JetStreamAccount:
         self._check_room(limits, config, max(config.max_bytes, size))
         if config.name in self.streams:
             raise errors.STREAM_NAME_EXIST_RESTORE_FAILED.error()
+        source_checks.check_filters(config)
         return config
 
     def new_store(self, config: StreamConfig) -> StreamStore:

@@ -5,7 +5,7 @@ cimport cython
 from midge.jetstream.api.call cimport Call, Family
 from midge.jetstream.config cimport consumer as configuration
 from midge.jetstream.config cimport names
-from midge.jetstream.config.consumer_config cimport Allowance, ConsumerConfig, CreateRequest
+from midge.jetstream.config.consumer_config cimport ConsumerConfig, CreateRequest
 from midge.jetstream.consumer.consumer cimport Consumer
 from midge.jetstream.consumer.consumer_set cimport ConsumerSet
 from midge.jetstream.consumer.info cimport written_report
@@ -34,8 +34,6 @@ cdef str _check_subject(Call call, CreateRequest request)
 cdef bytes _check_identity(Call call, Stream stream, ConsumerConfig config)
 
 cdef void _check_filter(str subject, ConsumerConfig config) except *
-
-cdef Allowance _allowance(Call call)
 
 @cython.locals(stream=Stream)
 cpdef void delete(Call call) except *

@@ -10,7 +10,7 @@ from midge.jetstream import headers as header_block
 from midge.jetstream.api.call import Call, Family
 from midge.jetstream.config import consumer as configuration
 from midge.jetstream.config import consumer_rules, names
-from midge.jetstream.config.consumer_config import Allowance, ConsumerConfig, CreateRequest
+from midge.jetstream.config.consumer_config import ConsumerConfig, CreateRequest
 from midge.jetstream.config.stream import LIMITS
 from midge.jetstream.consumer.consumer import Consumer
 from midge.jetstream.consumer.info import info_of, written_report
@@ -105,7 +105,7 @@ def _make(call: Call, request: CreateRequest, stream: Stream, name: str, identit
         _keep(existing, config)
     configuration.set_required_level(config)
     consumer = stream.consumers.create(
-        config, request.action, _allowance(call), pedantic=request.pedantic
+        config, request.action, call.account.allowance(), pedantic=request.pedantic
     )
     _report(call, consumer, stream.store, identity)
     if consumer.is_paused():
@@ -203,19 +203,6 @@ def _check_filter(subject: str, config: ConsumerConfig) -> None:
         raise errors.CONSUMER_MULTIPLE_FILTERS_NOT_ALLOWED.error()
     if config.filter_subject != subject:
         raise errors.CONSUMER_CREATE_FILTER_SUBJECT_MISMATCH.error()
-
-
-def _allowance(call: Call) -> Allowance:
-    """Return what server and account allow a consumer."""
-    account = call.account
-    limits = next(iter(account.limits.values()))
-    of_server = account.server_limits
-    return Allowance(
-        of_server.max_ack_pending,
-        limits.max_ack_pending,
-        of_server.max_request_batch,
-        limits.max_consumers,
-    )
 
 
 def names_of(call: Call) -> None:

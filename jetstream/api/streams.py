@@ -151,9 +151,13 @@ def _detail(call: Call, stream: Stream, offset: int, found: details.Details) -> 
 
 def delete(call: Call) -> None:
     """STREAM.DELETE: delete a stream with its consumers."""
-    stream = call.account.lookup(call.tokens[2])
-    call.account.delete(stream)
-    call.answer({"success": True}, stream.store)
+    name = call.tokens[2]
+    store = call.account.delete_quarantined(name)
+    if store is None:
+        stream = call.account.lookup(name)
+        store = stream.store
+        call.account.delete(stream)
+    call.answer({"success": True}, store)
 
 
 def purge(call: Call) -> None:

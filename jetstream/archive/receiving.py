@@ -19,6 +19,7 @@ from midge.jetstream.store.interface import StoreError
 from midge.jetstream.stream import events, state
 
 if TYPE_CHECKING:
+    from midge.jetstream.config.consumer_config import Allowance
     from midge.jetstream.config.stream import StreamConfig
     from midge.jetstream.environment.clock import Timer
     from midge.jetstream.store.interface import StreamStore
@@ -42,6 +43,9 @@ class RestoreHost(Protocol):
 
     def new_store(self, config: StreamConfig) -> StreamStore:
         """Return an empty store for a stream that is not there before it is full."""
+
+    def allowance(self) -> Allowance:
+        """Return what server and account allow a consumer."""
 
     def finish_restore(self, restored: RestoredStream) -> Stream:
         """Make a stream of what has been restored; raises JetStreamError."""

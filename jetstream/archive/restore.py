@@ -96,7 +96,7 @@ class Restore:
             raise ArchiveError(f'expected consumer, found "{text(entry.name)}"')
         self._consumers_left -= 1
         name = entry.name[len(entries.CONSUMERS) :]
-        self._restored.consumers.append((name, consumers.read(text(name), entry.payload)))
+        self._restored.add_consumer(name, consumers.read(text(name), entry.payload))
 
 
 class Unpacker:

@@ -6,12 +6,17 @@ from typing import TYPE_CHECKING
 
 from midge.jetstream import headers
 from midge.jetstream.archive.entries import ArchiveError
+from midge.jetstream.config.consumer_rules import WorkQueue
+from midge.jetstream.errors import JetStreamError
 from midge.jetstream.json.times import SECOND_NS
 from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.stream import admission
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.ttl import INVALID, parse_ttl
+from midge.protocol.errors import quote
 
 if TYPE_CHECKING:
+    from midge.jetstream.config.consumer_config import Allowance
     from midge.jetstream.config.stream import StreamConfig
     from midge.jetstream.consumer.state import StoredState
 
@@ -23,7 +28,12 @@ class RestoredStream:
     """
 
     def __init__(
-        self, config: StreamConfig, store: StreamStore, now_ns: int, max_payload: int
+        self,
+        config: StreamConfig,
+        store: StreamStore,
+        now_ns: int,
+        max_payload: int,
+        allowed: Allowance,
     ) -> None:
         self.config = config
         self.store = store
@@ -33,6 +43,8 @@ class RestoredStream:
         self.ttls: list[tuple[int, int, int]] = []
         self._now_ns = now_ns
         self.max_payload = max_payload
+        self._allowed = allowed
+        self._work_queue = WorkQueue()
 
     def begin(self, first_seq: int) -> None:
         """Set the sequence of the first message."""
@@ -46,6 +58,8 @@ class RestoredStream:
             ArchiveError: it does not fit the stream.
             StoreError: the store does not take it.
         """
+        if problem := admission.message_problem(subject, block):
+            raise ArchiveError(f"message sequence {seq}: {problem}")
         size = len(block) + len(payload)
         if size > self.max_payload:
             raise ArchiveError(f"message sequence {seq} exceeds maximum payload size")
@@ -65,6 +79,25 @@ class RestoredStream:
             self.ids.append((msg_id, seq, time_ns))
         if ttl_s:
             self.ttls.append((seq, time_ns, ttl_s))
+
+    def add_consumer(self, name: bytes, stored: StoredState) -> None:
+        """Take a consumer, which is made when all messages are stored.
+
+        Raises:
+            ArchiveError: a request for such a consumer would be refused.
+        """
+        shown = quote(name)
+        if any(name == other for other, _ in self.consumers):
+            raise ArchiveError(f"consumer {shown} comes twice")
+        config = stored.config
+        try:
+            admission.check_consumer(name, config, self.config, self._allowed, self._work_queue)
+        except JetStreamError as error:
+            said = f"{error.api.description} ({error.api.err_code})"
+            raise ArchiveError(f"error adding consumer {shown}: {said}") from None
+        if not (config.direct or config.sourcing):
+            self._work_queue.add(config.filters())
+        self.consumers.append((name, stored))
 
     def _id_of(self, block: bytes, time_ns: int) -> bytes | None:
         """Return a message's id if its window is still open."""

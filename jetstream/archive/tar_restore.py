@@ -80,7 +80,8 @@ class TarRestore:
         while self._remove_one():
             pass
         for name, files in self._consumers.items():
-            self._restored.consumers.append((name.encode(), self._consumer(name, files)))
+            stored = self._consumer(name, files)
+            self._restored.add_consumer(name.encode("utf-8", "surrogateescape"), stored)
         self._restored.end(self._last_seq)
 
     def _take_record(self) -> int:

@@ -61,7 +61,9 @@ class Transfers:
         surroundings = self._host.surroundings
         store = self._host.new_store(config)
         now_ns = surroundings.clock.wall_ns()
-        restored = RestoredStream(config, store, now_ns, surroundings.max_payload)
+        restored = RestoredStream(
+            config, store, now_ns, surroundings.max_payload, self._host.allowance()
+        )
         receiving = Receiving(self._host, restored, self._wait, self._received)
         self.receiving[receiving.id] = receiving
         receiving.client = client

@@ -73,12 +73,17 @@ def check(config: ConsumerConfig, stream: StreamConfig, limits: Allowance) -> No
 
 
 def _check_names(config: ConsumerConfig) -> None:
-    if config.name and not names.is_valid_name(config.name):
+    if config.name and not _is_consumer_name(config.name):
         text = "consumer name can not contain '.', '*', '>', '\\', '/'"
         raise errors.STREAM_INVALID_CONFIG.error(err=text)
-    if config.durable_name and not names.is_valid_name(config.durable_name):
+    if config.durable_name and not _is_consumer_name(config.durable_name):
         text = "consumer durable name can not contain '.', '*', '>', '\\', '/'"
         raise errors.STREAM_INVALID_CONFIG.error(err=text)
+
+
+def _is_consumer_name(name: str) -> bool:
+    """Return whether a consumer may be called `name`: what begins with NUL is the stream's own."""
+    return names.is_valid_name(name) and not name.startswith("\x00")
 
 
 def _check_replicas(config: ConsumerConfig, stream: StreamConfig) -> None:

@@ -2,7 +2,7 @@
 
 cimport cython
 
-from midge.protocol cimport digits, memory
+from midge.protocol cimport digits, lines, memory
 
 cdef int _NUMBERS_MAX_BYTES, _DOTS, _DOTS_SECOND, _DIGITS_MAX
 cdef unsigned long long _SECOND_NS

@@ -5,7 +5,8 @@ sequence>.<time>.<pending>``. The second one has the domain and a hash of the ac
 stream, and may have further tokens behind.
 """
 
-from midge.protocol import digits, memory
+from midge.protocol import digits, lines, memory
+from midge.protocol.errors import UnsendableError
 
 _NUMBERS_MAX_BYTES = 5 * 21  # twenty digits and a dot each
 _SECOND_NS = 1_000_000_000
@@ -26,6 +27,13 @@ class AckSubject:
     __slots__ = ("_prefix_size", "end", "text")
 
     def __init__(self, prefix: bytes) -> None:
+        """Look once at what every ack subject of the consumer begins with.
+
+        Raises:
+            UnsendableError: no line can carry such a subject.
+        """
+        if lines.has_blank(prefix, 0, len(prefix)):
+            raise UnsendableError("the name of a stream or a consumer holds a blank or a line end")
         self._prefix_size = len(prefix)
         self.text = bytearray(prefix) + bytearray(_NUMBERS_MAX_BYTES)
         self.end = 0

@@ -9,6 +9,7 @@ from midge.jetstream.store.known_subjects cimport KnownSubjects
 from midge.jetstream.store.message_index cimport MessageIndex
 from midge.jetstream.store.published cimport PublishedLines
 from midge.jetstream.store.subject_index cimport SubjectIndex
+from midge.protocol cimport lines as protocol_lines
 from midge.protocol.frame cimport Frame
 
 cdef Py_ssize_t _SUBJECT_MAX, _FILTERS_KEPT

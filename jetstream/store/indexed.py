@@ -16,6 +16,7 @@ from midge.jetstream.store.message_index import MessageIndex
 from midge.jetstream.store.numbers import Octets
 from midge.jetstream.store.published import PublishedLines
 from midge.jetstream.store.subject_index import SubjectIndex
+from midge.protocol import lines as protocol_lines
 from midge.protocol.frame import Frame
 
 _SUBJECT_MAX = 0xFFFF  # what a record has room for
@@ -103,6 +104,8 @@ class IndexedStore(StreamStore):
         msg_id: bytes | None = None,
     ) -> int:
         """Store a message after the last one and return its sequence; see `StreamStore`."""
+        if protocol_lines.has_blank(subject, 0, len(subject)):
+            raise StoreError("a subject holds a blank, TAB, CR or LF")
         if seq == 0:
             seq = self.last_seq + 1
         incoming = self._incoming
@@ -142,6 +145,17 @@ class IndexedStore(StreamStore):
         incoming.msg_id = None
         self._store(incoming)
         return incoming.seq
+
+    def unsendable_subject(self) -> bytes | None:
+        """Return a stored subject that no line of the protocol can carry; None for none."""
+        if not self._subjects.holds_unsendable:
+            return None
+        for number in range(self._subjects.limit()):
+            if self._subjects.count(number) > 0:
+                name = self._subjects.name(number)
+                if protocol_lines.has_blank(name, 0, len(name)):
+                    return name
+        return None
 
     def begin_epoch(self) -> int:
         """Begin an epoch of known subjects; return its number."""

@@ -469,6 +469,13 @@ class StreamStore:
         """
         raise NotImplementedError
 
+    def unsendable_subject(self) -> bytes | None:
+        """Return a stored subject that no line of the protocol can carry; None for none.
+
+        No message is taken under such a subject: a store that was written before may hold some.
+        """
+        raise NotImplementedError
+
     def deleted_count(self) -> int:
         """Return how many sequences from the first to the last are without a message."""
         raise NotImplementedError

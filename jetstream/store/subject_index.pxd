@@ -4,6 +4,7 @@ cimport cython
 
 from midge.jetstream.store cimport layout, numbers
 from midge.jetstream.store.interface cimport MessageView
+from midge.protocol cimport lines
 
 cdef Py_ssize_t _SMALLEST_TABLE, _WASTE_MIN
 cdef Py_ssize_t _MOVED_AT_ONCE
@@ -45,6 +46,7 @@ cdef class SubjectIndex:
     cdef list _watched
     cdef readonly unsigned long long narrowed
     cdef readonly unsigned long long before
+    cdef readonly bint holds_unsendable
     cdef public bytearray known
 
     @cython.locals(notes=bytearray)

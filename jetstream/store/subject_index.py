@@ -10,6 +10,7 @@ from __future__ import annotations
 from midge.jetstream.store import layout, numbers
 from midge.jetstream.store.interface import MessageView
 from midge.jetstream.store.numbers import Octets
+from midge.protocol import lines
 
 _SMALLEST_TABLE = 8
 _NONE = 0xFFFFFFFFFFFFFFFF
@@ -40,6 +41,7 @@ class SubjectIndex:
         "_waste",
         "_watched",
         "before",
+        "holds_unsendable",
         "known",
         "narrowed",
         "subject_count",
@@ -48,6 +50,7 @@ class SubjectIndex:
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
         self.before = 0
+        self.holds_unsendable = False  # since `clear`; looked at once for each new subject
         self.known: bytearray | None = None  # eight bytes for a number, as in known_subjects.py
         self._watched: list[bytearray] = []
         self.narrowed = 0  # grows whenever `are_all_below` may answer otherwise than before
@@ -65,6 +68,7 @@ class SubjectIndex:
         self._waste = 0
         self._vacated = bytearray()  # numbers of subjects of which nothing is left, to be released
         self.subject_count = 0
+        self.holds_unsendable = False
         self._common = bytearray()  # what all names begin with that were entered since `clear`
         self.narrowed += 1
         if self.known is not None:
@@ -117,6 +121,8 @@ class SubjectIndex:
         numbers.resize(self._names, position + end - start)
         numbers.put(self._names, position, data, start, end)
         self._narrow(position, position + end - start)
+        if lines.has_blank(self._names, position, position + end - start):
+            self.holds_unsendable = True
         numbers.set_u64_at(self._rows, row, position)
         numbers.set_u64_at(self._rows, row + layout.SUBJECT_COUNT, 0)
         numbers.set_u64_at(self._rows, row + layout.SUBJECT_FIRST, 0)

@@ -15,7 +15,7 @@ from midge.jetstream.config.stream import INTEREST, StreamConfig
 from midge.jetstream.errors import ApiError
 from midge.jetstream.json.encode import encode, text
 from midge.jetstream.store.interface import StoreError, StreamStore
-from midge.jetstream.stream import ack_text, checks, counters, header_scan, removal
+from midge.jetstream.stream import ack_text, admission, checks, counters, header_scan, removal
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.batches import AtomicBatches
 from midge.jetstream.stream.direct_get import DirectGet
@@ -291,6 +291,10 @@ class Stream(StreamHost):
         """
         if self.transform is not None:
             message.subject = self.transform.apply(message.subject) or message.subject
+        if message.is_sourced or self.transform is not None:
+            problem = admission.message_problem(message.subject, message.headers)
+            if problem:
+                raise Refused(errors.STREAM_STORE_FAILED.fill(err=problem))
         self.contents.check_record_size(message)
         if self.is_sealed and not message.is_checked:
             raise Refused(errors.STREAM_SEALED)

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 log = get_logger()
 
+_QUARANTINE_HINT = "its messages stay on the disk; deleting the stream removes them"
+
 
 class LoggedNotes(OriginNotes):
     """Logs what the operator should know of origins in other domains."""
@@ -111,8 +113,20 @@ class AccountJetStream:
         for store in stores.recovered(self.account.name):
             if store.config() == UNFINISHED:
                 stores.delete(store)  # a restore that was cut short, of which nobody was told
-            else:
-                stores.adopt(store, self.streams.recover(store).config)
+                continue
+            stream = self.streams.recover(store)
+            if stream is not None:
+                stores.adopt(store, stream.config)
+
+    def _stream_quarantined(self, name: str, problem: str) -> None:
+        """Log that a stream's store holds what must not leave it."""
+        log.error(
+            "jetstream_stream_quarantined",
+            account=self.account.name,
+            stream=name,
+            reason=problem,
+            hint=_QUARANTINE_HINT,
+        )
 
     def close(self) -> None:
         """Listen no more; consumers' waiting requests are told of the shutdown."""
@@ -170,6 +184,7 @@ class AccountJetStream:
         streams.stream_added = self._stream_added
         streams.stream_changed = self._stream_changed
         streams.stream_removed = self._stream_removed
+        streams.stream_quarantined = self._stream_quarantined
         streams.transfers.wait_turn = self._wait_turn
         return streams
 

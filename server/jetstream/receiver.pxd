@@ -4,7 +4,7 @@ cimport cython
 
 from midge.jetstream.environment.sink cimport Receiver
 from midge.jetstream.store.interface cimport MessageView
-from midge.protocol cimport digits, memory
+from midge.protocol cimport digits, lines, memory
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
 from midge.server.routing.router cimport Router

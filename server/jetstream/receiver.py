@@ -2,13 +2,17 @@
 
 A delivery is one line that is put together here, and the stored bytes behind it, which are copied
 once: from the store's buffer to the client's output.
+
+No subject that would end its line gets into one. `write` checks its subjects here. The store has
+checked those that `ClientReceiver.take` writes, each once, and `AckSubject` what ack subjects begin
+with, once for each consumer.
 """
 
 from typing import Any
 
 from midge.jetstream.environment.sink import Receiver
 from midge.jetstream.store.interface import MessageView
-from midge.protocol import digits, memory
+from midge.protocol import digits, lines, memory
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.router import Router
@@ -200,6 +204,8 @@ def write(
     checks = client.deliver_checks
     if checks and (headers_size > 0 or checks & ~NO_HEADERS):
         return False
+    if lines.has_blank(subject, 0, len(subject)) or lines.has_blank(reply, 0, len(reply)):
+        return False
     size = headers_size + len(payload)
     line.begin(headers_size, subject, 0, len(subject), subscription.sid)
     if reply:
@@ -225,6 +231,8 @@ def write_stored(
     """Do what `write` does with the payload of `message` and ``head[:head_end]`` for headers."""
     client = subscription.client
     if client is None or client.deliver_checks or router.observer is not None or line.is_busy:
+        return False
+    if lines.has_blank(subject, 0, len(subject)):
         return False
     size = head_end + message.payload_end - message.payload_start
     line.begin(head_end, subject, 0, len(subject), subscription.sid)

@@ -4,6 +4,7 @@ cimport cython
 
 from midge.jetstream.environment.sink cimport Receiver, Sink
 from midge.jetstream.store.interface cimport MessageView
+from midge.protocol cimport lines
 from midge.protocol.frame cimport Frame, compose
 from midge.server.internal.publisher cimport InternalPublisher
 from midge.server.jetstream.receiver cimport (
@@ -51,7 +52,8 @@ cdef class AccountSink(Sink):
     cdef MessageLine _line
     cdef Interest _interest
 
-    @cython.locals(result=SubListResult, subscription=RoutedSubscription, link=Client, frame=Frame)
+    @cython.locals(result=SubListResult, subscription=RoutedSubscription, link=Client, frame=Frame,
+                   is_sendable=bint)
     cpdef Py_ssize_t send(
         self, bytes subject, bytes reply, bytes headers, bytes payload
     ) except -1

@@ -5,6 +5,8 @@ from typing import Any
 
 from midge.jetstream.environment.sink import Receiver, Sink
 from midge.jetstream.store.interface import MessageView
+from midge.protocol import lines
+from midge.protocol.errors import UnsendableError
 from midge.protocol.frame import Frame, compose
 from midge.server.accounts.links import AccountLinks
 from midge.server.accounts.service_link import any_reached
@@ -44,7 +46,10 @@ class AccountSink(Sink):
         self._interest = interest
 
     def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> int:
-        """Publish a message in the account; return how many subscriptions took it."""
+        """Publish a message in the account; return how many subscriptions took it.
+
+        None does if its subject or its reply cannot be written into a line.
+        """
         result = self._match(subject)
         subscription = single(result)
         if subscription is not None and write(
@@ -53,12 +58,16 @@ class AccountSink(Sink):
             return 1
         if not reply and not headers and self._router.observer is None:
             link = only_link(result)
-            if link is not None and link.forward_parts(subject, payload):
+            is_sendable = link is not None and not lines.has_blank(subject, 0, len(subject))
+            if link is not None and is_sendable and link.forward_parts(subject, payload):
                 self._router.offers += 1
                 return 1
         if not result and self._router.observer is None:
             return 0
-        frame = compose(subject, payload, reply or None, headers or None)
+        try:
+            frame = compose(subject, payload, reply or None, headers or None)
+        except UnsendableError:
+            return 0
         return self.publisher.route_frame(self.account, result, frame, None)
 
     def send_stored(
@@ -84,15 +93,17 @@ class AccountSink(Sink):
         result = self.account.sublist.match(deliver_subject)
         if not result:
             return False
-        frame = compose(message_subject, payload, reply or None, headers or None)
         links = self._interest.links
-        before = None
-        if links is not None:
-            before, links.delivery = links.delivery, (frame, deliver_subject)
+        before = links.delivery if links is not None else None
         try:
+            frame = compose(message_subject, payload, reply or None, headers or None)
+            if links is not None:
+                links.delivery = (frame, deliver_subject)
             if result.remotes is not None:
                 return self._deliver_over_links(result, frame, deliver_subject)
             return self.publisher.route_frame(self.account, result, frame, self.turn.producer) > 0
+        except UnsendableError:
+            return False
         finally:
             if links is not None:
                 links.delivery = before

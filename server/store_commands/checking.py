@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from midge.jetstream.account.account import UNFINISHED
 from midge.jetstream.json.encode import text
 from midge.jetstream.store.disk import Committer, Disk, DiskFile, Write
 from midge.jetstream.store.encryption import UserKeys
@@ -15,6 +16,7 @@ from midge.jetstream.store.file.directory import StoreDirectory, is_own
 from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.store.interface import StoreError
 from midge.jetstream.store.real_disk import LOCK
+from midge.jetstream.stream import admission
 
 _SUBFOLDERS = ("", "jetstream")
 _LOST_SHOWN_MAX = 100
@@ -22,7 +24,10 @@ _LOST_SHOWN_MAX = 100
 
 @dataclass
 class CheckedStream:
-    """The contents of one stream; `lost` has the sequences that cannot be read, the first 100."""
+    """The contents of one stream; `lost` has the sequences that cannot be read, the first 100.
+
+    `invalid` describes what a start refuses to use of it, and then the whole stream.
+    """
 
     account: str
     stream: str
@@ -33,6 +38,7 @@ class CheckedStream:
     consumers: int
     lost: list[int] = field(default_factory=list)
     lost_count: int = 0
+    invalid: str = ""
 
 
 @dataclass
@@ -102,6 +108,7 @@ def _check(store: FileStore) -> CheckedStream:
         len(consumers),
         sorted(lost)[:_LOST_SHOWN_MAX],
         len(lost),
+        admission.stored_problem(store) if store.config() != UNFINISHED else "",
     )
 
 

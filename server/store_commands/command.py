@@ -111,8 +111,8 @@ def _check(args: argparse.Namespace) -> int:
         sys.stdout.write(json.dumps(dataclasses.asdict(found), indent=2) + "\n")
     else:
         sys.stdout.write("\n".join(_check_lines(found)) + "\n")
-    is_lost = any(one.lost_count for one in found.streams)
-    return 1 if found.damages or found.aside or is_lost else 0
+    is_bad = any(one.lost_count or one.invalid for one in found.streams)
+    return 1 if found.damages or found.aside or is_bad else 0
 
 
 def _check_lines(found: Checked) -> Iterator[str]:
@@ -128,6 +128,8 @@ def _check_lines(found: Checked) -> Iterator[str]:
             yield f"  lost: {_count(one.lost_count, 'message')}: {some}" + (
                 ", …" if one.lost_count > _LOST_SHOWN else ""
             )
+        if one.invalid:
+            yield f"  invalid: {one.invalid}; a start sets the whole stream aside"
     yield from (f"damaged: {damage}" for damage in found.damages)
     if found.repairable:
         amount = _count(found.repairable, "damaged byte")

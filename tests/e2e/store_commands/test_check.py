@@ -14,6 +14,7 @@ import pytest
 
 import midge
 from midge import cli
+from midge.protocol.frame import compose
 from midge.server.config.options import JetStream, Options
 from midge.server.errors import ConfigError
 
@@ -245,3 +246,24 @@ async def test_an_identity_of_another_store_is_put_aside(
     assert (store / "jetstream" / "store.a.aside").read_bytes() == other
     code, found, _ = check(store, capsys)
     assert (code, found["aside"]) == (0, [])
+
+
+async def test_a_stream_with_a_line_end_in_a_subject_is_invalid(
+    store: Path, capsys: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with midge.Server(port=-1, jetstream=str(store)) as server:
+        engine = server.jetstream_engine
+        assert engine is not None
+        frame = compose(b"orders._", b"")
+        frame.buffer[frame.base + frame.subject_end - 1] = ord("\n")
+        engine.accounts["$G"].streams.streams["ORDERS"].store.append_frame(frame, 1)
+    code, found, _ = check(store, capsys)
+    assert code == 1
+    invalid = 'a message has the subject "orders.\\n", which is invalid'
+    assert [one["invalid"] for one in found["streams"]] == [invalid, ""]
+    assert cli.main(["store", "check", str(store)]) == 1
+    assert f"  invalid: {invalid}; a start sets" in capsys.readouterr().out
+    async with midge.Server(port=-1, jetstream=str(store)) as server:
+        info = await server.jetstream.call("STREAM.NAMES")
+        assert info["streams"] == ["EMPTY"]
+    assert "jetstream_stream_quarantined" in caplog.text
