@@ -81,6 +81,8 @@ def _try_entries(options: tables.Options) -> Iterator[Problem]:
             yield from _try(partial(_build_context, table, where), ())
     if options.leafnodes.remotes:
         yield from _try_remotes(options)
+    if options.jetstream.enabled and not options.jetstream.ignore_nats_streams:
+        yield from _try_store(options.jetstream)
     if options.cluster.port:
         yield from _try_cluster(options.cluster)
     operator = options.operator
@@ -89,6 +91,16 @@ def _try_entries(options: tables.Options) -> Iterator[Problem]:
 
         build = partial(OperatorMode, operator, options.system_account)
         yield from _try(build, ("operator",))
+
+
+def _try_store(table: tables.JetStream) -> Iterator[Problem]:
+    """Refuse a directory with streams of nats-server, which would be there and never read."""
+    from midge.server.jetstream.filesystem import (  # noqa: PLC0415 - for JetStream only
+        unread_nats_streams,
+    )
+
+    if unread := unread_nats_streams(table):
+        yield Problem(("jetstream", "store_dir"), unread)
 
 
 def _build_context(table: tables.Tls, where: str) -> object:

@@ -56,6 +56,8 @@ class JetStream(Table, frozen=True, kw_only=True):
     """Directory of the file streams; empty means `nats/jetstream` in the system's temporary one."""
     in_memory: bool = False
     """Keep file streams in memory too, for tests; nothing survives the server."""
+    ignore_nats_streams: bool = False
+    """Start although `store_dir` holds streams of nats-server that midge does not read."""
     domain: str = ""
     """Name under which leaf nodes tell this JetStream from another; empty means none."""
     max_memory_bytes: int = -1

@@ -396,6 +396,8 @@ class Keywords(TypedDict, total=False):
     """Directory of the file streams; empty means `nats/jetstream` in the system's temporary one."""
     jetstream_in_memory: bool
     """Keep file streams in memory too, for tests; nothing survives the server."""
+    jetstream_ignore_nats_streams: bool
+    """Start although `store_dir` holds streams of nats-server that midge does not read."""
     jetstream_domain: str
     """Name under which leaf nodes tell this JetStream from another; empty means none."""
     jetstream_max_memory_bytes: int

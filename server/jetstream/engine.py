@@ -22,7 +22,7 @@ from midge.server.jetstream import capacity
 from midge.server.jetstream.account import AccountJetStream
 from midge.server.jetstream.clock import NanosecondClock
 from midge.server.jetstream.context import Context
-from midge.server.jetstream.filesystem import has_nats_streams, strangers_in, weakness_of
+from midge.server.jetstream.filesystem import strangers_in, unread_nats_streams, weakness_of
 from midge.server.jetstream.stores import FileStores, MemoryStores, keys_of
 from midge.server.log.logger import get_logger
 
@@ -43,9 +43,6 @@ _MESSAGE_MAX_BYTES = 1 << 30  # the largest `max_payload` that may be set
 
 _REQUESTS_MAX = 10_000
 """Most API requests of one account that may wait, as in nats-server."""
-
-
-_IMPORT_HINT = "there are streams of nats-server, which `midge store import` takes over"
 
 
 class Failures(GroupListener):
@@ -151,14 +148,15 @@ class Engine(Observer):
         """Return the disk that was supplied, or that of the store's directory."""
         if self.disk is None:
             place = self.context.store_directory
+            unread = unread_nats_streams(self.context.options)
+            if unread and not self.context.options.ignore_nats_streams:
+                raise ConfigError(unread, key="jetstream.store_dir")
             if not self.context.options.store_dir:
                 log.warning("jetstream_store_temporary", store_dir=str(place))
             disk = RealDisk(str(place), partial(self._add_reader, loop), loop.remove_reader)
             if weakness := weakness_of(place):
                 log.warning("jetstream_store_at_risk", reason=weakness, store_dir=str(place))
-            if has_nats_streams(place):
-                log.warning("jetstream_not_imported", hint=_IMPORT_HINT, store_dir=str(place))
-            elif strangers := strangers_in(place):
+            if strangers := strangers_in(place):
                 log.warning("jetstream_foreign_files", names=strangers, store_dir=str(place))
             return disk
         self.disk.work_by(self._broker.clock.call_later)

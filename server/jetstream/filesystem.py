@@ -5,12 +5,23 @@ Some file systems lose the store even when it is synced.
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from midge.jetstream.store.file.directory import is_own
 from midge.jetstream.store.real_disk import LOCK
+from midge.server.jetstream.capacity import store_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from midge.server.config.jetstream import JetStream
 
 _MOUNTS = Path("/proc/self/mountinfo")
+
+IMPORTED = "imported"
+"""The file that lists the streams of nats-server beside it that `midge store import` has copied."""
 
 _NAMED_MAX = 5
 
@@ -48,13 +59,48 @@ def kind_of(directory: Path, mounts: Path = _MOUNTS) -> str:
 
 def strangers_in(directory: Path) -> str:
     """Name what is in a store's directory and not the store's; empty when there is nothing else."""
-    names = sorted(one.name for one in directory.iterdir() if one.name != LOCK)
+    known = {LOCK, IMPORTED, *(one.partition("/")[0] for one in nats_streams_in(directory))}
+    names = sorted(one.name for one in directory.iterdir() if one.name not in known)
     found = [name for name in names if not is_own(name)]
     left_out = len(found) - _NAMED_MAX
     shown = found[:_NAMED_MAX] + ([f"{left_out} more"] if left_out > 0 else [])
     return ", ".join(shown)
 
 
-def has_nats_streams(directory: Path) -> bool:
-    """Tell whether nats-server keeps streams in a directory: one for each account there."""
-    return any(True for _ in directory.glob("*/streams/*/meta.inf"))
+def nats_streams_in(directory: Path) -> list[str]:
+    """Return `account/stream` of each stream that nats-server keeps in a directory."""
+    found = (path.parent for path in directory.glob("*/streams/*/meta.inf"))
+    return sorted(f"{path.parent.parent.name}/{path.name}" for path in found)
+
+
+def note_imported(directory: Path, streams: Iterable[str]) -> None:
+    """Record that midge's store in `directory` has these streams of nats-server, by name."""
+    lines = sorted({*_imported(directory), *streams})
+    (directory / IMPORTED).write_text("".join(f"{one}\n" for one in lines), encoding="utf-8")
+
+
+def unread_nats_streams(options: JetStream) -> str:
+    """Return a refusal that names the unread streams of nats-server and the import; "" for none.
+
+    Programs would begin again at sequence 1 in the directory that has their data.
+    """
+    place = store_directory(options)
+    left = [one for one in nats_streams_in(place) if one not in _imported(place)]
+    if options.in_memory or not left:
+        return ""
+    shown = ", ".join(left[:_NAMED_MAX]) + (", …" if len(left) > _NAMED_MAX else "")
+    base = shlex.quote(str(place.parent))
+    keys = " --key-file FILE --nats-key-file FILE" if options.encryption_key else ""
+    return (
+        f"{place} holds streams of nats-server that midge does not have ({shown}); to import them, "
+        f"run: midge store import {base} --into {base}{keys}; to start without them: "
+        "--jetstream-ignore-nats-streams"
+    )
+
+
+def _imported(directory: Path) -> frozenset[str]:
+    """Return the streams that `note_imported` has recorded."""
+    try:
+        return frozenset((directory / IMPORTED).read_text(encoding="utf-8").splitlines())
+    except OSError:
+        return frozenset()

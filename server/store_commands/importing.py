@@ -20,7 +20,7 @@ from midge.server.embedded.jetstream import JetStream
 from midge.server.embedded.jetstream_requests import checked
 from midge.server.embedded.server import Server
 from midge.server.jetstream.capacity import store_directory
-from midge.server.jetstream.filesystem import has_nats_streams
+from midge.server.jetstream.filesystem import note_imported
 from midge.server.store_commands.nats_files import StoredStream, find_streams
 
 _PAYLOAD_MAX = 64 << 20
@@ -56,10 +56,9 @@ async def import_store(
         MidgeError: there is nothing to import, or the target cannot be used.
     """
     paths = list(find_streams(source))
-    store = JetStreamOptions(enabled=True, store_dir=str(target), encryption_key=key)
-    if has_nats_streams(store_directory(store)):
-        told = "nats-server's streams are in it; --into names another directory"
-        raise MidgeError(f"{target}: {told}")
+    store = JetStreamOptions(
+        enabled=True, store_dir=str(target), encryption_key=key, ignore_nats_streams=True
+    )
     names = {path.parent.parent.name for path in paths} - {GLOBAL_ACCOUNT}
     accounts = [
         Account(name=name, jetstream=AccountJetStream(enabled=True)) for name in sorted(names)
@@ -73,6 +72,8 @@ async def import_store(
             result = await _import_one(server.jetstream_of(account), path, source_keys)
             done.append(result)
             tell(result)
+    good = [f"{one.account}/{one.stream}" for one in done if not one.error]
+    note_imported(store_directory(store), good)
     return done
 
 

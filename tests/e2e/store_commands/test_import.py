@@ -6,12 +6,15 @@ import json
 import random
 import re
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from midge import cli
+from midge.server.config.jetstream import JetStream
+from midge.server.jetstream.filesystem import unread_nats_streams
 from tests.e2e.jetstream.test_archives import Peer
 from tests.support.processes import Server, midge_command, nats_server_command
 
@@ -239,12 +242,46 @@ def test_a_directory_that_is_none(tmp_path: Path, capsys: Any) -> None:
     assert not (tmp_path / "target").exists()
 
 
-def test_the_directory_that_is_read_is_not_written_to(small: Path, capsys: Any) -> None:
+def test_streams_are_imported_in_place_beside_those_that_are_there(
+    small: Path, capsys: Any
+) -> None:
+    """nats-server's files stay as they are; a start needs each of its streams, or the flag."""
     files = hash_of(small)
-    code, _, err = importing(small, small, capsys)
-    told = f"{small}: nats-server's streams are in it; --into names another directory"
-    assert (code, err) == (1, f"midge store import: {told}\n")
-    assert hash_of(small) == files
+    refused = subprocess.run(
+        [*midge_command(), "-p", "-1", "-js", "-sd", str(small)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    command = f"midge store import {small} --into {small}"
+    assert refused.returncode == 1
+    assert command in refused.stderr
+    config = f'jetstream {{ store_dir: "{small}" }}'
+    flags = ("--jetstream-ignore-nats-streams",)
+    with Server(midge_command(), config, flags) as server:
+        ask(server, "STREAM.CREATE.S", {"name": "S"})
+    code, found, _ = importing(small, small, capsys)
+    assert (code, [one["error"] for one in found]) == (
+        1,
+        ["stream name already in use, cannot restore"],
+    )
+    assert command in unread_nats_streams(JetStream(store_dir=str(small)))
+    with Server(midge_command(), config, flags) as server:
+        ask(server, "STREAM.DELETE.S")
+    code, found, _ = importing(small, small, capsys)
+    assert (code, [one["error"] for one in found]) == (0, [""])
+    assert files.items() <= hash_of(small).items()
+    with midge_on(small) as server:
+        assert ask(server, "STREAM.INFO.S")["state"]["messages"] == 5
+
+
+def ask(server: Server, request: str, body: dict[str, Any] | None = None) -> Any:
+    one = peer(server)
+    try:
+        return one.js.call(request, body)
+    finally:
+        one.client.close()
 
 
 def encrypted(source: Path, cipher: str, key: str, previous: str = "") -> Server:

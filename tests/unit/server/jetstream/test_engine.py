@@ -13,6 +13,7 @@ import midge
 from midge.jetstream.errors import JetStreamError
 from midge.server.config.options import JetStream, Listen, Options
 from midge.server.errors import ConfigError
+from midge.server.jetstream.filesystem import note_imported
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.outbound import ChunkPool
@@ -112,11 +113,17 @@ async def test_what_else_is_in_the_directory_is_told(
     caplog.clear()
     (place / "$G" / "streams" / "ORDERS").mkdir(parents=True)
     (place / "$G" / "streams" / "ORDERS" / "meta.inf").touch()
+    with pytest.raises(ConfigError, match=r"\(\$G/ORDERS\).* run: midge store import /"):
+        async with midge.Server(port=-1, jetstream=str(tmp_path)):
+            pass
+    ignoring = {"store_dir": str(tmp_path), "enabled": True, "ignore_nats_streams": True}
+    async with midge.Server(port=-1, jetstream=ignoring):
+        pass
+    note_imported(place, ["$G/ORDERS"])
     async with midge.Server(port=-1, jetstream=str(tmp_path)):
         pass
-    (told,) = [line for line in caplog.messages if "jetstream_not_imported" in line]
-    assert "midge store import" in told
-    assert "foreign" not in caplog.text
+    for line in (one for one in caplog.messages if "jetstream_foreign_files" in one):
+        assert "a, b, c, d, e, 1 more" in line
 
 
 async def test_what_follows_from_a_result_of_the_disk_is_written_at_once() -> None:
