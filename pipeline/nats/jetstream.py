@@ -18,6 +18,9 @@ from midge.protocol.client_side import Message, publish_frame
 PULL_MESSAGES = 16_384
 PULL_BYTES = 16 << 20
 """Most under way at once, far below the 64 MiB at which a server drops a slow consumer."""
+_FIRST_PULL_MESSAGES = 256
+"""The first request asks for this many messages, later ones for twice as many as have come, because
+a reader may stop after a few."""
 _NANOSECONDS = 1_000_000_000
 _HEARTBEAT_S = 2.0
 _PULL_EXPIRES_S = 30
@@ -199,8 +202,9 @@ class PullConsumer:
         pending = self.pending
         heard = time.monotonic()
         while wanted > 0 and (pending > 0 or follows):
-            if self._requested <= PULL_MESSAGES // 2:
-                self._pull(min(wanted - self._requested, PULL_MESSAGES))
+            most = min(max(_FIRST_PULL_MESSAGES, 2 * self._received), PULL_MESSAGES)
+            if self._requested <= most // 2:
+                self._pull(min(wanted - self._requested, most))
             received = self._client.receive(_HEARTBEAT_S)
             if received:
                 heard = time.monotonic()

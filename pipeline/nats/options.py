@@ -81,6 +81,7 @@ class SourceOptions:
     min_partitions: int | None = None
     fail_on_data_loss: bool = True
     include_headers: bool = False
+    push_filters: bool = False
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
@@ -104,6 +105,7 @@ class SourceOptions:
             min_partitions=reader.positive("minPartitions"),
             fail_on_data_loss=reader.boolean("failOnDataLoss", default=True),
             include_headers=reader.boolean("includeHeaders", default=False),
+            push_filters=reader.boolean("pushFilters", default=False),
         )
         reader.refuse_both("startingOffsets", "startingTimestamp")
         reader.refuse_both("endingOffsets", "endingTimestamp")
@@ -160,7 +162,7 @@ _CONNECT_NAMES = {
 _SOURCE_NAMES = {
     *("stream", "subject", "startingOffsets", "endingOffsets", "startingTimestamp"),
     *("endingTimestamp", "maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss"),
-    "includeHeaders",
+    *("includeHeaders", "pushFilters"),
 }
 _SINK_NAMES = {"mode", "subject", "stream", "idColumns", "ackWindow", "ackTimeout"}
 # Spark adds these by itself.

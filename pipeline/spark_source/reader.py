@@ -8,6 +8,7 @@ import logging
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from midge.pipeline.errors import AuthorizationError, ServerError, StreamNotFoundError
 from midge.pipeline.nats.client import Backoff, Client
@@ -21,6 +22,9 @@ from midge.protocol.client_side import Message
 BATCH_ROWS = 8_192
 BATCH_BYTES = 8 << 20
 """A batch of columns is handed on when it reaches either."""
+FIRST_ROWS = 256
+"""The first batch has this many rows and each next one twice as many, for a query with a limit."""
+_SIZE_HEADER = "Nats-Msg-Size"
 
 _log = logging.getLogger(__name__)
 
@@ -35,6 +39,7 @@ class Columns:
     payloads: list[bytes] = field(default_factory=list)
     headers: list[bytes] = field(default_factory=list)
     size_bytes: int = 0
+    most_rows: int = 0
 
     def __len__(self) -> int:
         """Count the messages."""
@@ -43,20 +48,29 @@ class Columns:
     @property
     def is_full(self) -> bool:
         """Whether it is time to hand the batch on."""
-        return len(self.seqs) >= BATCH_ROWS or self.size_bytes >= BATCH_BYTES
+        return len(self.seqs) >= self.most_rows or self.size_bytes >= BATCH_BYTES
 
 
 class RangeReader:
     """Reads `wanted` from the stream that was created at `created`, each message once."""
 
-    def __init__(self, options: SourceOptions, created: str, wanted: SequenceRange) -> None:
+    def __init__(
+        self,
+        options: SourceOptions,
+        created: str,
+        wanted: SequenceRange,
+        *,
+        with_payloads: bool = True,
+    ) -> None:
+        """Without payloads the server sends headers alone, and the payloads are empty."""
         self._options = options
         self._created = created
         self._end = wanted.end
         self._cursor = wanted.start
         self._gap: int | None = None
         self._backoff = Backoff(options.connect.request_timeout_s, f"stream {options.stream}")
-        self._columns = Columns()
+        self._with_payloads = with_payloads
+        self._columns = Columns(most_rows=min(FIRST_ROWS, BATCH_ROWS))
 
     def batches(self) -> Iterator[Columns]:
         """Yield the range in batches.
@@ -105,7 +119,12 @@ class RangeReader:
         if not self._is_same_stream(jetstream.stream_state(self._options.stream)):
             self._cursor = self._end
             return
-        start = {"deliver_policy": "by_start_sequence", "opt_start_seq": self._cursor}
+        start: dict[str, Any] = {
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": self._cursor,
+        }
+        if not self._with_payloads:
+            start["headers_only"] = True
         stream, filters = self._options.stream, self._options.subjects
         with PullConsumer(jetstream, stream, start, filters) as consumer:
             for messages, deliveries in consumer.chunks(self._end - self._cursor):
@@ -152,7 +171,8 @@ class RangeReader:
                 return
 
     def _take_columns(self) -> Columns:
-        columns, self._columns = self._columns, Columns()
+        columns = self._columns
+        self._columns = Columns(most_rows=min(2 * columns.most_rows, BATCH_ROWS))
         return columns
 
     def _is_same_stream(self, state: StreamState) -> bool:
@@ -187,5 +207,11 @@ class RangeReader:
 
 
 def header_pairs(raw: bytes) -> list[tuple[str, list[str]]] | None:
-    """Return a header block as the pairs of an Arrow map, or None without headers."""
-    return list(parse_headers(raw).fields.items()) if raw else None
+    """Return a header block as the pairs of an Arrow map, or None without headers.
+
+    The size that a server adds when it leaves the payload out is none of the message's headers.
+    """
+    if not raw:
+        return None
+    pairs = parse_headers(raw).fields.items()
+    return [(name, values) for name, values in pairs if name != _SIZE_HEADER] or None

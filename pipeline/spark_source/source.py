@@ -11,8 +11,8 @@ once across any crash, as long as the stream still has the messages.
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,6 +22,7 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    Filter,
     InputPartition,
 )
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -64,6 +65,7 @@ from midge.pipeline.nats.offsets import (
 )
 from midge.pipeline.nats.options import SinkOptions, SourceOptions
 from midge.pipeline.spark_source.partitions import SequenceRange, split
+from midge.pipeline.spark_source.pushdown import Narrowing, rfc3339
 from midge.pipeline.spark_source.reader import Columns, RangeReader, header_pairs
 from midge.pipeline.spark_source.sink import NatsStreamWriter, NatsWriter
 
@@ -112,11 +114,12 @@ class NatsDataSource(DataSource):
 
     def reader(self, schema: StructType) -> "NatsReader":
         """Return the batch reader."""
-        return NatsReader(self._source_options(schema))
+        options = self._source_options(schema)
+        return (NatsFilteringReader if options.push_filters else NatsReader)(options, schema)
 
     def streamReader(self, schema: StructType) -> "NatsStreamReader":  # noqa: N802 - Spark's name
         """Return the streaming reader."""
-        return NatsStreamReader(self._source_options(schema))
+        return NatsStreamReader(self._source_options(schema), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> NatsWriter:
         """Return the batch writer."""
@@ -128,10 +131,14 @@ class NatsDataSource(DataSource):
 
     def _source_options(self, schema: StructType) -> SourceOptions:
         options = SourceOptions.parse(_plain(self.options))
-        expected = source_schema(include_headers=options.include_headers)
-        if schema.fieldNames() != expected.fieldNames():
+        expected = source_schema(include_headers=True)
+        types = {column.name: column.dataType for column in expected.fields}
+        if not schema.fields or any(
+            types.get(column.name) != column.dataType for column in schema.fields
+        ):
             raise OptionError(
-                f"schema: expected none, or the source's own: {expected.simpleString()}"
+                f"schema: expected columns of the source's own, {expected.simpleString()}; "
+                f"got {schema.simpleString()}"
             )
         return options
 
@@ -162,12 +169,13 @@ class _Planner:
     """Whether the first question waits for a server that cannot be reached."""
     _has_answered = False
 
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
+        self._schema = schema
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the connection behind when the reader travels to a worker."""
-        return {"_options": self._options}
+        return {"_options": self._options, "_schema": self._schema}
 
     @cached_property
     def _jetstream(self) -> JetStream:
@@ -241,24 +249,45 @@ class _Planner:
 
     def _read(self, partition: NatsPartition) -> Iterator[pa.RecordBatch]:
         wanted = SequenceRange(partition.start, partition.end)
-        schema = to_arrow_schema(
-            source_schema(include_headers=self._options.include_headers), timezone="UTC"
-        )
-        for columns in RangeReader(self._options, partition.created, wanted).batches():
-            yield to_arrow(columns, self._options, schema)
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        with_payloads = "payload" in schema.names
+        reader = RangeReader(self._options, partition.created, wanted, with_payloads=with_payloads)
+        for columns in reader.batches():
+            yield to_arrow(columns, self._options.stream, schema)
 
 
 class NatsReader(_Planner, DataSourceReader):
     """A batch read: everything between two offsets as they are when the query is planned."""
+
+    _narrowing: Narrowing | None = None
+    """What the query's filters leave of the stream; None before there were any."""
 
     def partitions(self) -> list[InputPartition]:
         """Return one range of sequences per task."""
         try:
             state = self._state()
             start = self._starting_offset(state, EARLIEST)
-            return list(self._plan(start, self._ending_offset(state), state))
+            end = self._ending_offset(state)
+            if self._narrowing is not None:
+                start, end = self._narrow(self._narrowing, start, end, state)
+            return list(self._plan(start, end, state))
         finally:
             self._disconnect()
+
+    def _narrow(
+        self, by: Narrowing, start: Offset, end: Offset, state: StreamState
+    ) -> tuple[Offset, Offset]:
+        first, last = max(start.seq, by.first_seq), end.seq
+        if by.end_seq is not None:
+            last = min(last, by.end_seq)
+        if by.since is not None:
+            first = max(first, self._seq_at_time(state, rfc3339(by.since)))
+        if by.until is not None:
+            last = min(last, self._seq_at_time(state, rfc3339(by.until)))
+        if by.subjects == ():
+            last = first
+        # Beyond the stream's end there is nothing to read, and nothing lost.
+        return replace(start, seq=min(first, state.end_seq)), replace(end, seq=last)
 
     def _ending_offset(self, state: StreamState) -> Offset:
         options = self._options
@@ -276,6 +305,23 @@ class NatsReader(_Planner, DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one range, on an executor."""
         return self._read(partition) if isinstance(partition, NatsPartition) else iter(())
+
+
+class NatsFilteringReader(NatsReader):
+    """A batch read that takes the query's filters, when `pushFilters` asks for it.
+
+    Spark 4.3 keeps the partitions of a frame's last filtered query in the frame, and takes them for
+    every later query of the frame that has no filters of its own, and for all its occurrences in
+    one query. So this is nothing to do unasked. Spark refuses every query of a reader with
+    `pushFilters` unless the session allows filters to be pushed down.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Narrow the read by the filters; return all of them, for Spark to apply to the rows."""
+        before = Narrowing(subjects=self._options.subjects or None)
+        self._narrowing = before.narrowed(filters)
+        self._options = replace(self._options, subjects=self._narrowing.subjects or ())
+        return filters
 
 
 class NatsStreamReader(_Planner, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -422,18 +468,17 @@ class NatsStreamReader(_Planner, DataSourceStreamReader, SupportsTriggerAvailabl
         self._disconnect()
 
 
-def to_arrow(columns: Columns, options: SourceOptions, schema: pa.Schema) -> pa.RecordBatch:
-    """Return columns as the record batch that Spark expects."""
-    arrays = [
-        pa.repeat(pa.scalar(options.stream), len(columns)),
-        pa.array(columns.seqs, pa.int64()),
-        microseconds(columns.times_ns).cast(schema.field("time").type),
-        subject_array(columns.subjects),
-        pa.array(columns.payloads, pa.binary()),
-    ]
-    if options.include_headers:
-        pairs = [header_pairs(raw) for raw in columns.headers]
-        arrays.append(pa.array(pairs, schema.field("headers").type))
+def to_arrow(columns: Columns, stream: str, schema: pa.Schema) -> pa.RecordBatch:
+    """Return columns as the record batch that Spark expects, with the columns of `schema` alone."""
+    made: dict[str, Callable[[pa.DataType], pa.Array]] = {
+        "stream": lambda _: pa.repeat(pa.scalar(stream), len(columns)),
+        "sequence": lambda _: pa.array(columns.seqs, pa.int64()),
+        "time": microseconds(columns.times_ns).cast,
+        "subject": lambda _: subject_array(columns.subjects),
+        "payload": lambda _: pa.array(columns.payloads, pa.binary()),
+        "headers": lambda kind: pa.array([header_pairs(raw) for raw in columns.headers], kind),
+    }
+    arrays = [made[field.name](field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

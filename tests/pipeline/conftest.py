@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,7 @@ class NatsServer:
         directory.mkdir(parents=True, exist_ok=True)
         self._config = directory / "server.conf"
         self._config.write_text(
-            f"listen: 127.0.0.1:{port}\n"
+            f"listen: 127.0.0.1:{port}\nhttp: 127.0.0.1:-1\n"
             f"jetstream {{ store_dir: '{directory / 'store'}' }}\n"
             f"ports_file_dir: '{directory}'\n{settings}\n"
         )
@@ -78,8 +79,22 @@ class NatsServer:
                 self.kill()
                 pytest.fail((self._directory / "server.log").read_text())
             time.sleep(0.01)
-        self.url = json.loads(ports.read_text())["nats"][0]
+        listening = json.loads(ports.read_text())
+        self.url = listening["nats"][0]
+        self._monitoring = listening["monitoring"][0]
         self.port = int(self.url.rpartition(":")[2])
+
+    def sent_bytes(self):
+        """Return how many bytes of messages the server has sent to clients."""
+        return self._variables()["out_bytes"]
+
+    def sent_messages(self):
+        """Return how many messages the server has sent to clients."""
+        return self._variables()["out_msgs"]
+
+    def _variables(self):
+        with urllib.request.urlopen(f"{self._monitoring}/varz", timeout=20) as answer:
+            return json.load(answer)
 
     def kill(self):
         """End the process as a crash would."""
@@ -89,7 +104,9 @@ class NatsServer:
     def restart(self):
         """Start again on the same port, with the same streams."""
         config = self._config.read_text()
-        self._config.write_text(config.replace("127.0.0.1:-1", f"127.0.0.1:{self.port}"))
+        self._config.write_text(
+            config.replace("listen: 127.0.0.1:-1", f"listen: 127.0.0.1:{self.port}")
+        )
         self.start()
 
     def client(self, **options):

@@ -4,9 +4,17 @@ import pickle
 import threading
 import time
 from collections import Counter
+from datetime import UTC, datetime
 
 import pytest
-from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.datasource import (
+    CaseInsensitiveDict,
+    EqualTo,
+    GreaterThan,
+    LessThan,
+    LessThanOrEqual,
+    StringStartsWith,
+)
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import LongType, StructType
 
@@ -19,7 +27,12 @@ from midge.pipeline.errors import (
     StreamNotFoundError,
 )
 from midge.pipeline.spark_source import source as source_module
-from midge.pipeline.spark_source.source import NatsDataSource, subject_array
+from midge.pipeline.spark_source.source import (
+    NatsDataSource,
+    NatsFilteringReader,
+    source_schema,
+    subject_array,
+)
 
 EVERYTHING = ReadAllAvailable()
 
@@ -143,8 +156,68 @@ def test_subject_that_is_not_text_stays_visible():
 
 def test_a_foreign_schema_is_refused(source):
     made = source()
-    with pytest.raises(OptionError, match="schema: expected none, or the source's own"):
-        made.reader(StructType().add("id", LongType()))
+    for schema in (StructType().add("id", LongType()), StructType().add("time", LongType())):
+        with pytest.raises(OptionError, match="schema: expected columns of the source's own"):
+            made.reader(schema)
+
+
+def test_a_schema_without_payload_gets_none_from_the_server(source, orders, nats_server):
+    headers = b"NATS/1.0\r\nK: v\r\n\r\n"
+    orders.publish(20, payload=b"x" * 50_000, headers=headers)
+    schema = source_schema(include_headers=True)
+    schema = StructType([schema["headers"], schema["sequence"], schema["subject"]])
+    reader = source().reader(schema)
+    before = nats_server.sent_bytes()
+    (arrow,) = reader.read(reader.partitions()[0])
+    assert nats_server.sent_bytes() - before < 50_000
+    assert arrow.schema.names == ["headers", "sequence", "subject"]
+    assert arrow.to_pylist()[4] == {
+        "headers": [("K", ["v"])],
+        "sequence": 5,
+        "subject": "orders.4",
+    }
+
+
+@pytest.fixture
+def filtering(source):
+    """Return a function that makes a batch reader which was given filters."""
+
+    def make(*filters, **options):
+        made = source(**options)
+        reader = NatsFilteringReader(made._source_options(made.schema()), made.schema())
+        assert list(reader.pushFilters(list(filters))) == list(filters)
+        return reader
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("filters", "options", "sent"),
+    [
+        ([LessThanOrEqual(("sequence",), 10)], {}, range(1, 11)),
+        ([GreaterThan(("sequence",), 95)], {"endingOffsets": '{"ORDERS": 98}'}, [96, 97]),
+        ([GreaterThan(("sequence",), 5000)], {}, []),
+        ([LessThan(("sequence",), 0)], {}, []),
+        ([EqualTo(("subject",), "orders.3")], {}, range(4, 101, 10)),
+        ([EqualTo(("subject",), "orders.3")], {"subject": "*.3,x.>"}, range(4, 101, 10)),
+        ([EqualTo(("subject",), "orders.3")], {"subject": "orders.4"}, []),
+        ([StringStartsWith(("subject",), "others.")], {}, []),
+        ([GreaterThan(("time",), datetime(2100, 1, 1, tzinfo=UTC))], {}, []),
+        ([LessThan(("time",), datetime(2020, 1, 1, tzinfo=UTC))], {}, []),
+        ([GreaterThan(("time",), datetime(2020, 1, 1, tzinfo=UTC))], {}, range(1, 101)),
+    ],
+)
+def test_filters_narrow_what_the_server_sends(filtering, orders, filters, options, sent):
+    orders.publish(100)
+    reader = filtering(*filters, **options)
+    assert sequences(reader, reader.partitions()) == list(sent)
+
+
+def test_filters_beyond_removed_messages_are_no_loss(filtering, orders):
+    orders.publish(100)
+    orders.purge(seq=51)
+    reader = filtering(GreaterThan(("sequence",), 90))
+    assert sequences(reader, reader.partitions()) == list(range(91, 101))
 
 
 def test_streaming_starts_at_the_latest_unless_told(streaming, orders):

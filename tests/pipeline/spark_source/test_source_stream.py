@@ -58,6 +58,53 @@ def test_batch_with_headers_and_a_filter(spark, read, orders):
     assert rows[0].headers == {"Trace": ["t1", "t2"]}
 
 
+@pytest.fixture
+def pushing(spark):
+    """Let the session push filters down for one test."""
+    setting = "spark.sql.python.filterPushdown.enabled"
+    spark.conf.set(setting, "true")
+    yield
+    spark.conf.unset(setting)
+
+
+def test_filters_and_limits_reach_the_server(spark, read, orders, nats_server, pushing):
+    orders.publish(25_000)
+
+    def answer(where):
+        """Return a query's rows and how many messages the server sent for them."""
+        before = nats_server.sent_messages()
+        rows = read(spark.read, pushFilters="true").where(where).select("sequence").collect()
+        return sorted(row.sequence for row in rows), nats_server.sent_messages() - before
+
+    rows, sent = answer("sequence <= 10")
+    # Besides the ten, the server sends answers of its API.
+    assert (rows, sent <= 20) == (list(range(1, 11)), True)
+    rows, sent = answer("subject = 'orders.3' AND sequence > 24900")
+    assert (len(rows), sent <= 20) == (10, True)
+    for none in ("subject like 'orders.3.%'", "time < '2020-01-01'", "time > '2100-01-01'"):
+        rows, sent = answer(none)
+        assert (rows, sent <= 20) == ([], True)
+    rows, sent = answer("sequence <= 10 OR sequence = 24000")
+    assert (len(rows), sent >= 25_000) == (11, True)
+    before = nats_server.sent_messages()
+    assert len(read(spark.read).limit(10).collect()) == 10
+    assert nats_server.sent_messages() - before < 25_000
+
+
+def test_all_queries_of_a_frame_are_right_unless_it_pushes_filters(spark, read, orders, pushing):
+    orders.publish(100)
+    frame = read(spark.read)
+    first, last = frame.where("sequence <= 10"), frame.where("sequence > 95")
+    assert [first.count(), frame.count(), first.union(last).count()] == [10, 100, 15]
+
+
+def test_a_users_schema_prunes_columns(spark, read, orders):
+    orders.publish(50)
+    frame = read(spark.read.schema("sequence long, subject string"))
+    assert frame.columns == ["sequence", "subject"]
+    assert frame.orderBy("sequence").collect()[12] == (13, "orders.2")
+
+
 def test_stream_reads_in_portions_resumes_and_reports_its_lag(spark, read, orders, tmp_path):
     orders.publish(1000)
     frame = read(spark.readStream, startingOffsets="earliest", maxOffsetsPerTrigger="400")
