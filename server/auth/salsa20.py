@@ -1,8 +1,8 @@
-"""XSalsa20, the stream cipher of NaCl's boxes: what nkeys' xkeys are encrypted with.
+"""XSalsa20, the stream cipher of NaCl's boxes, which nkeys' xkeys use.
 
-`cryptography` has X25519 and Poly1305, and not this. The lines of a double round are written out,
-since a loop over them would make the interpreted form five times slower: 56 µs for 64 bytes, and
-2.3 µs compiled.
+`cryptography` has X25519 and Poly1305, but not this cipher. The lines of a double round are written
+out, because a loop over them would make the interpreted form five times slower: it takes 56 µs for
+64 bytes, and 2.3 µs compiled.
 """
 
 import struct

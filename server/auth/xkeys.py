@@ -1,7 +1,7 @@
-"""xkeys: Curve25519 nkeys, and the boxes that two of them seal and open.
+"""xkeys: Curve25519 nkeys, and the boxes that are sealed and opened with a pair of them.
 
-A box is `xkv1`, a nonce of 24 bytes, a Poly1305 tag of 16 and the text, as nkeys writes it: NaCl's
-`crypto_box`.
+A box is NaCl's `crypto_box` in the form that nkeys writes: `xkv1`, a nonce of 24 bytes, a Poly1305
+tag of 16 bytes, and the text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from midge.server.auth.nkeys import KeyKind, decode_public_key, encode_public_ke
 from midge.server.auth.salsa20 import KEY_BYTES, NONCE_BYTES, hsalsa20, xsalsa20
 
 SEALED_MAX_BYTES = 64 * 1024
-"""Largest box that is opened: far above any token, and 70 ms of work where it is interpreted."""
+"""Largest box that is opened: far above any token, and 70 ms of work in the interpreted build."""
 
 _VERSION = b"xkv1"
 _TAG_BYTES = 16
@@ -25,11 +25,11 @@ _OVERHEAD_BYTES = len(_VERSION) + NONCE_BYTES + _TAG_BYTES
 
 
 class BoxError(Exception):
-    """A box that cannot be opened; the text says why."""
+    """A box that cannot be opened; the text gives the reason."""
 
 
 class CurveKey:
-    """A pair of keys, of a `seed` of 32 random bytes; `public` is the public one as an nkey."""
+    """A pair of keys, made from a `seed` of 32 random bytes; `public` is the public key as nkey."""
 
     def __init__(self, seed: bytes | None = None) -> None:
         """Make the keys of `seed`, or new ones."""
@@ -46,7 +46,7 @@ class CurveKey:
         return _VERSION + nonce + tag + sealed
 
     def open(self, box: bytes, sender: str) -> bytes:
-        """Decrypt what the owner of the public key `sender` has sealed for this one.
+        """Decrypt a box that the owner of the public key `sender` has sealed for this key.
 
         Raises:
             BoxError: it is not a box, is too large, or comes from another sender.
