@@ -1,4 +1,4 @@
-"""Authentication: one place decides a client's identity. See `midge.server.auth.authenticator`."""
+"""Authentication: `midge.server.auth.authenticator` decides on the identity of every client."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["AuthRequest", "Authenticator", "Identity", "Refusal", "User", "Verdi
 
 
 def __getattr__(name: str) -> Any:
-    """Import what a hook returns when one asks for it: few servers have a hook."""
+    """Import the classes that a hook returns on first use, because few servers have a hook."""
     if name == "User":
         from midge.server.auth.hook import User  # noqa: PLC0415 - see above
 

@@ -1,8 +1,8 @@
 """Authentication: one function for every connection in every mode.
 
 `Authenticator.authenticate` turns any `AuthRequest` into an `Identity` or a `Refusal`: even an
-internal error refuses the client. It returns the answer itself where nothing has to be awaited, and
-otherwise (bcrypt, a hook) an awaitable.
+internal error refuses the client. It returns the answer itself if nothing has to be awaited, and an
+awaitable otherwise (for bcrypt or a hook).
 """
 
 from __future__ import annotations
@@ -64,22 +64,22 @@ class Authenticator:
         self._free = frozenset(kind for kind in _LISTENERS if not self._asks(kind))
 
     def is_required_by(self, connection_type: str) -> bool:
-        """Tell whether such a client must authenticate; INFO's ``auth_required``."""
+        """Return whether clients of this type must authenticate (INFO's ``auth_required``)."""
         return connection_type not in self._free
 
     def _asks(self, connection_type: str) -> bool:
-        # A listener's own rules define how a client authenticates; they never exempt it.
+        # A listener's own rules define how a client authenticates, but they never exempt it.
         rules = (self._authorization, self._rules(connection_type))
         named = any(table.user or table.token for table in rules)
         return bool(named or len(self._users) or self._hook or self.operator or self.callout)
 
     @property
     def needs_nonce(self) -> bool:
-        """Tell whether INFO must give clients a nonce to sign."""
+        """Return whether INFO must give clients a nonce to sign."""
         return self._users.has_nkeys or self.operator is not None or self._hook is not None
 
     def admits_silent_clients(self, connection_type: str) -> bool:
-        """Tell whether such a client may go without CONNECT or credentials (``no_auth_user``)."""
+        """Return whether such clients need neither CONNECT nor credentials (``no_auth_user``)."""
         rules = self._rules(connection_type)
         return not self.is_required_by(connection_type) or bool(rules.no_auth_user)
 
@@ -87,7 +87,7 @@ class Authenticator:
         """Return the identity of `request`, or its refusal; an awaitable if that takes time."""
         try:
             verdict = self._decide(request)
-        except Exception as error:  # noqa: BLE001 - nobody gets in through a mistake of ours
+        except Exception as error:  # noqa: BLE001 - an internal error must not admit a client
             return Refusal(f"internal error: {type(error).__name__}: {error}")
         return verdict if isinstance(verdict, Verdict) else _refuse_on_error(verdict)
 
@@ -96,12 +96,12 @@ class Authenticator:
         self._passwords.close()
 
     def _rules(self, connection_type: str) -> SharedRules:
-        """Return the rules for clients without a user of their own, by their listener."""
+        """Return the rules of the listener for clients without their own user."""
         is_own = connection_type == "WEBSOCKET" and self._websocket.is_set
         return self._websocket if is_own else self._authorization
 
     def _decide(self, request: AuthRequest) -> Verdict | Awaitable[Verdict]:
-        """Authenticate by the method that the settings require, never by one the client chooses."""
+        """Authenticate by the method that the settings require; the client cannot choose one."""
         pinned = self._pinned.get(request.connection_type)
         if pinned and not _is_pinned(request.certificate, pinned):
             return Refusal("client certificate is not pinned")
@@ -114,7 +114,7 @@ class Authenticator:
         return self._by_configured_user(request)
 
     def _by_configured_user(self, request: AuthRequest) -> Verdict | Awaitable[Verdict]:
-        """Return the configured user that the client proves to be."""
+        """Return the configured user whose credentials the client has."""
         if request.nkey and self._users.has_nkeys:
             return self._by_nkey(request)
         if self._users.has_names and request.connection_type in self._mapped_types:
@@ -127,7 +127,7 @@ class Authenticator:
         return self._by_shared_secret(rules, request)
 
     def _silent_user(self, name: str, request: AuthRequest) -> Verdict:
-        """Return the user `name`, which clients without credentials become."""
+        """Return the user `name`, which clients without credentials get."""
         user = self._users.by_name(name) or self._users.by_nkey(name)
         if user is None or not user.may_connect_by(request.connection_type):
             return Refusal("no_auth_user may not connect in this way")
@@ -161,7 +161,7 @@ class Authenticator:
         """Return the user named in `request`, when the password is right."""
         user = self._users.by_name(request.user)
         if user is None or not user.may_connect_by(request.connection_type):
-            # An unknown name takes as long as a wrong password, so that names cannot be probed.
+            # An unknown name takes as long as a wrong password, so that clients cannot probe names.
             return self._with_password(None, self._users.decoy_hash, request.password)
         if not user.password and self._mapped_types:
             return Refusal("user needs a client certificate")
@@ -171,7 +171,7 @@ class Authenticator:
             and not is_bcrypt(user.password)
             and not is_same_text(user.password, request.password)
         ):
-            # So does a wrong password of a user without a hash, where other users have one.
+            # A wrong password of a user without a hash also takes as long, if other users have one.
             return self._with_password(None, decoy, request.password)
         return self._with_password(user, user.password, request.password)
 
@@ -203,28 +203,28 @@ class Authenticator:
         return identity if identity and is_right else Refusal("wrong name or password")
 
     async def _with_hash(self, identity: Identity | None, stored: str, offered: str) -> Verdict:
-        """`_with_secret` for a hash."""
+        """Return the same as `_with_secret`, for a hash."""
         is_right = await self._passwords.is_hash_of(stored, offered)
         return identity if identity and is_right else Refusal("wrong name or password")
 
 
 def _is_pinned(certificate: bytes, pinned: frozenset[str]) -> bool:
-    """Tell whether the public key of `certificate` is among the `pinned` ones."""
+    """Return whether the public key of `certificate` is among `pinned`."""
     from midge.server.auth.certificates import public_key_fingerprint  # noqa: PLC0415 - large
 
     return bool(certificate) and public_key_fingerprint(certificate) in pinned
 
 
 async def _refuse_on_error(verdict: Awaitable[Verdict]) -> Verdict:
-    """Return the `verdict`, or a refusal when evaluating it fails."""
+    """Return the `verdict`, or a refusal if evaluating it fails."""
     try:
         return await verdict
-    except Exception as error:  # noqa: BLE001 - nobody gets in through a mistake of ours
+    except Exception as error:  # noqa: BLE001 - an internal error must not admit a client
         return Refusal(f"internal error: {type(error).__name__}: {error}")
 
 
 def _make_hook(settings: options.Options) -> AuthHook | None:
-    """Return the hook that `settings` name, if any."""
+    """Return the hook that `settings` name, or None."""
     table = settings.authorization
     if not table.hook:
         return None
@@ -254,7 +254,7 @@ def _make_operator_mode(settings: options.Options, users: UserDirectory) -> Oper
 
 
 def _check_consistency(settings: options.Options, users: UserDirectory) -> None:
-    """Refuse settings that do not define who may connect."""
+    """Raise ConfigError for settings that do not define which clients may connect."""
     table = settings.authorization
     ways = [bool(table.users), bool(table.user), bool(table.token)]
     if sum(ways) > 1:
@@ -271,7 +271,7 @@ def _check_consistency(settings: options.Options, users: UserDirectory) -> None:
 
 
 def _check_pins(tls: options.Tls, where: str) -> None:
-    """Refuse malformed pins, and pins without client certificates."""
+    """Raise ConfigError for malformed pins, and for pins without client certificates."""
     key = f"{where}.pinned_certs"
     for pin in tls.pinned_certs:
         if len(pin) != _FINGERPRINT_LENGTH or not all(c in "0123456789abcdefABCDEF" for c in pin):

@@ -1,9 +1,9 @@
-"""Auth callout: a service of the operator's own decides on clients, asked by signed tokens.
+"""Auth callout: a service of the operator decides on clients; questions and answers are tokens.
 
-The server asks on `$SYS.REQ.USER.AUTH` in the service's account who a client is, and names a user
-key that is made for this question alone. The answer is a token of the service that holds a user's
-token about this key, or the reason of a refusal. What is here makes the question and judges the
-answer; how both travel is the broker's business.
+The server publishes a question about a client to `$SYS.REQ.USER.AUTH` in the service's account. The
+question names a user key that is made for this question alone. The answer is a token of the service
+with a user's token for this key, or with the reason for a refusal. This module makes the question
+and checks the answer; the broker sends and receives them.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _CLIENT_TYPES = {"STANDARD": "nats", "WEBSOCKET": "websocket"}
 
 
 class Service(NamedTuple):
-    """The authorization service: where it listens, the key whose signature counts, its own users.
+    """The authorization service: its account, the key that it signs with, and its own users.
 
-    `account` is the name of its account, in operator mode the account's key. `issuer` signs answers
-    and users, and `accounts` names all accounts, outside operator mode, where `operator` is None.
+    `account` is the name of its account, or the account's key in operator mode. `issuer` signs
+    answers and users. Outside operator mode, `operator` is None and `accounts` names all accounts.
     """
 
     account: str
@@ -62,11 +62,11 @@ class Service(NamedTuple):
 
 
 class CalloutError(Exception):
-    """An answer that lets nobody in; the text is nats-server's, for log and event."""
+    """An answer that refuses the client; the text is nats-server's, for log and event."""
 
 
 class Question:
-    """One question about one client: `token` asks it, `judge` takes the answer."""
+    """One question about one client: `token` is the question, and `judge` checks the answer."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Question:
         curve: CurveKey | None,
         server_id: str,
     ) -> None:
-        """Ask `service` about `request`, whose client is, or says it is, `user`.
+        """Ask `service` about `request`, whose client is, or claims to be, `user`.
 
         With `curve` the request is encrypted, and the answer may be.
         """
@@ -109,10 +109,10 @@ class Question:
         return msgspec.json.encode({**claims, "jti": base64.b32encode(digest).decode().rstrip("=")})
 
     def judge(self, answer: bytes, now_s: float) -> Identity:
-        """Return who the client is by the service's `answer`, at `now_s`.
+        """Return the client's identity from the service's `answer`, at `now_s`.
 
         Raises:
-            CalloutError: the service refuses it, or the answer is not as it must be.
+            CalloutError: the service refuses the client, or the answer is invalid.
         """
         try:
             user = self._user_of(answer, now_s)
@@ -160,7 +160,7 @@ class Question:
         return decode_user(response.nats.jwt)
 
     def _check_signer(self, response: Claims[ResponseBody], now_s: float) -> None:
-        """Refuse an answer by another key than the service's; a box proves that by itself."""
+        """Raise CalloutError unless the service's key signed; an encrypted answer proves itself."""
         operator, account = self._service.operator, self._service.account
         issuer_account = response.nats.issuer_account
         if operator is None:
@@ -183,7 +183,7 @@ class Question:
             raise BadTokenError(f"{text}: {error}") from None
 
     def _identity(self, user: Claims[UserBody], now_s: float) -> Identity:
-        """Return the identity of `user` in the account that it is for."""
+        """Return the identity of `user` in its account."""
         service = self._service
         if service.operator is None:
             return self._configured(user, now_s)
@@ -230,11 +230,11 @@ class Question:
         )
 
     def _named(self, identity: Identity, user: Claims[UserBody]) -> Identity:
-        """Return `identity` with the name by which the client is shown."""
+        """Return `identity` with the display name of the client."""
         shown = user.name or self._user
         return msgspec.structs.replace(identity, user=shown, display_name=user.name)
 
-    # What the question says.
+    # The fields of the question.
 
     def _client_info(self) -> dict[str, Any]:
         request = self._request
@@ -277,7 +277,7 @@ class Question:
 
 
 def claimed_user(request: AuthRequest) -> str:
-    """Return whom the client says it is, as nats-server shows it; "" for a token of its own."""
+    """Return the user that the client claims to be, in nats-server's form; "" if it has a JWT."""
     if request.nkey or request.user or request.jwt:
         return request.nkey or request.user
     return "[REDACTED]" if request.token else ""
@@ -291,7 +291,7 @@ def signed_token(claims: bytes, sign: Callable[[bytes], bytes]) -> bytes:
 
 
 def without_callout(identity: Identity) -> Identity:
-    """Return `identity` without the right to publish what only the server may ask."""
+    """Return `identity` without the right to publish to the subject of the server's questions."""
     table = Permissions() if identity.rules is None else identity.rules.table
     subject = CALLOUT_SUBJECT.decode()
     publish = SubjectPermissions(allow=table.publish.allow, deny=(*table.publish.deny, subject))
@@ -300,7 +300,7 @@ def without_callout(identity: Identity) -> Identity:
 
 
 def _invalid(response: Claims[ResponseBody]) -> str:
-    """Return what is wrong with the form of an answer, in nats-server's words."""
+    """Return the fault in the form of an answer, in nats-server's words, or ""."""
     if not is_public_key(KeyKind.SERVER, response.aud):
         return "Audience must be a server public key"
     if response.nats.jwt and response.nats.error:
@@ -309,7 +309,7 @@ def _invalid(response: Claims[ResponseBody]) -> str:
 
 
 def _outside(claims: Claims[ResponseBody] | Claims[UserBody], now_s: float) -> str:
-    """Return why a token is not valid at `now_s`, in nats-server's words."""
+    """Return why a token is not valid at `now_s`, in nats-server's words, or ""."""
     if claims.why_not_any_more(now_s):
         return "claim is expired"
     return "claim is not yet valid" if claims.why_not_yet(now_s) else ""

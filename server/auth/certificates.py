@@ -1,8 +1,8 @@
 """Client certificates: the names that may identify a user, and pinned public keys.
 
 Distinguished names are compared as sets of whole relative names, each a set of type and value
-pairs: order does not matter, the sets must be equal, and
-a multi-valued relative name (``CN=a+OU=b``) never equals two single ones.
+pairs. Order does not matter, the sets must be equal, and a multi-valued relative name
+(``CN=a+OU=b``) never equals two single ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MORE_TYPES = {
     "SN": NameOID.SURNAME,
     "TITLE": NameOID.TITLE,
 }
-"""Names of attribute types beyond those of RFC 4514."""
+"""Names of attribute types that RFC 4514 does not list."""
 
 
 class CertificateNames(Struct, frozen=True):

@@ -1,8 +1,8 @@
 """JWTs of operator mode: decode a token, verify its signature, return its claims as typed values.
 
-Every claim is optional until it is used, and a value of the wrong type refuses the token. Version 2
-tokens (``ed25519-nkey``) are signed over header and body; those of version 1 (``ed25519``), signed
-over their body alone, are converted to version 2 when read.
+Every claim is optional until it is used, and a token with a value of the wrong type is refused. The
+signature of a version 2 token (``ed25519-nkey``) covers header and body. The signature of a version
+1 token (``ed25519``) covers only the body; such tokens are converted to version 2 when read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _VERSION = 2
 
 
 Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
-"""Range of a token's numbers: 64 bits, as in other readers of tokens."""
+"""Range of a token's numbers: 64 bits, as other readers of tokens allow."""
 
 
 class SubjectLists(Struct, frozen=True):
@@ -36,7 +36,7 @@ class SubjectLists(Struct, frozen=True):
 
 
 class ResponseClaim(Struct, frozen=True):
-    """How many replies may be published, and for how long."""
+    """How many replies a user may publish, and for how long."""
 
     max: Int64 = 0
     ttl: Int64 = 0
@@ -85,7 +85,7 @@ class UserBody(UserLimits, frozen=True):
     version: Int64 = 0
 
     def has_own_limits(self) -> bool:
-        """Tell whether anything is set that only a scoped signing key's template may set."""
+        """Return whether anything is set that only a scoped signing key's template may set."""
         empty = UserLimits()
         return any(getattr(self, name) != getattr(empty, name) for name in empty.__struct_fields__)
 
@@ -100,7 +100,7 @@ class ScopedKey(Struct, frozen=True):
 
 
 class JetStreamLimitsClaim(Struct, frozen=True):
-    """An account's limits on JetStream; negative means unlimited, no storage means no JetStream."""
+    """An account's JetStream limits; negative means unlimited, no storage means no JetStream."""
 
     mem_storage: Int64 = 0
     disk_storage: Int64 = 0
@@ -174,13 +174,13 @@ class ExternalAuthorization(Struct, frozen=True):
 
     auth_users: tuple[str, ...] | None = ()
     allowed_accounts: tuple[str, ...] | None = ()
-    """Accounts that it may put users into beside its own; `*` alone stands for all."""
+    """Other accounts that it may put users into; `*` alone means all."""
     xkey: str = ""
-    """Public curve key that requests are encrypted for; empty means they are not."""
+    """Public curve key that requests are encrypted for; empty means no encryption."""
 
 
 class TraceClaim(Struct, frozen=True):
-    """Where traces go that a `traceparent` asks for, and how many of a hundred."""
+    """Destination of `traceparent` traces, and the percentage that is traced."""
 
     dest: str = ""
     sampling: Int64 = 0
@@ -224,7 +224,7 @@ class ActivationBody(Struct, frozen=True):
 
 
 class ResponseBody(Struct, frozen=True):
-    """The ``nats`` part of an auth callout's answer: a user's token, or why it refuses."""
+    """The ``nats`` part of an auth callout's answer: a user's token, or a reason for refusal."""
 
     jwt: str = ""
     error: str = ""
@@ -270,7 +270,7 @@ class _Header(Struct, frozen=True):
 
 
 class BadTokenError(Exception):
-    """A token that is refused; the text gives the reason, and nothing of the token."""
+    """A refused token; the text gives the reason, and no part of the token."""
 
 
 def decode_user(token: str) -> Claims[UserBody]:
@@ -319,7 +319,7 @@ def decode_response(token: str) -> Claims[ResponseBody]:
 def _check_keys(
     subject: str, subject_kind: KeyKind, issuer: str, issuer_kinds: tuple[KeyKind, ...]
 ) -> None:
-    """Refuse a token about, or by, a key of the wrong kind."""
+    """Raise BadTokenError if subject or issuer is a key of the wrong kind."""
     if not is_public_key(subject_kind, subject):
         raise BadTokenError(f"subject is no {subject_kind.name.lower()} key")
     if not any(is_public_key(kind, issuer) for kind in issuer_kinds):
@@ -360,8 +360,8 @@ def _decode(token: str, claims_type: type[Claims[Body]], expected_type: str) -> 
 def _modernized(claims: Any) -> dict[str, Any]:
     """Return the claims of a version 1 token in the form of version 2.
 
-    Version 1 has the type beside the ``nats`` part, and a user's account fields there, too; its
-    users have no limits of their own.
+    Version 1 has the type beside the ``nats`` part, and also a user's account fields; its users
+    have no limits of their own.
     """
     if not isinstance(claims, dict) or not isinstance(claims.get("nats", {}), dict):
         raise msgspec.ValidationError("expected an object with an object in nats")

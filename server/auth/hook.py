@@ -1,7 +1,7 @@
 """The authentication hook: an async function of the operator that decides on clients.
 
-It fails closed: anything but a `User` in time refuses the client, be it an exception, a time-out,
-None or another value. Calls in flight are bounded. A call that ignores cancellation keeps its
+It fails closed: only a `User` in time admits the client; an exception, a time-out, None or another
+value refuses it. The number of running calls is bounded. A call that ignores cancellation keeps its
 place, so even such a hook never has more calls running than configured.
 """
 
@@ -35,7 +35,7 @@ class User(Struct, frozen=True, kw_only=True):
     permissions: Permissions | None = None
     """The user's permissions; None allows everything within the account."""
     expires_at_s: float | None = None
-    """When the connection is closed, in seconds since the epoch."""
+    """When the server closes the connection, in seconds since the epoch."""
 
 
 def load_callable(name: str) -> Callable[..., object]:
@@ -79,7 +79,7 @@ class AuthHook:
         self._calls: set[asyncio.Task[object]] = set()
 
     async def authenticate(self, request: AuthRequest) -> Verdict:
-        """Return the identity that the hook gives `request`, or the refusal."""
+        """Return the identity that the hook returns for `request`, or the refusal."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._timeout_s
         try:
@@ -101,11 +101,11 @@ class AuthHook:
         return self._judge(request, call.result())
 
     async def _call(self, request: AuthRequest) -> object:
-        """Return the hook's answer; an exception counts like any other answer but a `User`."""
+        """Return the hook's answer; an exception is an answer that is no `User`."""
         try:
             answer = self._function(request)
             return await answer if isinstance(answer, Awaitable) else TypeError("not awaitable")
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it raises refuses
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - any exception refuses the client
             return error
 
     def _give_place_back(self, call: asyncio.Task[object]) -> None:
@@ -126,7 +126,7 @@ class AuthHook:
             expires_at_s = None if answer.expires_at_s is None else float(answer.expires_at_s)
             if expires_at_s is not None and math.isnan(expires_at_s):
                 raise ValueError("expires_at_s is not a number")
-        except Exception as error:  # noqa: BLE001 - the hook's structure may hold anything
+        except Exception as error:  # noqa: BLE001 - the hook's `User` may hold anything
             return Refusal(f"authentication hook: {error}")
         return Identity(
             user=str(answer.name or request.user),

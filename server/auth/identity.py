@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from midge.server.auth.permissions import PermissionRules
 
 UNLIMITED = -1
-"""Means "no limit" in every limit below."""
+"""The value that means "no limit" in every limit below."""
 
 
 class AuthRequest(Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class AuthRequest(Struct, frozen=True, kw_only=True):
     peer_port: int = 0
     """Port that the client connects from."""
     connection_type: str = "STANDARD"
-    """How the client reached the server."""
+    """The kind of listener that the client is connected to."""
     certificate: bytes = b""
     """Client certificate in DER that the TLS handshake verified; empty without one."""
     certificate_chain: tuple[bytes, ...] = ()
@@ -54,7 +54,7 @@ class AuthRequest(Struct, frozen=True, kw_only=True):
     tls: tuple[str, str] | None = None
     """Version (`TLSv1.3`) and cipher suite; None on a plain connection."""
     cid: int = 0
-    """Number of the connection; 0 where it has none yet."""
+    """Number of the connection; 0 if it has none yet."""
     protocol: int = 0
     """CONNECT's ``protocol``."""
 
@@ -64,7 +64,7 @@ class AuthRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def has_credentials(self) -> bool:
-        """Tell whether the client sent a user name, password or token (no nkey or JWT)."""
+        """Return whether the client sent a user name, password or token (no nkey or JWT)."""
         return bool(self.user or self.password or self.token)
 
 
@@ -106,15 +106,15 @@ class Refusal(Struct, frozen=True):
     limit: str = ""
     """Name of the limit that was reached, if that is the reason."""
     account: str = GLOBAL_ACCOUNT
-    """Account in which the refusal is told, by `$SYS.ACCOUNT.CLIENT.AUTH.ERR`."""
+    """Account in which `$SYS.ACCOUNT.CLIENT.AUTH.ERR` reports the refusal."""
     told: str = "Authentication Failure"
-    """The reason that is told there."""
+    """The reason in that report."""
     user: str = ""
-    """The user whom the client has proven to be, if so."""
+    """The user whose credentials the client has proven to have; empty without one."""
 
 
 class NoSeat(Refusal, frozen=True):
-    """As many connections are there as may be; the client has done nothing wrong."""
+    """The refusal of a connection over a limit; the client itself has done nothing wrong."""
 
 
 Verdict = Identity | Refusal

@@ -45,7 +45,7 @@ def decode_public_key(kind: KeyKind, text: str) -> bytes | None:
 
 
 def is_public_key(kind: KeyKind, text: str) -> bool:
-    """Tell whether `text` is a whole public key of `kind`."""
+    """Return whether `text` is a whole public key of `kind`."""
     return decode_public_key(kind, text) is not None
 
 
@@ -62,11 +62,11 @@ def decode_signature(text: str) -> bytes | None:
 
 
 def is_signed_by(kind: KeyKind, public_key: str, message: bytes, signature: bytes) -> bool:
-    """Tell whether `signature` is that of `message` by the owner of `public_key`."""
+    """Return whether the owner of `public_key` has made `signature` for `message`."""
     key = decode_public_key(kind, public_key)
     if key is None or len(signature) != _SIGNATURE_BYTES:
         return False
-    # Imported here: every server makes nkeys of its own, but only some verify signatures.
+    # Imported here: every server makes its own nkeys, but only some servers verify signatures.
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
     from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415
         Ed25519PublicKey,

@@ -105,7 +105,7 @@ class OperatorMode:
     def delegating(self, request: AuthRequest, now_s: float) -> Claims[AccountBody] | None:
         """Return the account of the token in `request`, if a service decides on its users.
 
-        Whether the client has proven to own that token does not matter here.
+        This does not check whether the client owns the token.
         """
         try:
             user = decode_user(request.jwt)
@@ -117,7 +117,7 @@ class OperatorMode:
             return None
 
     def delegating_account(self, key: str, now_s: float) -> Claims[AccountBody] | None:
-        """Return the account of that `key`, if a service decides on its users.
+        """Return the account with that `key`, if a service decides on its users.
 
         Raises:
             BadTokenError: the account is unknown, or its token is not valid at `now_s`.
@@ -127,9 +127,9 @@ class OperatorMode:
         return account if external is not None and external.auth_users else None
 
     def delegated(self, user: Claims[UserBody], now_s: float) -> Identity:
-        """Return the identity of `user`, whom a service has made for one client, at `now_s`.
+        """Return the identity of `user`, which a service has made for one client, at `now_s`.
 
-        As in nats-server, its limits are those of the account alone.
+        As in nats-server, only the account's limits apply to it.
 
         Raises:
             BadTokenError, TemplateError, ValueError: the token's issuer may not make such a user.
@@ -152,7 +152,7 @@ class OperatorMode:
         )
 
     def is_key_of(self, account_key: str, key: str, now_s: float) -> bool:
-        """Tell whether `key` is the account's own or one of its signing keys."""
+        """Return whether `key` is the account's own or one of its signing keys."""
         try:
             account = self.account(account_key, now_s)
             self._template_of(account, key)
@@ -161,13 +161,13 @@ class OperatorMode:
         return True
 
     def _is_shut_out(self, account_key: str) -> bool:
-        """Tell whether only other accounts may connect."""
+        """Return whether only other accounts may connect."""
         return bool(self._pinned) and account_key not in {*self._pinned, self.system_account}
 
     def why_ended(
         self, identity: Identity, now_s: float, known: dict[str, Claims[AccountBody]] | None = None
     ) -> Refusal | None:
-        """Return why a connected `identity` is not valid any more at `now_s`, or None.
+        """Return why a connected `identity` is no longer valid at `now_s`, or None.
 
         Called for every connection of an account whose token has changed; `known` caches the
         accounts for the calls of one such round.
@@ -187,7 +187,7 @@ class OperatorMode:
         return None
 
     def _check(self, request: AuthRequest, now_s: float) -> Verdict:
-        """`authenticate`, but a bad token raises."""
+        """Return the same as `authenticate`, but raise BadTokenError for a bad token."""
         if not request.jwt:
             raise BadTokenError("operator mode needs one")
         user = decode_user(request.jwt)
@@ -211,7 +211,7 @@ class OperatorMode:
         if limits.times and ends_s is None:
             return Refusal("user may not connect at this time of day")
         if why := user.why_not_any_more(now_s):
-            # Last, as in nats-server: only a user that is valid otherwise gets this error.
+            # Checked last, as in nats-server: only an otherwise valid user gets this error.
             return Refusal(f"user {why}", errors.AUTHENTICATION_EXPIRED, "Authentication Expired")
         return _identity(user, limits, account, ends_s)
 
@@ -235,7 +235,7 @@ class OperatorMode:
 
 
 def is_revoked(revocations: Mapping[str, int] | None, key: str, issued_at_s: int) -> bool:
-    """Tell whether a token issued to `key` at `issued_at_s` has been revoked since."""
+    """Return whether a token issued to `key` at `issued_at_s` has been revoked since."""
     if not revocations:
         return False
     return any(
@@ -245,7 +245,7 @@ def is_revoked(revocations: Mapping[str, int] | None, key: str, issued_at_s: int
 
 
 def _read_operator(i: int, text: str) -> Claims[OperatorBody]:
-    """Decode an operator's token, which `settings` hold as text or as the path of a file."""
+    """Decode an operator's token from `text`, which is the token or the path of its file."""
     where = f"operator.jwts[{i}]"
     try:
         token = text if text.startswith("eyJ") else _token_in_file(Path(text))
@@ -259,7 +259,7 @@ def _read_operator(i: int, text: str) -> Claims[OperatorBody]:
 
 
 def _token_in_file(path: Path) -> str:
-    """Return the token that `path` holds, alone or between its BEGIN and END lines."""
+    """Return the token in the file `path`, which may have BEGIN and END lines around it."""
     lines = [line.strip() for line in path.read_text(encoding="ascii").splitlines()]
     tokens = [line for line in lines if line.startswith("eyJ")]
     if not tokens:
@@ -291,7 +291,7 @@ def _make_resolver(settings: options.Operator) -> AccountResolver:
 def _fill_in(
     template: UserLimits, user: Claims[UserBody], account: Claims[AccountBody]
 ) -> UserLimits:
-    """Return the rights that a scoped signing key's `template` gives `user`."""
+    """Return the rights of `user` from a scoped signing key's `template`."""
     if user.nats.has_own_limits():
         raise BadTokenError("a user of a scoped signing key may not bring limits of its own")
     values = TemplateValues(
@@ -326,7 +326,7 @@ def _why_not_from_here(limits: UserLimits, request: AuthRequest) -> str | None:
 
 
 def allows_known_ways(limits: UserLimits) -> bool:
-    """Tell whether a user with ways to connect has at least one that exists."""
+    """Return whether at least one of the user's connection types, if any are set, exists."""
     wanted = {kind.upper() for kind in limits.allowed_connection_types}
     return not wanted or not wanted.isdisjoint(_CONNECTION_TYPES)
 
@@ -344,7 +344,7 @@ def _is_proven(
     account: Claims[AccountBody],
     request: AuthRequest,
 ) -> bool:
-    """Tell whether the client owns the user's key, or needs only the token."""
+    """Return whether the client has proven to own the user's key, or needs only the token."""
     if limits.bearer_token:
         return not account.nats.limits.disallow_bearer
     signature = decode_signature(request.signature)
@@ -354,7 +354,7 @@ def _is_proven(
 
 
 def end_of_time_range(limits: UserLimits, now_s: float) -> float | None:
-    """Return when the time range that `now_s` lies in ends, the latest of several, or None."""
+    """Return the end of the time range that contains `now_s`, the latest of several, or None."""
     zone = ZoneInfo(limits.times_location) if limits.times_location else None
     now = datetime.fromtimestamp(now_s, UTC).astimezone(zone)
     ends: list[float] = []
@@ -376,7 +376,7 @@ def _identity(
     account: Claims[AccountBody],
     ends_s: float | None,
 ) -> Identity:
-    """Return the identity of `user`, whose present time range ends at `ends_s`."""
+    """Return the identity of `user`, whose current time range ends at `ends_s`."""
     user_ends_s = min([end for end in (float(user.exp), ends_s) if end], default=None)
     ends = [end for end in (user_ends_s, float(account.exp)) if end]
     account_limits = account.nats.limits
@@ -396,7 +396,7 @@ def _identity(
 
 
 def _rules(limits: UserLimits, account: Claims[AccountBody]) -> PermissionRules | None:
-    """Compile the user's permissions, or the account's defaults without any."""
+    """Compile the user's permissions, or the account's defaults if the user has none."""
     return rules_of(limits) or rules_of(account.nats.default_permissions)
 
 

@@ -1,7 +1,7 @@
 """Passwords and tokens: compare them in constant time, plain or bcrypt.
 
-bcrypt is slow on purpose, so it runs in a few threads of its own; its queue is bounded by the
-number of connections, and each wait by the authentication time-out.
+bcrypt is slow on purpose, so it runs in a few threads of its own. The number of connections bounds
+its queue, and the authentication time-out bounds each wait.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 _BCRYPT = r"(?s)^\$2[abxy]\$\d{2}\$.{53}$"
 _BCRYPT_MAX_BYTES = 72
-"""Bytes of a password that bcrypt uses; a longer one is cut, as other servers do."""
+"""Bytes of a password that bcrypt uses; the rest is ignored, as in other servers."""
 
 _BCRYPT_THREADS = 2
 
 
 def is_bcrypt(stored: str) -> bool:
-    """Tell whether the configured `stored` text is a bcrypt hash."""
+    """Return whether the configured `stored` text is a bcrypt hash."""
     return re.match(_BCRYPT, stored) is not None
 
 
 def has_plain_ones(settings: Options) -> bool:
-    """Tell whether `settings` hold a password in plain text, which nats-server warns of.
+    """Return whether `settings` have a password in plain text, for which nats-server warns.
 
-    A user without one counts unless its certificate says who it is.
+    A user without a password counts as well, unless its certificate identifies it.
     """
     table = settings.authorization
     if table.password and not is_bcrypt(table.password):
@@ -45,7 +45,7 @@ def has_plain_ones(settings: Options) -> bool:
 
 
 def _maps_certificates(settings: Options, user: User) -> bool:
-    """Tell whether a listener that `user` may connect to maps certificates to users."""
+    """Return whether a listener that `user` may connect to maps certificates to users."""
     listeners = {"STANDARD": settings.tls, "WEBSOCKET": settings.websocket.tls}
     allowed = user.allowed_connection_types
     return any(
@@ -61,11 +61,11 @@ def is_same_text(stored: str, offered: str) -> bool:
 
 
 def is_hash_of(stored: str, offered: str) -> bool:
-    """Tell whether `stored` is the bcrypt hash of `offered`.
+    """Return whether `stored` is the bcrypt hash of `offered`.
 
     Slow; a malformed hash does not match.
     """
-    import bcrypt  # noqa: PLC0415 - only who has hashes pays for it
+    import bcrypt  # noqa: PLC0415 - only for servers with hashes
 
     password = offered.encode(errors="replace")[:_BCRYPT_MAX_BYTES]
     try:
@@ -75,14 +75,14 @@ def is_hash_of(stored: str, offered: str) -> bool:
 
 
 class PasswordChecker:
-    """Check bcrypt hashes in threads, a few at a time. Use one per server and close it."""
+    """Checks bcrypt hashes in threads, a few at a time. Use one per server and close it."""
 
     def __init__(self) -> None:
         """Start no thread until the first hash is checked."""
         self._threads: ThreadPoolExecutor | None = None
 
     async def is_hash_of(self, stored: str, offered: str) -> bool:
-        """Tell whether `stored` is the bcrypt hash of `offered`, without holding up the loop."""
+        """Return whether `stored` is the bcrypt hash of `offered`, without blocking the loop."""
         if self._threads is None:
             from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - as above
 

@@ -1,6 +1,6 @@
-"""A set of subject patterns, for permissions: does any match, or cover, a subject?
+"""A set of subject patterns for permissions, which answers whether any matches or covers a subject.
 
-The patterns stand in a trie that is built once and never changes, so a query costs the depth of the
+The patterns are in a trie that is built once and never changes. A query costs the depth of the
 subject, not the number of patterns; it visits each node at most once, however many wildcards there
 are. The subject's tokens are looked up in place, without a copy. See `midge.sublist.subjects` for
 the rules of a subject.
@@ -45,7 +45,7 @@ class PatternSet:
     __slots__ = ("_root", "_size", "steps")
 
     def __init__(self, patterns: Iterable[SubjectQueue]) -> None:
-        """Take valid `patterns`."""
+        """Build the trie of `patterns`, which must be valid."""
         self._root = _Node(b"")
         self._size = 0
         self.steps = 0
@@ -67,15 +67,15 @@ class PatternSet:
         return self._size
 
     def matches(self, subject: bytes) -> bool:
-        """Tell whether a pattern for all queue groups matches `subject`, taken as a literal."""
+        """Return whether a pattern for all queue groups matches `subject`, read as a literal."""
         return self._find(subject, False, None)
 
     def covers(self, subject: bytes) -> bool:
-        """Tell whether a pattern for all queue groups covers `subject`."""
+        """Return whether a pattern for all queue groups covers `subject`."""
         return self._find(subject, True, None)
 
     def matching_queues(self, subject: bytes) -> list[PatternSet]:
-        """List the queue parts of the patterns that match `subject`, taken as a literal."""
+        """List the queue parts of the patterns that match `subject`, read as a literal."""
         found: list[PatternSet] = []
         self._find(subject, False, found)
         return found
@@ -87,11 +87,11 @@ class PatternSet:
         return found
 
     def _find(self, subject: bytes, whole: bool, queues: list[PatternSet] | None) -> bool:  # noqa: C901 - one scan loop
-        """Tell whether a plain pattern matches or, with `whole`, covers `subject`.
+        """Return whether a plain pattern matches or, with `whole`, covers `subject`.
 
-        With `queues` all nodes are visited, and the queue parts of those that match are added to
-        it. Only ``>`` covers ``>``; a literal token that looks like it is matched by ``*`` as well.
-        A subject with an empty token is matched and covered by nothing.
+        With `queues`, all nodes are visited, and the queue parts of the matching patterns are added
+        to it. Only ``>`` covers ``>``; ``*`` also matches a literal token that looks like ``>``. No
+        pattern matches or covers a subject with an empty token.
         """
         length = len(subject)
         if self._size == 0 or length == 0 or has_empty_token(subject):
@@ -171,7 +171,7 @@ class _Node:
             place = (place + 1) & most
 
     def ensure(self, token: bytes) -> _Node:
-        """Return the node of `token`, made if necessary."""
+        """Return the node of `token`; make it if there is none."""
         if token == b"*":
             self.pwc = self.pwc or _Node(token)
             return self.pwc
@@ -186,7 +186,7 @@ class _Node:
         return node
 
     def add_queues(self, queues: list[PatternSet] | None) -> None:
-        """Add the queue parts of the patterns that end here to `queues`, if they are wanted."""
+        """Add the queue parts of the patterns that end here to `queues`, unless it is None."""
         if queues is not None and self.queues is not None:
             queues.append(self.queues)
 

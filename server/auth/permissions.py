@@ -1,24 +1,24 @@
-"""Permissions: what one connection may publish, subscribe to and receive.
+"""Permissions: the subjects that one connection may publish, subscribe to and receive.
 
-`PermissionRules` is one user's permissions, compiled; the connections of that user share it and its
-bounded caches. `Permissions` belongs to one connection: the rules, and the replies that
+`PermissionRules` are one user's compiled permissions; the connections of that user share them and
+their bounded caches. `Permissions` belong to one connection: the rules, and the replies that
 `allow_responses` has granted to it. Sockets, accounts and the texts of refusals are not here.
 
 The rules:
 
 ==============  ====================================================================================
-publish         The subject must be matched by an allow pattern, if there are any, and by no deny
-                pattern. Wildcards in a published subject are ordinary bytes.
-subscribe       The whole subscription subject must be *covered* by one allow pattern (``a.*`` does
-                not cover ``a.>``), if there are any, and must not be matched by a deny pattern.
+publish         One allow pattern must match the subject, if there are any, and no deny pattern may
+                match it. Wildcards in a published subject are ordinary bytes.
+subscribe       One allow pattern must *cover* the whole subscription subject (``a.*`` does not
+                cover ``a.>``), if there are any, and no deny pattern may match it.
 queue           ``subject queue`` entries count for subscriptions with that queue group only, where
                 the queue part may be a pattern. When such entries of the allow list cover the
                 subject, the queue group must be among them. A denial without queue part denies
                 every queue group.
 deliver         A subscription that is wider than a denial is accepted, so every message is checked
                 against the deny patterns again, for plain and queue subscriptions alike.
-responses       With `allow_responses`, a received message's reply subject may be published to, a
-                limited number of times and for a limited time.
+responses       With `allow_responses`, a client may publish to the reply subject of a received
+                message, a limited number of times and for a limited time.
 ==============  ====================================================================================
 """
 
@@ -46,7 +46,7 @@ RESPONSES_MAX = 65536
 """Most reply subjects granted to one connection at a time; a further one evicts the oldest."""
 
 RESPONSES_MAX_BYTES = 8 << 20
-"""Most bytes of those reply subjects: peers choose their length."""
+"""Most bytes of these reply subjects, because peers choose their length."""
 
 
 class PermissionRules:
@@ -64,7 +64,7 @@ class PermissionRules:
         publish_deny = _publish_entries("publish.deny", table.publish.deny)
         subscribe_allow = _entries("subscribe.allow", table.subscribe.allow)
         subscribe_deny = _entries("subscribe.deny", table.subscribe.deny)
-        # With responses allowed, an empty allow list means "only those", not "everything".
+        # With allowed responses, an empty allow list means "only responses", not "everything".
         self.limits_publish_allow = bool(publish_allow) or responses is not None
         self.publish_allow = PatternSet(publish_allow)
         self.publish_deny = PatternSet(publish_deny)
@@ -82,9 +82,9 @@ class PermissionRules:
         self._checks = 0
 
     def remembers(self) -> bool:
-        """Tell whether to cache the current answer: at first each, later a sample of them.
+        """Return whether to cache the current answer: at first each, later a sample.
 
-        Caching takes as long as finding, and gains nothing where subjects never repeat.
+        Caching takes as long as finding, and is useless for subjects that never repeat.
         """
         self._checks += 1
         return self._checks <= CACHE_MAX or self._checks % _REMEMBER_EVERY == 0
@@ -99,13 +99,13 @@ class PermissionRules:
         )
 
     def check_publish(self, subject: bytes) -> bool:
-        """Tell whether `subject` may be published to, bypassing the cache."""
+        """Return whether the rules allow publishing to `subject`, without the cache."""
         if self.limits_publish_allow and not self.publish_allow.matches(subject):
             return False
         return not self.publish_deny.matches(subject)
 
     def check_subscribe(self, subject: bytes, queue: bytes | None) -> bool:
-        """Tell whether `subject`, in `queue` when it is given, may be subscribed to."""
+        """Return whether the rules allow a subscription to `subject`, in `queue` unless None."""
         if self.limits_subscribe_allow:
             allowed = self.subscribe_allow.covers(subject)
             if queue:
@@ -117,7 +117,7 @@ class PermissionRules:
         return self.check_deliver(subject, queue)
 
     def check_deliver(self, subject: bytes, queue: bytes | None) -> bool:
-        """Tell whether no denial matches `subject`, in `queue` when it is given."""
+        """Return whether no denial matches `subject`, in `queue` unless None."""
         if self.subscribe_deny.matches(subject):
             return False
         if not queue:
@@ -127,7 +127,7 @@ class PermissionRules:
 
 
 class Permissions:
-    """The permissions of one connection. Repeated checks are answered from caches."""
+    """The permissions of one connection. Caches answer repeated checks."""
 
     def __init__(self, rules: PermissionRules) -> None:
         """Start with `rules` and no response granted."""
@@ -142,9 +142,9 @@ class Permissions:
         self._response_bytes = 0
 
     def may_publish(self, subject: bytes) -> bool:
-        """Tell whether the rules alone let the connection publish to `subject`.
+        """Return whether the rules alone allow the connection to publish to `subject`.
 
-        When they do not and `allows_responses` is set, `use_response` may still permit it.
+        If they do not and `allows_responses` is set, `use_response` may still permit it.
         """
         answer: bool | None = self._publish_cache.get(subject)
         if answer is not None:
@@ -155,15 +155,14 @@ class Permissions:
         return allowed
 
     def may_subscribe(self, subject: bytes, queue: bytes | None) -> bool:
-        """Tell whether the connection may subscribe to `subject`, in `queue` when it is given.
+        """Return whether the connection may subscribe to `subject`, in `queue` unless None.
 
-        An invalid subject is refused where there is an allow list, and otherwise left to the
-        SubList to refuse.
+        With an allow list, an invalid subject is refused here; without one, the SubList refuses it.
         """
         return self.rules.check_subscribe(subject, queue)
 
     def may_deliver(self, subject: bytes, queue: bytes | None) -> bool:
-        """Tell whether a message on `subject` may reach a subscription (in `queue`) of this one."""
+        """Return whether its subscriptions (in `queue`) may get messages on `subject`."""
         if queue is not None:
             return self._may_deliver_to_queue(subject, queue)
         answer: bool | None = self._deliver_cache.get(subject)
@@ -177,7 +176,7 @@ class Permissions:
     def grant_response(self, reply: bytes, now_s: float) -> bool:
         """Grant `reply` of a message delivered at `now_s` (a monotonic clock).
 
-        Does nothing unless `allows_responses`, or when `reply` may be published to anyway. Returns
+        Does nothing unless `allows_responses`, or if the rules allow `reply` anyway. Returns
         whether another grant, still valid, was evicted.
         """
         if not self.allows_responses or self.may_publish(reply):
@@ -190,7 +189,7 @@ class Permissions:
         return gave_way
 
     def use_response(self, subject: bytes, now_s: float) -> bool:
-        """Tell whether a grant permits publishing to `subject` at `now_s`; use it once."""
+        """Return whether a grant permits publishing to `subject` at `now_s`; use it once."""
         grant = self._responses.get(subject)
         if grant is None:
             return False
@@ -206,7 +205,7 @@ class Permissions:
         return len(self._responses)
 
     def _may_deliver_to_queue(self, subject: bytes, queue: bytes) -> bool:
-        """`may_deliver` for a queue subscription."""
+        """Return the same as `may_deliver`, for a queue subscription."""
         key = (subject, queue)
         answer: bool | None = self._deliver_queue_cache.get(key)
         if answer is not None:
@@ -240,7 +239,7 @@ class Permissions:
         self._response_bytes -= len(reply)
 
     def _is_expired(self, grant: _Grant, now_s: float) -> bool:
-        """Tell whether `grant` is older than the rules permit at `now_s`."""
+        """Return whether `grant` is older than the rules permit at `now_s`."""
         expires_s = self.rules.responses_expire_s
         return 0 < expires_s < now_s - grant.granted_s
 
@@ -254,7 +253,7 @@ class _Grant:
 
 
 def _queue_matches(queue: bytes, names: list[PatternSet]) -> bool:
-    """Tell whether one of the queue parts `names` names or covers `queue`."""
+    """Return whether one of the queue parts in `names` equals or covers `queue`."""
     for patterns in names:  # noqa: SIM110 - a generator is slower in the compiled build
         if patterns.covers(queue):
             return True

@@ -1,7 +1,7 @@
 """Sources of account tokens: memory, or a directory of ``<account key>.jwt`` files.
 
-A file's name is built from a checked public key only, never from other text, and the file must lie
-in the directory itself: a link that leads out of it is not followed.
+The name of a file is built only from a checked public key, never from other text, and the file must
+be in the directory itself: a symbolic link out of it is not followed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class MemoryResolver:
 
 
 class DirectoryResolver:
-    """Reads tokens from files at each look-up, so a replaced file counts for the next client."""
+    """Reads tokens from files at each look-up, so a replaced file applies to the next client."""
 
     def __init__(self, directory: Path, preloaded: Mapping[str, str]) -> None:
         """Search `directory` first, then `preloaded`."""
@@ -52,7 +52,7 @@ class DirectoryResolver:
         return self._read(account_key) or self._preloaded.get(account_key)
 
     def _read(self, account_key: str) -> str | None:
-        """Return the text of the account's file, or None when it is not a file that can be read."""
+        """Return the text of the account's file, or None if it is not a readable file."""
         path = self._directory / f"{account_key}.jwt"
         if path.resolve() != path:
             return None

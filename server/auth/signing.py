@@ -1,4 +1,4 @@
-"""The keys that a server signs and seals with."""
+"""The keys with which a server signs and seals."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Templates of scoped signing keys: fill ``{{name()}}``, ``{{tag(x)}}`` and the like into subjects.
 
 A tag may have several values, and a subject with tags becomes one subject for each combination,
-up to a limit. A subject that cannot be filled is dropped from an allow list; in a deny list it
-refuses the user, so that a missing tag never permits anything. Values with wildcards or blanks are
-refused: the holder of a scoped key chooses names and tags of users, and must not widen the scope by
-them.
+up to a limit. An unfillable subject is dropped from an allow list; in a deny list it causes the
+user to be refused, so that a missing tag never permits anything. Values with wildcards or blanks
+are refused, because the holder of a scoped key chooses names and tags of users, and must not widen
+the scope through them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TAG = re.compile(r"^(account-tag|tag)\((.*)\)$", re.IGNORECASE)
 
 
 class TemplateError(Exception):
-    """A template that gives no safe permissions; the text says why."""
+    """A template that yields no safe permissions; the text gives the reason."""
 
 
 class TemplateValues(Struct, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class TemplateValues(Struct, frozen=True, kw_only=True):
     account_tags: Sequence[str]
 
     def look_up(self, operation: str) -> list[str]:
-        """Return the values of `operation`; none when it is a tag that is not there."""
+        """Return the values of `operation`; none if it is a tag that the user does not have."""
         single = {
             "name()": self.name,
             "subject()": self.subject,
@@ -61,11 +61,11 @@ def fill_in_allowed(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the allow and the deny list with all placeholders filled in.
 
-    An allow list of which nothing remains denies everything, since an empty one would allow
-    everything.
+    If nothing remains of an allow list, the result denies everything, because an empty list would
+    allow everything.
 
     Raises:
-        TemplateError: see the module's text.
+        TemplateError: see the module docstring.
     """
     allowed = _fill_in(subjects, values, is_deny=False)
     refused = _fill_in(denied, values, is_deny=True)
@@ -106,6 +106,6 @@ def _combinations(subject: str, values: TemplateValues, room: int) -> list[str |
 
 
 def _is_plain(value: str) -> bool:
-    """Tell whether `value` can neither widen a subject by a wildcard nor add a queue to it."""
+    """Return whether `value` can neither widen a subject by a wildcard nor add a queue to it."""
     raw = value.encode()
     return is_valid_subject(raw) and is_literal(raw)

@@ -27,10 +27,10 @@ class KnownUser(Struct, frozen=True, kw_only=True):
     password: str
     """The password, plain or bcrypt; empty without one."""
     connection_types: tuple[ConnectionType, ...]
-    """How the user may connect; empty allows every way."""
+    """The connection types of the user; empty allows every type."""
 
     def may_connect_by(self, connection_type: str) -> bool:
-        """Tell whether the user may connect by `connection_type`."""
+        """Return whether the user may connect by `connection_type`."""
         return not self.connection_types or connection_type in self.connection_types
 
 
@@ -58,8 +58,8 @@ class UserDirectory:
         self._by_subject = self._read_subjects()
         hashes = (user.password for user in self._by_name.values() if is_bcrypt(user.password))
         self.decoy_hash = next(hashes, "")
-        """A hash to check for unknown names, so that they take as long; empty when no user has
-        one."""
+        """A hash to check for unknown names, so that they take as long; empty if no user has a
+        hash."""
 
     def __len__(self) -> int:
         """Return the number of users."""
@@ -67,12 +67,12 @@ class UserDirectory:
 
     @property
     def has_names(self) -> bool:
-        """Tell whether a user has a name, and with it a password or a certificate."""
+        """Return whether any user has a name, and with it a password or a certificate."""
         return bool(self._by_name)
 
     @property
     def has_nkeys(self) -> bool:
-        """Tell whether a user signs a nonce, so that INFO must offer one."""
+        """Return whether any user signs a nonce, so that INFO must offer one."""
         return bool(self._by_nkey)
 
     def by_name(self, name: str) -> KnownUser | None:
@@ -84,7 +84,7 @@ class UserDirectory:
         return self._by_nkey.get(public_key)
 
     def by_certificate(self, names: CertificateNames, connection_type: str) -> KnownUser | None:
-        """Return the user of the first name of a certificate that has one."""
+        """Return the user of the first name in `names` that a user has."""
         for name in names.alternatives:
             user = self._by_name.get(name)
             if user is not None and user.may_connect_by(connection_type):

@@ -1,1 +1,1 @@
-"""The state that the connections of one server share, and the decisions about them."""
+"""The state that the connections of one server share, and the decisions about connections."""

@@ -1,8 +1,8 @@
 """Admission: authentication, accounts and permissions of clients, decided in this one place.
 
-Everything that could refuse a client asks here; `rights` has what an admitted one may do. A reload
-replaces the known users and their permissions as a whole, and then re-authenticates every connected
-client.
+Every path that could refuse a client asks here; `rights` decides on the commands of an admitted
+client. A reload replaces the known users and their permissions as a whole, and then
+re-authenticates every connected client.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ log = get_logger()
 
 
 class Admission:
-    """Admit the connections of one server, as whom they come and with what permissions."""
+    """Admits the connections of one server, and gives each its identity and permissions."""
 
     def __init__(
         self,
@@ -62,15 +62,15 @@ class Admission:
     ) -> None:
         """Read the settings of `host`; `account` returns, or makes, the account of a name.
 
-        `scans` are called from time to time in operator mode, with what tells why an identity has
-        ended: they send away whom this class does not know of.
+        `scans` are extra expiry checks, for example for leaf nodes. In operator mode each periodic
+        scan calls them with a function that returns why an identity has ended, or None.
 
         Raises:
             ConfigError: the settings are invalid.
         """
-        self.interception: Interception | None = None  # which has the last word on a CONNECT
-        self.callout: AuthCallout | None = None  # which asks a service, where one decides
-        self.refused: Callable[[Connection, Refusal], None] | None = None  # is told of each
+        self.interception: Interception | None = None  # its interceptor decides last on a CONNECT
+        self.callout: AuthCallout | None = None  # asks the service, if one decides on clients
+        self.refused: Callable[[Connection, Refusal], None] | None = None  # called for each refusal
         self._host = host
         self._clients = clients
         self._account = account
@@ -82,8 +82,8 @@ class Admission:
         self._by_user: Counter[str] = Counter()
         self._present: dict[int, Identity | None] = {}
         self._of_tokens: TokenAccounts | None = None
-        self.seats: Seats | None = None  # where another process counts connections
-        # How many clients and leaf nodes of an account other servers have.
+        self.seats: Seats | None = None  # set if another process counts connections
+        # Returns the number of clients and leaf nodes of an account on other servers.
         self.elsewhere: Callable[[str], tuple[int, int]] = nowhere
         self._expiries: Expiries | None = None
         self._pending_auth = PendingAuth()
@@ -94,13 +94,13 @@ class Admission:
     # Admitting.
 
     def prepare(self, connection: Connection) -> None:
-        """Set what the INFO of a new connection needs: a nonce, if one is asked for."""
+        """Make the nonce for the INFO of a new connection, if clients may sign one."""
         if self.authenticator.needs_nonce:
             raw = os.urandom(_NONCE_BYTES)
             connection.nonce = base64.urlsafe_b64encode(raw).rstrip(b"=")
 
     def greet(self, connection: Connection, bare_socket: socket.socket, info: bytes) -> None:
-        """Send `info` in plain text, after the timers that a client may count on exist.
+        """Send `info` in plain text, after the timers that a client relies on are running.
 
         Raises:
             OSError: the client has gone.
@@ -112,7 +112,7 @@ class Admission:
         connection.channel.greet(bare_socket, info)
 
     def admit(self, connection: Connection) -> bool:
-        """Admit a connection that has sent nothing yet; False if it was turned away."""
+        """Admit a connection that has sent nothing yet; return False if it was closed."""
         limits = self._host.options.limits
         self._present[connection.cid] = None
         self._by_address[connection.peer_host] += 1
@@ -130,7 +130,7 @@ class Admission:
         return connection.reason is None
 
     def _await_seat(self, connection: Connection, seats: Seats) -> bool:
-        """Ask whether `connection` has a seat; False where nothing is to be waited for."""
+        """Ask for a seat for `connection`; return False if there is no answer to wait for."""
         verdict = seats.enter(connection, self._silent_identity(connection))
         if verdict is None or isinstance(verdict, Verdict):
             return False
@@ -141,7 +141,7 @@ class Admission:
         return True
 
     def _seated(self, connection: Connection, verdict: Verdict) -> None:
-        """Let in a connection that has had to wait for its seat, or turn it away."""
+        """Admit or close a connection that was waiting for its seat."""
         from midge.server.clients.reading import AUTHENTICATING  # noqa: PLC0415 - as above
 
         connection.channel.reading.unhalt(AUTHENTICATING)
@@ -153,7 +153,7 @@ class Admission:
         self._host.router.flush_unless_due()
 
     def _let_in(self, connection: Connection, identity: Identity | None) -> None:
-        """Begin with a connection, as `identity` where that needs no CONNECT."""
+        """Start a connection as `identity`, or require a CONNECT if that is None."""
         if identity is not None and self._bind(connection, identity):
             if not connection.keepalive.has_started:
                 connection.keepalive.start()
@@ -162,20 +162,20 @@ class Admission:
             connection.require_connect(auth_timeout_s(self._host.options, connection))
 
     def count_elsewhere(self, send: Callable[[list[Any]], object]) -> Seats:
-        """Have the process that `send` brings lines to count connections; return their seats."""
+        """Count connections in another process, to which `send` sends lines; return the seats."""
         from midge.server.broker.seats import Seats  # noqa: PLC0415 - for workers only
 
         self.seats = Seats(self._host, self.plan_for, send)
         return self.seats
 
     async def make_known(self, account: str) -> None:
-        """Have this process and all other workers know `account`, which a token may describe."""
+        """Plan `account`, which a token may describe, in this process and all other workers."""
         self.plan_for(account)
         if self.seats is not None:
             await self.seats.make_known(account)
 
     def turn_away(self, connection: Connection, limit: str) -> None:
-        """End a connection that is one too many, by the limit of this name."""
+        """Close a connection that exceeds the limit called `limit`."""
         self._host.limit_hits[limit] += 1
         connection.close(ClosedReason.MAXIMUM_CONNECTIONS, errors.MAXIMUM_CONNECTIONS)
 
@@ -187,7 +187,7 @@ class Admission:
         )
 
     def authenticate(self, connection: Connection) -> None:
-        """Authenticate the client of `connection`; `authenticated` or an -ERR follows."""
+        """Authenticate the client of `connection`; then call `authenticated` or send -ERR."""
         verdict = self._ask(connection)
         if isinstance(verdict, Verdict):
             self._pending_auth.drop(connection)
@@ -196,14 +196,14 @@ class Admission:
             self._pending_auth.ask(connection, verdict, self._conclude_and_resume)
 
     def admits_silent(self, connection: Connection) -> bool:
-        """Tell whether the client may go without CONNECT."""
+        """Return whether the client may go without CONNECT."""
         authenticator = self.authenticator
         if authenticator.callout is not None or self._intercepts_connects:
             return False
         return authenticator.admits_silent_clients(connection.listener_kind)
 
     def asks_who(self, connection: Connection) -> bool:
-        """Tell whether a CONNECT may change the identity of a client admitted without one."""
+        """Return whether a CONNECT may change the identity of a client admitted without one."""
         return (
             self.authenticator.is_required_by(connection.listener_kind) or self._intercepts_connects
         )
@@ -213,7 +213,7 @@ class Admission:
         return self.interception is not None and self.interception.wants_connects
 
     def _ask(self, connection: Connection) -> Verdict | Awaitable[Verdict]:
-        """Ask who the client of `connection` is, and whether there is a seat for it."""
+        """Identify the client of `connection`, and ask whether there is a seat for it."""
         verdict = self._identify(connection)
         return verdict if self.seats is None else self.seats.decide(connection, verdict)
 
@@ -225,13 +225,13 @@ class Admission:
             timeout_s = auth_timeout_s(self._host.options, connection)
             verdict = self.callout.decide(self.authenticator, request, verdict, timeout_s)
             if not isinstance(verdict, Verdict):
-                connection.stop_auth_timer()  # the service has all of that time
+                connection.stop_auth_timer()  # the service may take all of that time
         if self.interception is None:
             return verdict
         return self.interception.connect(connection, verdict)
 
     def release(self, connection: Connection) -> None:
-        """Forget a connection that has ended; nothing happens to one that never was admitted."""
+        """Forget a connection that has ended; do nothing for one that was never admitted."""
         if connection.cid not in self._present:
             return
         self._pending_auth.drop(connection)
@@ -253,7 +253,7 @@ class Admission:
         self.authenticator.close()
 
     def trace_claim(self, account: str) -> TraceClaim | None:
-        """Return what the token of `account` says of traces; None outside operator mode."""
+        """Return the trace settings in the token of `account`; None outside operator mode."""
         known = {} if self._of_tokens is None else self._of_tokens.claims
         claims = known.get(account)
         return None if claims is None else claims.nats.trace
@@ -261,7 +261,7 @@ class Admission:
     # Changes while serving.
 
     def prepare_reload(self, options: Options) -> Callable[[], None]:
-        """Check `options` and return what puts them in force.
+        """Check `options` and return the function that puts them in force.
 
         Raises:
             ConfigError: they are invalid; nothing has changed.
@@ -283,7 +283,7 @@ class Admission:
     def _question_again(self, connection: Connection) -> None:
         """Re-authenticate a connected client.
 
-        A pending answer follows the old rules, so it is dropped.
+        A pending answer follows the old rules and is dropped.
         """
         if self._pending_auth.conclusion_of(connection) == self._conclude_and_resume:
             self.authenticate(connection)
@@ -311,14 +311,14 @@ class Admission:
         if isinstance(verdict, Refusal):
             self._send_away(connection, verdict)
         elif before is not None and before.account != verdict.account:
-            # It may come again at once, and an error would keep some clients from that.
+            # The client may reconnect at once; after an error, some clients would not.
             connection.close(ClosedReason.CLIENT_CLOSED, None)
         else:
             self._bind(connection, verdict)
             self._end_forbidden(connection)
 
     def _end_forbidden(self, connection: Connection) -> None:
-        """End the subscriptions that `connection` may not have any more."""
+        """End the subscriptions that the permissions of `connection` no longer allow."""
         permissions = connection.permissions
         if permissions is None:
             return
@@ -365,7 +365,7 @@ class Admission:
     # Conclusions.
 
     def _silent_identity(self, connection: Connection) -> Identity | None:
-        """Return what a client is that needs no CONNECT, until it sends one; None if it does."""
+        """Return the identity of a client until its CONNECT, or None if it must send one."""
         if not self.admits_silent(connection):
             return None
         verdict = self.authenticator.authenticate(request_of(connection))
@@ -384,7 +384,7 @@ class Admission:
             connection.authenticated(verdict)
 
     def _send_away(self, connection: Connection, refusal: Refusal) -> None:
-        """Close `connection`; the reason is logged, the client gets nats-server's text."""
+        """Close `connection`: log the reason, and send the client nats-server's text."""
         if refusal.limit:
             self._host.limit_hits[refusal.limit] += 1
         if isinstance(refusal, NoSeat):
@@ -396,13 +396,16 @@ class Admission:
         connection.close(ClosedReason(refusal.reason), refusal.wire)
 
     def note_refused(self, connection: Connection, detail: str) -> None:
-        """Log that the client of `connection` was not admitted, and as whom it came."""
+        """Log that the client of `connection` was not admitted, with the user that it claimed."""
         offered = offered_by(connection.options)
         cid, peer = connection.cid, connection.peer
         log.error("authentication_failed", cid=cid, peer=peer, detail=detail, offered=offered)
 
     def _bind(self, connection: Connection, identity: Identity) -> bool:
-        """Put `connection` into its account, with its permissions and limits; False when full."""
+        """Put `connection` into its account, with its permissions and limits.
+
+        Returns False if a limit is reached or the account is missing; the connection is closed.
+        """
         self._unbind(connection)
         limits = self._host.options.limits
         plan = self.plan_for(identity.account)
@@ -432,7 +435,7 @@ class Admission:
             limits.max_payload_bytes, plan.max_payload_bytes, identity.max_payload_bytes
         )
         if connection.max_subscriptions == 0:
-            # As in nats-server: a client that may have no subscription is not admitted.
+            # As in nats-server, a client that may have no subscriptions is not admitted.
             connection.close(ClosedReason.MAXIMUM_SUBSCRIPTIONS, errors.MAXIMUM_SUBSCRIPTIONS)
             return False
         if identity.expires_at_s is not None:
@@ -440,7 +443,7 @@ class Admission:
         return True
 
     def _unbind(self, connection: Connection) -> None:
-        """Take `connection` out of its account."""
+        """Remove `connection` from its account."""
         connection.account.clients.discard(connection.cid)
         if self._expiries is not None:
             self._expiries.forget(connection)
@@ -449,11 +452,11 @@ class Admission:
             key = _user_key(identity)
             self._by_user[key] -= 1
             if not self._by_user[key]:
-                self._by_user.pop(key)  # quicker than a Counter's own `del`
+                self._by_user.pop(key)  # faster than `del` of a Counter
             self._present[connection.cid] = None
 
     def plan_for(self, account: str) -> AccountPlan | None:
-        """Return the plan of the account; in operator mode it may have to be made first."""
+        """Return the plan of the account; in operator mode, make it on first use."""
         mode = self.authenticator.operator
         if mode is not None:
             included = self._token_accounts().include(mode, account, self._host.clock.wall())
@@ -462,7 +465,7 @@ class Admission:
         return self.links.plans.get(account)
 
     def _token_accounts(self) -> TokenAccounts:
-        """Return the accounts of operator mode, made on first use."""
+        """Return the accounts of operator mode; make them on first use."""
         if self._of_tokens is None:
             from midge.server.accounts.from_tokens import TokenAccounts  # noqa: PLC0415 - seldom
 
@@ -470,7 +473,7 @@ class Admission:
         return self._of_tokens
 
     def _watched(self) -> Expiries:
-        """Return the expiries that are watched, made on first use."""
+        """Return the watched expiries; make them on first use."""
         if self._expiries is None:
             from midge.server.broker.expiries import Expiries  # noqa: PLC0415 - few have any
 
@@ -479,13 +482,13 @@ class Admission:
 
 
 def _is_bound_as(connection: Connection, identity: Identity) -> bool:
-    """Tell whether `identity` is the one that the client was bound to before CONNECT."""
+    """Return whether `identity` is the one that the client was bound to before CONNECT."""
     is_same = identity is connection.identity
     return is_same and identity.rules is None and identity.expires_at_s is None
 
 
 def _user_key(identity: Identity) -> str:
-    """Return what counts as one user: the name within its account."""
+    """Return the key of a user in the counts: the name within its account."""
     return f"{identity.account} {identity.user}"
 
 
@@ -495,5 +498,5 @@ def _tightest(*limits: int) -> int:
 
 
 def nowhere(_: str) -> tuple[int, int]:
-    """Return zero connections: without a cluster, other servers hold none of an account."""
+    """Return zero connections: without a cluster there are no other servers."""
     return 0, 0

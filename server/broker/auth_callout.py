@@ -1,4 +1,4 @@
-"""Asks the service of an auth callout: request out, answer in, verdict."""
+"""Ask the service of an auth callout: publish the request, take the answer, return a verdict."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ log = get_logger()
 
 
 class AuthCallout:
-    """Hands those clients on to a service on whom one decides; all others keep their verdict."""
+    """Asks a service about the clients that it decides on; other clients keep their verdict."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class AuthCallout:
         verdict: Verdict | Awaitable[Verdict],
         timeout_s: float,
     ) -> Verdict | Awaitable[Verdict]:
-        """Return the last word on `request`, whose own credentials have led to `verdict`."""
+        """Return the final verdict on `request`, whose own credentials have led to `verdict`."""
         if isinstance(verdict, Verdict):
             return self._decide(authenticator, request, verdict, timeout_s)
         return self._decide_later(authenticator, request, verdict, timeout_s)
@@ -92,15 +92,15 @@ class AuthCallout:
         is_proven = isinstance(verdict, Identity)
         user = verdict.user if isinstance(verdict, Identity) else claimed_user(request)
         if user in service.auth_users or (service.operator is not None and not is_proven):
-            return _bound(verdict, service)  # nobody speaks for a token that is not theirs
+            return _bound(verdict, service)  # a service decides only on proven owners of a token
         return self._ask(service, request, claimed_user(request) or user, timeout_s)
 
-    # Who decides.
+    # Choosing the service.
 
     def _service_for(
         self, authenticator: Authenticator, request: AuthRequest, verdict: Verdict
     ) -> Service | None:
-        """Return the service that has the last word, or None."""
+        """Return the service that decides on the client, or None."""
         if authenticator.operator is not None:
             return self._service_of_account(authenticator, request, verdict)
         table = authenticator.callout
@@ -146,7 +146,7 @@ class AuthCallout:
     async def _ask(
         self, service: Service, request: AuthRequest, user: str, timeout_s: float
     ) -> Verdict:
-        """Ask `service` who the client of `request` is, that calls itself `user`."""
+        """Ask `service` for the identity of the client of `request`, which claims to be `user`."""
         if service.operator is None and service.account not in self._links.plans:
             return Refusal(f'no valid account "{service.account}" for auth callout request')
         signer = self._keys.signer()
@@ -186,7 +186,7 @@ class AuthCallout:
             account.remove(inbox)
 
     def _server(self, xkey: str) -> dict[str, Any]:
-        """Return what a request says of this server."""
+        """Return the description of this server in a request."""
         options, keys = self._host.options, self._keys
         facts = {
             "name": options.server_name or keys.server_id,
@@ -218,7 +218,10 @@ def _settle(answered: asyncio.Future[bytes | None], answer: bytes | None) -> Non
 
 
 def _bound(verdict: Verdict, service: Service) -> Verdict:
-    """Return `verdict`; who is in the service's account may not ask it, for the server does."""
+    """Return `verdict`, without the right to ask the service for clients in its account.
+
+    Only the server may ask.
+    """
     if isinstance(verdict, Refusal):
         return structs.replace(verdict, account=service.account)
     return without_callout(verdict) if verdict.account == service.account else verdict

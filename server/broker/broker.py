@@ -1,7 +1,7 @@
 """The broker that one server's connections share: accounts, router, limits, central decisions.
 
-Connections ask it for INFO and admission, and report what happens to them. Every refusal is decided
-by its Admission, so that no path around it exists.
+Connections ask it for INFO and admission, and report their events. Its Admission decides on every
+refusal, so that no path around it exists.
 """
 
 from __future__ import annotations
@@ -55,23 +55,24 @@ __all__ = ["Broker", "Observer", "Screen", "Totals"]
 log = get_logger()
 
 TOO_MANY_TOKENS = "too many tokens"
-"""The name under which refusals of subscriptions with too many tokens are counted."""
+"""The kind of error for refused subscriptions with too many tokens."""
 
 _EXPECTED_MAX = 65536
-"""Numbers given for connections that have not come about, such as by a failed upgrade."""
+"""Most cids kept for connections that were never made, such as after a failed upgrade."""
 
-_ERROR_KINDS_MAX = 64  # kinds of -ERR that are counted apart; there are a dozen
+_ERROR_KINDS_MAX = 64  # most kinds of -ERR that are counted apart; there are a dozen
 
 
 class Broker(Host):
-    """The shared state of one server's connections; `clock` and `random` are its only such sources.
+    """The shared state of one server's connections.
 
-    `soon` has a function called in a later turn of the loop, if there is one. `internal` is the
-    way to the router of everything but connections.
+    `clock` and `random` are its only sources of time and of random numbers. `soon` calls a function
+    in a later turn of the loop, or is None. `internal` publishes and subscribes for everything
+    except connections.
 
-    `clients` are the live connections by cid, `closed` the last ones that went, oldest first.
-    `closed_by_reason` and `errors_sent` (by kind) count what they say. `barrier` is how `settle`
-    waits for other workers, where there are any.
+    `clients` has the live connections by cid, `closed` the latest closed ones, oldest first.
+    `closed_by_reason` counts closed connections, and `errors_sent` counts -ERR lines by kind.
+    `settle` waits for other workers by `barrier`, which is None with a single process.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class Broker(Host):
         self._interceptors: dict[str, dict[str, Interceptor]] = {"settings": {}, "program": {}}
         self.lame_duck = False
         self.barrier: Callable[[Callable[[], None]], None] | None = None
-        self.cluster: Neighbours | None = None  # while this server is in one
+        self.cluster: Neighbours | None = None  # set while this server is in a cluster
         self.host, self.port = options.listen.host, options.listen.port
         self._last_cid = 4  # nats-server's internal clients take the first few
         self._expected: deque[int] = deque(maxlen=_EXPECTED_MAX)
@@ -122,7 +123,7 @@ class Broker(Host):
             self.system_account = self.account(operator.system_account)
 
     def _offer_callout(self, options: Options) -> None:
-        """Let services decide on clients where `options` may name one."""
+        """Make the auth callout if `options`, or tokens that they trust, may name a service."""
         if self.admission.callout is None and may_delegate(options):
             from midge.server.broker.auth_callout import AuthCallout  # noqa: PLC0415 - few have one
 
@@ -165,7 +166,7 @@ class Broker(Host):
     # Connections.
 
     def account(self, name: str) -> Account:
-        """Return the account called `name`, made when it does not exist yet."""
+        """Return the account called `name`; make it if it does not exist yet."""
         account = self.accounts.get(name)
         if account is None:
             routing = self.options.routing
@@ -185,33 +186,34 @@ class Broker(Host):
         return [clients[cid] for cid in sorted(account.clients) if cid in clients]
 
     def _describe(self, client: Client | None) -> dict[str, Any]:
-        """Return what a service may be told of a requesting client; nothing of this process."""
+        """Return the description of a requesting client for a service; empty for this process."""
         if client is None or client.role != Role.CLIENT:
             return {}
         return shared_info(self, cast("Connection", client))
 
     def take_cid(self) -> int:
-        """Return a cid that no other connection of this server has, or will have."""
+        """Return a new cid; no other connection of this server ever has the same."""
         if self._expected:
             return self._expected.popleft()
         self._last_cid += 1
         return self._last_cid
 
     def number_from(self, first: int) -> None:
-        """Give connections that nobody has given a number `first` and those after it."""
+        """Assign cids from `first` on to connections that have none."""
         self._last_cid = first - 1
 
     def expect(self, cid: int, *, full: bool) -> None:
-        """Give the next connection the number `cid`; with `full`, turn it away.
+        """Give the next connection the number `cid`; with `full`, refuse it.
 
-        A process that accepts connections for several workers says so, for it counts them all.
+        A process that accepts connections for several workers calls this, because it counts all of
+        them.
         """
         self._expected.append(cid)
         if full:
             self.surplus.add(cid)
 
     def make_connection(self, peer: tuple[str, int], listener_kind: str = "STANDARD") -> Connection:
-        """Make a connection with a cid of its own, not yet on a transport."""
+        """Make a connection with a new cid, without a transport."""
         from midge.server.clients.connection import Connection  # noqa: PLC0415 - no start needs it
 
         connection = Connection(self, self.take_cid(), peer, listener_kind)
@@ -224,7 +226,7 @@ class Broker(Host):
         return own_s or self.options.keepalive.ping_interval_s
 
     def connection_made(self, connection: Connection) -> None:
-        """Admit a connection, or turn it away when there are too many."""
+        """Admit a connection, or close it if there are too many."""
         self.totals.connections += 1
         self._transports.add(connection)
         self.clients[connection.cid] = connection
@@ -285,7 +287,7 @@ class Broker(Host):
             )
 
     def transport_made(self, owner: ChannelOwner) -> None:
-        """Wait for a transport, at the end, that is not a client's; `connection_lost` ends that."""
+        """Add a transport that is not a client's; `emptied` waits for its `connection_lost`."""
         self._transports.add(owner)
 
     def connection_lost(self, connection: ChannelOwner) -> None:
@@ -295,7 +297,7 @@ class Broker(Host):
             self._empty.set()
 
     async def emptied(self, within_s: float | None = None) -> bool:
-        """Wait until no transport is left; False if one is left after `within_s` of real time."""
+        """Wait until no transport is left; return False if one is after `within_s` of real time."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 while self._transports:
@@ -330,12 +332,12 @@ class Broker(Host):
             self.screens.attach(connection)
 
     def intercept(self, functions: Mapping[str, Interceptor]) -> None:
-        """Use the program's own `functions`, by event, instead of those of the settings."""
+        """Use the program's own `functions`, by event, instead of the configured ones."""
         self._interceptors["program"] = dict(functions)
         self._choose_interceptors()
 
     def prepare_reload(self, options: Options) -> Callable[[], None]:
-        """Check `options` and return what puts them in force.
+        """Check `options` and return the function that puts them in force.
 
         Raises:
             ConfigError: they are invalid; nothing has changed.
@@ -351,7 +353,7 @@ class Broker(Host):
         return apply
 
     def intercept_as_configured(self, functions: Mapping[str, Interceptor]) -> None:
-        """Use the `functions` of the settings, where the program has none of its own."""
+        """Use the configured `functions`, unless the program has its own."""
         self._interceptors["settings"] = dict(functions)
         self._choose_interceptors()
 
@@ -381,7 +383,7 @@ class Broker(Host):
         self.observers.show("unsubscribed", connection, subscription, cause)
 
     def settle(self, done: Callable[[], None]) -> None:
-        """Call `done` when every worker knows of the subscriptions so far, of whatever account."""
+        """Call `done` when every worker knows the subscriptions so far, of all accounts."""
         if self.barrier is None:
             done()
         else:
@@ -390,7 +392,7 @@ class Broker(Host):
     # INFO.
 
     def info_line(self, connection: Connection, *, connect_info: bool = False) -> bytes:
-        """Return INFO as `connection` is to see it."""
+        """Return the INFO line for `connection`."""
         common = self._common_info or self._make_common_info()
         offers_tls = connection.listener_kind == "STANDARD"
         info = common.copy(self.options, self.host, self.port, offers_tls=offers_tls)
@@ -422,15 +424,16 @@ class Broker(Host):
         return self._common_info
 
     def _asks_who(self, connection: Connection, *, connect_info: bool) -> bool:
-        """Tell whether INFO is to ask for credentials."""
+        """Return whether INFO asks for credentials."""
         authenticator, kind = self.admission.authenticator, connection.listener_kind
-        # As in nats-server, only the first INFO of the plain listener asks guests for nothing.
+        # As in nats-server, only the plain listener's first INFO does not ask guests for
+        # credentials.
         may_be_spared = not connect_info and kind != "WEBSOCKET"
         is_spared = may_be_spared and authenticator.admits_silent_clients(kind)
         return authenticator.is_required_by(kind) and not is_spared
 
     def watch_messages(self, observer: MessageObserver) -> None:
-        """Show `observer` every message, and everything else that it observes."""
+        """Call `observer` for every message, and for every event that it observes."""
         if isinstance(observer, Observer):
             self.observers.append(observer)
         self._message_observers.append(observer)
@@ -445,11 +448,11 @@ class Broker(Host):
         self._choose_observer()
 
     def _choose_observer(self) -> None:
-        """Set the router's one observer, which may stand for several."""
+        """Set the router's one observer, which may forward to several."""
         several = self._message_observers
         self.router.observer = several[0] if len(several) == 1 else None
         if len(several) > 1:
-            # Few have more than one.
+            # Imported here: few servers have more than one.
             from midge.server.routing.several_observers import SeveralObservers  # noqa: PLC0415
 
             self.router.observer = SeveralObservers(several, self.router.faults)
@@ -457,7 +460,7 @@ class Broker(Host):
     def close(self) -> None:
         """Release what outlives connections."""
         for account in self.accounts.values():
-            account.sublist.clear()  # its nodes are invisible to the collector
+            account.sublist.clear()  # the garbage collector does not see its nodes
         self.admission.close()
         if self.ready_sockets is not None:
             self.ready_sockets.close()
@@ -465,7 +468,7 @@ class Broker(Host):
             self.interception.close()
 
     def abort_all(self) -> None:
-        """Abort every transport that is left."""
+        """Abort every remaining transport."""
         for connection in list(self._transports):
             connection.channel.abort()
 

@@ -1,4 +1,4 @@
-"""Identities that end: credentials and accounts that are valid until a time."""
+"""Expiry of identities: credentials and accounts that are valid until a time."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from midge.server.clock import Timer
 
 _LONGEST_WAIT_S = 3600.0
-"""Longest time between two checks of an expiry: the wall clock may jump."""
+"""Longest time between two checks of an expiry, because the wall clock may jump."""
 
 
 class Expiries:
-    """Ends each connection when its identity does."""
+    """Closes each connection when its identity expires."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self._timers: dict[int, Timer] = {}
 
     def watch(self, connection: Connection, identity: Identity) -> None:
-        """End `connection` when `identity`, which it is bound to, does."""
+        """Close `connection` when `identity`, which it is bound to, expires."""
         if identity.expires_at_s is None:
             return
         left_s = identity.expires_at_s - self._host.clock.wall()
@@ -38,7 +38,7 @@ class Expiries:
         )
 
     def forget(self, connection: Connection) -> None:
-        """End the watch of `connection`, if there is one."""
+        """Stop watching `connection`, if it is watched."""
         timer = self._timers.pop(connection.cid, None)
         if timer is not None:
             timer.cancel()
@@ -51,7 +51,7 @@ class Expiries:
 
 
 def expiry_text(identity: Identity) -> str:
-    """Return what the client is told when `identity` ends."""
+    """Return the -ERR text for a client whose `identity` has expired."""
     if identity.ends_with_account:
         return errors.ACCOUNT_AUTHENTICATION_EXPIRED
     return errors.AUTHENTICATION_EXPIRED

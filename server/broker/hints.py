@@ -1,4 +1,4 @@
-"""Hints for the operator, each logged once: a feature is asked for that is switched off."""
+"""Hints for the operator, each logged once: a client uses a feature that is switched off."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = get_logger()
 
 
 class Hints:
-    """The hints of one server, each given once per account."""
+    """The hints of one server, each logged once per account."""
 
     def __init__(self) -> None:
         self._without_jetstream: set[str] = set()

@@ -1,4 +1,4 @@
-"""The end of lame duck mode: clients that have not left by themselves are closed one by one."""
+"""The end of lame duck mode: close the remaining clients one by one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 async def close_slowly(broker: Broker) -> None:
-    """Close the clients one by one, after the time that they have to leave by themselves."""
+    """Wait for clients to leave by themselves, then close the remaining ones one by one."""
     if not broker.clients:
         return
     timing = broker.options.shutdown
@@ -21,7 +21,7 @@ async def close_slowly(broker: Broker) -> None:
     spread_s = timing.lame_duck_duration_s - timing.lame_duck_grace_period_s
     gap_s = min(spread_s / max(len(clients), 1), 1.0)
     for connection in clients:
-        if connection.reason is None:  # many will have gone by themselves
+        if connection.reason is None:  # many have left by themselves meanwhile
             connection.close(ClosedReason.SERVER_SHUTDOWN)
             if broker.clients:
                 await sleep(broker.clock, broker.random.uniform(gap_s / 2, gap_s))

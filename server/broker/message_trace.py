@@ -1,10 +1,10 @@
-"""Message tracing: a message whose headers ask for it says which way it takes through the server.
+"""Message tracing: report the route of a message whose headers ask for it.
 
-`Nats-Trace-Dest` names the subject that the trace goes to, `Nats-Trace-Only` has nothing but the
-trace happen. W3C's `traceparent`, when it says that it is sampled, is traced where the account's
-`msg_trace` says where to. A trace follows a message to the borders of its account, as nats-server's
-does unless an import or export allows more. Over links it goes on: each server publishes what
-happened there, and `Nats-Trace-Hop` says which of them is behind which link.
+`Nats-Trace-Dest` names the subject that the trace is published to. With `Nats-Trace-Only`, the
+message is traced but not delivered. A W3C `traceparent` header that is marked as sampled starts a
+trace if the account's `msg_trace` has a destination. As in nats-server, a trace ends at the border
+of its account unless an import or export allows more. It continues over links: each server
+publishes its own events, and `Nats-Trace-Hop` says which server is behind which link.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ ONLY = "Nats-Trace-Only"
 PARENT = "traceparent"
 HOP = "Nats-Trace-Hop"
 TRACING_PROTOCOL = 3
-"""Least protocol of a server that supports message tracing: it reports a message's way, and does
-not deliver a message that is sent for its trace alone."""
+"""Least protocol of a server that supports message tracing: it reports a message's route, and does
+not deliver a message that is only to be traced."""
 
 _ORIGIN_ACCOUNT = "Nats-Trace-Origin-Account"
 _DISABLED = "trace disabled"
 _VERSION_LINE = b"NATS/1.0\r\n"
 _TRUE = ("1", "true", "on")
 _SAMPLED = 1
-_CLIENT = 0  # the kinds, in nats-server's numbers
+_CLIENT = 0  # the kinds of connections, in nats-server's numbers
 _KINDS = {Role.ROUTE: 1, Role.WORKER: 1, Role.LEAF: 4}
 
 NO_ECHO_TEXT = "Not delivered because of no echo"
@@ -67,7 +67,7 @@ log = get_logger()
 
 
 class Sampling(Struct, frozen=True):
-    """Where an account's `traceparent` traces go, and how many of a hundred."""
+    """Destination of an account's `traceparent` traces, and the percentage that is traced."""
 
     destination: str
     percent: int
@@ -76,8 +76,8 @@ class Sampling(Struct, frozen=True):
 class MessageTraces:
     """The traces of one server; `send` publishes them, and without it nothing is traced.
 
-    `claim` returns what the token of an account says of traces, None without one, and
-    `find_account` the account of a name.
+    `claim` returns the trace settings in an account's token, or None without a token, and
+    `find_account` returns the account of a name.
     """
 
     def __init__(
@@ -94,8 +94,8 @@ class MessageTraces:
     def begin(self, connection: PublishingClient, frame: Frame) -> Trace | None:
         """Begin the trace that the headers of `frame` ask for, or return None.
 
-        What asks for a trace alone and cannot have it gives one that `is_void`: the message goes
-        nowhere then.
+        If a message asks only for a trace and none is possible, the trace `is_void`, and the
+        message is dropped.
         """
         headers = read_trace_headers(frame.header_bytes() or b"")
         sampling = self._wanted(headers, connection.account)
@@ -107,9 +107,9 @@ class MessageTraces:
         return trace if is_possible or trace.is_void or trace.is_silent else None
 
     def begin_on_link(self, source: Client, frame: Frame) -> Trace | None:
-        """Begin the trace that goes on from another server with `frame`, or return None.
+        """Continue another server's trace of `frame`, or return None.
 
-        The trace is published in the account that it began in, if there is one of that name here.
+        The trace is published in the account in which it began, if this server has it.
         """
         headers = read_trace_headers(frame.header_bytes() or b"")
         sampling = self._wanted(headers, source.account)
@@ -126,7 +126,7 @@ class MessageTraces:
         return trace if trace.is_void else None
 
     def _wanted(self, headers: dict[str, list[str]], account: Account) -> Sampling | None:
-        """Return where `headers` want a trace to go; None if they ask for none."""
+        """Return the destination of the trace that `headers` ask for, or None."""
         if not headers:
             return None
         if DESTINATION in headers:
@@ -134,7 +134,7 @@ class MessageTraces:
         return self._sampling(account)
 
     def _sampling(self, account: Account) -> Sampling | None:
-        """Return what the settings say of traces that an account's own headers do not ask for."""
+        """Return the account's settings for `traceparent` traces, or None."""
         claim = self._claim(account.name)
         if claim is not None:
             return Sampling(claim.dest, claim.sampling) if claim.dest else None
@@ -149,11 +149,11 @@ class MessageTraces:
 
 
 class Trace:
-    """The way of one message, published in `account`; behind a link it has a `hop`.
+    """The trace of one message, published in `account`; behind a link it has a `hop`.
 
-    With `is_only` the message itself is not delivered. One that `is_void` goes nowhere; `refusal`
-    is the -ERR for a destination that is not allowed. One that `is_silent` goes its way untraced,
-    and says so to other servers.
+    With `is_only`, the message itself is not delivered. With `is_void`, there is neither a trace
+    nor a delivery; `refusal` is the -ERR for a destination that is not allowed. With `is_silent`,
+    the message is delivered without a trace, and a header keeps other servers from tracing it.
     """
 
     def __init__(
@@ -184,9 +184,9 @@ class Trace:
         self._size = frame.size
 
     def is_possible(self, connection: PublishingClient) -> bool:
-        """Tell whether a client can have a trace; if not, a message for that alone is void."""
+        """Return whether a client's message can be traced; set the flags of the trace if not."""
         if connection.publish_checks & SCREENED:
-            self.is_void = self.is_only  # what an interceptor does is its own to tell
+            self.is_void = self.is_only  # the effect of an interceptor is not reported
             self.is_silent = False
         elif _ORIGIN_ACCOUNT in self._headers:
             self.is_void, self.is_silent = self.is_only, not self.is_only
@@ -200,7 +200,7 @@ class Trace:
         return False
 
     def has_destination(self) -> bool:
-        """Tell whether the trace can be published anywhere; log it if not."""
+        """Return whether the destination is a valid subject; log an error if not."""
         if is_valid_publish_subject(self._destination):
             return True
         owner = _owner_of(self._publisher)
@@ -215,14 +215,14 @@ class Trace:
         )
 
     def go_on(self, subject: bytes, target: bytes, refusal: str | None) -> None:
-        """Note that mappings make `target` of `subject`, and that it is refused, if it is."""
+        """Record that mappings turn `subject` into `target`, and the refusal unless None."""
         if target and target != subject:
             self._events.append(self._event("sm", to=_text(target)))
         if refusal is not None:
             self._ingress["error"] = refusal
 
     def route(self, result: SubListResult, frame: Frame) -> int:
-        """Deliver `frame`, or tell how it would be; return how many take it."""
+        """Deliver `frame`, or only report the receivers; return their number."""
         if self.is_silent:
             publisher = self._publisher
             untraced = without_trace(frame)
@@ -247,9 +247,9 @@ class Trace:
             self._send(self.account, self._destination, trace)
 
     def _links_of(self, result: SubListResult) -> tuple[dict[Client, list[bytes]], set[bytes]]:
-        """Choose the links that the message goes over, each with the queue groups it is for.
+        """Choose the links for the message, each with the queue groups that it is for.
 
-        Returns the names of those groups, too; no member of them here gets it.
+        Also returns the names of these groups; none of their local members gets the message.
         """
         links: dict[Client, list[bytes]] = {}
         if result.remotes is None:
@@ -269,7 +269,7 @@ class Trace:
     def _choose_instead(
         self, result: SubListResult, served: set[bytes], links: dict[Client, list[bytes]]
     ) -> None:
-        """Add to `links` those for the groups that are not `served`."""
+        """Add links for the queue groups that are not `served`."""
         groups = () if result.remotes is None else result.remotes.queues
         chooser = self._host.router.chooser
         for group in groups:
@@ -280,7 +280,7 @@ class Trace:
                     links.setdefault(link, []).append(group.name)
 
     def _forward(self, link: Client, frame: Frame, queues: list[bytes]) -> bool:
-        """Send `frame` over `link`, where the trace goes on; tell whether it goes."""
+        """Send `frame` over `link`, where the trace goes on; return whether it was sent."""
         self._hops += 1
         hop = f"{self.hop}.{self._hops}" if self.hop else str(self._hops)
         owner = _owner_of(link)
@@ -298,7 +298,7 @@ class Trace:
         return is_sent
 
     def _offer_to_group(self, group: QueueGroup, frame: Frame) -> bool:
-        """Offer `frame` to the members of a group from the one whose turn it is on."""
+        """Offer `frame` to the members of a group, beginning with the one whose turn it is."""
         chooser, count = self._host.router.chooser, len(group.members)
         members = cast("tuple[RoutedSubscription, ...]", group.members)
         start = group.turn if chooser is None else chooser.randrange(count)
@@ -310,7 +310,7 @@ class Trace:
         return False
 
     def _offer(self, subscription: RoutedSubscription, frame: Frame) -> bool:
-        """Deliver to a subscription, unless only a trace is wanted; tell whether it takes it."""
+        """Deliver to a subscription, unless only a trace is wanted; return whether it takes it."""
         client = subscription.client
         if client is None:
             return self._offer_inside(subscription, frame)
@@ -331,18 +331,18 @@ class Trace:
         return refusal is None
 
     def _offer_inside(self, subscription: RoutedSubscription, frame: Frame) -> bool:
-        """Deliver to a part of the server; what it may tell is part of the trace."""
+        """Deliver to a part of the server, and add the events that it reports to the trace."""
         told = getattr(subscription, "trace_events", None)
         events = [] if told is None else told(frame)
         self._events += [self._event(**event) for event in events]
         if self.is_only:
             return bool(events)
         if any(event["type"] == "si" for event in events):
-            frame = without_trace(frame)  # the other account has not allowed it
+            frame = without_trace(frame)  # the other account has not allowed tracing
         return bool(self._host.router.deliver(subscription, self._publisher, frame))
 
     def _event(self, type: str, client: Client | None = None, **fields: Any) -> Event:  # noqa: A002
-        """Make one event; that of a client says which."""
+        """Make one event; with a client, it has the client's kind and name."""
         made: Event = {"type": type, "ts": self._host.clock.wall()}
         if client is not None:
             made |= {"kind": _KINDS.get(Role(client.role), _CLIENT), "cid": client.cid}
@@ -390,7 +390,7 @@ def _with_header(frame: Frame, name: str, value: str) -> Frame:
 
 
 def _is_sampled(parent: str) -> bool:
-    """Tell whether a `traceparent` says that its trace is recorded."""
+    """Return whether a `traceparent` says that its trace is recorded."""
     parts = parent.split("-")
     try:
         return len(parts) == 4 and len(parts[3]) == 2 and bool(int(parts[3], 16) & _SAMPLED)
@@ -399,7 +399,7 @@ def _is_sampled(parent: str) -> bool:
 
 
 def _refusal_of(client: Client, queue: bytes | None, publisher: Client, frame: Frame) -> str | None:
-    """Return why a subscription of `client`, in `queue`, does not get `frame`; None if it does."""
+    """Return why a subscription of `client`, in `queue`, does not get `frame`, or None."""
     checks = client.deliver_checks
     if checks & NO_ECHO and client is publisher:
         return NO_ECHO_TEXT
@@ -413,7 +413,7 @@ def _refusal_of(client: Client, queue: bytes | None, publisher: Client, frame: F
 
 
 def _refusal_of_link(link: Any, frame: Frame) -> str:
-    """Return why `frame` has not gone over a link."""
+    """Return why a link did not send `frame`."""
     if link.deliver_checks & CLOSED:
         return CLOSED_TEXT
     rules = link.send_rules
@@ -423,7 +423,7 @@ def _refusal_of_link(link: Any, frame: Frame) -> str:
 
 
 def _owner_of(client: Client) -> Any:
-    """Return the connection that `client` is, or is a part of: that of a link to one account."""
+    """Return the connection of `client`: its link, if it is a link's branch to one account."""
     return getattr(client, "link", client)
 
 

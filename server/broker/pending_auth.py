@@ -1,7 +1,7 @@
-"""Authentication under way: what a connection offers, its time for that, and open questions.
+"""Authentication in progress: the request of a connection, its time limit, and open questions.
 
-There is at most one question per connection. It ends with its connection, or when the
-connection is authenticated again: it is cancelled then, and its answer is ignored.
+There is at most one question per connection. When its connection ends or is authenticated again,
+the question is cancelled, and its answer is ignored.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _AUTH_TIMEOUT_S = 2.0
 _AFTER_TLS_S = 1.0
 
 Conclude = Callable[["Connection", Verdict], None]
-"""Does what follows from a verdict."""
+"""Applies a verdict to a connection."""
 
 
 def request_of(connection: Connection) -> AuthRequest:
-    """Return the request for authentication of `connection`: its credentials and its peer."""
+    """Return the authentication request of `connection`: its credentials and its peer."""
     options, channel = connection.options, connection.channel
     tls = channel.tls_facts()
     certificate = b"" if tls is None else channel.peer_certificate()
@@ -88,7 +88,7 @@ class PendingAuth:
         return connection.cid in self._open
 
     def conclusion_of(self, connection: Connection) -> Conclude | None:
-        """Return what the verdict on `connection` will be given to, if one is waited for."""
+        """Return the function that will get the verdict on `connection`, or None."""
         question = self._open.get(connection.cid)
         return None if question is None else question.apply_verdict
 
@@ -105,7 +105,7 @@ class PendingAuth:
         """Cancel the question about `connection`."""
         question = self._open.pop(connection.cid, None)
         if question is not None and not question.pending.done():
-            # In the next turn, when it has begun: Python warns of coroutines never awaited.
+            # In the next turn, when the coroutine has begun: Python warns of unawaited coroutines.
             asyncio.get_running_loop().call_soon(question.pending.cancel)
 
     def close(self) -> None:
@@ -115,7 +115,7 @@ class PendingAuth:
         self._open.clear()
 
     def _answered(self, connection: Connection, question: Question) -> None:
-        """Conclude, if `question` is still open."""
+        """Apply the verdict, if `question` is still open."""
         if self._open.get(connection.cid) is question:
             del self._open[connection.cid]
             question.apply_verdict(connection, question.verdict())

@@ -1,6 +1,6 @@
 """The rights of an admitted client: to subscribe, publish, name a reply subject, answer.
 
-Everything that could refuse a subscription or a message asks here.
+Every path that could refuse a subscription or a message asks here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Rights:
     def refuse_subscription(
         self, connection: Connection, subject: bytes, queue: bytes | None
     ) -> str | None:
-        """Return the -ERR text for a subscription that may not be, or None."""
+        """Return the -ERR text if the subscription is not allowed, or None."""
         permissions = connection.permissions
         if queue == _SYSTEM_QUEUE or (
             permissions is not None and not permissions.may_subscribe(subject, queue)
@@ -44,7 +44,7 @@ class Rights:
     def refuse_publish(
         self, connection: PublishingClient, subject: bytes, frame: Frame
     ) -> str | None:
-        """Return the -ERR text for a message that may not be published, or None."""
+        """Return the -ERR text if publishing the message is not allowed, or None."""
         permissions = connection.permissions
         allowed = not subject.startswith(RESERVED_SUBJECTS) and (
             permissions is None
@@ -56,14 +56,14 @@ class Rights:
         return self.refuse_reply(frame)
 
     def refuse_reply(self, frame: Frame) -> str | None:
-        """Return the -ERR text for a reply subject that no client may name, or None."""
+        """Return the -ERR text if no client may name the reply subject, or None."""
         reply = frame.reply_bytes()
         if reply is not None and reply.startswith(RESERVED_REPLIES):
             return errors.reply_violation(reply)
         return None
 
     def grant_reply(self, connection: Connection, frame: Frame) -> None:
-        """Note that `connection` may answer the message that it is about to get."""
+        """Allow `connection` to answer the message that it is about to get."""
         reply = frame.reply_bytes()
         permissions = connection.permissions
         if reply is None or permissions is None:

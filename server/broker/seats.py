@@ -1,8 +1,8 @@
 """Seats: connections by address, user and account, counted by the parent of several workers.
 
-One process counts its connections itself. With several, each asks the parent for a seat before it
-lets a connection in where there is a limit, and only tells it of the connection where there is
-none: a limit that a reload brings then finds everything counted.
+A single process counts its connections itself. With several workers, each asks the parent for a
+seat before it admits a connection that a limit applies to. Without a limit it only reports the
+connection, so that the counts are complete if a reload adds a limit.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ NO_LIMIT = -1
 
 Claim = tuple[str, str, int]
 """A limit that a connection counts towards: one of `ADDRESS`, `USER` and `ACCOUNT`, a name, and the
-most connections there may be; a negative number means unlimited."""
+most connections; a negative number means unlimited."""
 
 ADDRESS, USER, ACCOUNT = "connections_per_address", "connections_per_user", "account"
-"""The first two are names of limits, too."""
+"""The first two are also the names of limits."""
 
 
 class Seats:
-    """The seats of one worker's connections; `send` brings lines to the parent, in order.
+    """The seats of one worker's connections; `send` sends lines to the parent, in order.
 
-    `plan_for` returns the plan of an account. In operator mode `first_of` is awaited before the
-    first connection of an account is let in.
+    `plan_for` returns the plan of an account. In operator mode, `first_of` is awaited before the
+    first connection of an account is admitted.
     """
 
     def __init__(
@@ -55,13 +55,13 @@ class Seats:
         self._asked: dict[int, asyncio.Future[str]] = {}
 
     def limits_address(self) -> bool:
-        """Tell whether connections of one address are limited."""
+        """Return whether there is a limit per address."""
         return self._host.options.limits.max_connections_per_address > 0
 
     def decide(
         self, connection: Connection, verdict: Verdict | Awaitable[Verdict]
     ) -> Verdict | Awaitable[Verdict]:
-        """Return `verdict`, or a refusal where the client has no seat."""
+        """Return `verdict`, or a refusal if the client has no seat."""
         if isinstance(verdict, Refusal):
             return verdict
         if not isinstance(verdict, Identity):
@@ -75,9 +75,9 @@ class Seats:
     def enter(
         self, connection: Connection, identity: Identity | None
     ) -> Verdict | Awaitable[Verdict] | None:
-        """Return whether `connection` may come in, as `identity` if that needs no introduction.
+        """Ask for a seat for `connection`, as `identity` if it needs no CONNECT.
 
-        None means that it may, and has still to say who it is.
+        Returns the verdict, or None if the connection is admitted and must still send CONNECT.
         """
         if identity is not None:
             return self.decide(connection, identity)
@@ -92,14 +92,14 @@ class Seats:
         self._queue(["leave", connection.cid])
 
     def answered(self, answers: list[tuple[int, str]]) -> None:
-        """Take the parent's answers: a number, and the limit that was reached or ""."""
+        """Apply the parent's answers: each has a number, and the limit that was reached or ""."""
         for number, limit in answers:
             asked = self._asked.pop(number, None)
             if asked is not None and not asked.done():
                 asked.set_result(limit)
 
     def introduce(self, verdict: Verdict | Awaitable[Verdict]) -> Verdict | Awaitable[Verdict]:
-        """Return `verdict` on a server that connects, once all workers know its account."""
+        """Return `verdict` on a connecting server, once all workers know its account."""
         if isinstance(verdict, Refusal):
             return verdict
         if isinstance(verdict, Identity) and self._is_known(verdict.account):
@@ -155,7 +155,7 @@ class Seats:
         return asked
 
     def _queue(self, line: list[Any]) -> None:
-        """Send `line` with all others of this turn of the loop."""
+        """Send `line` together with the other lines of this turn of the loop."""
         self._unsent.append(line)
         if len(self._unsent) == 1:
             self._host.clock.call_later(0, self._send_queued)

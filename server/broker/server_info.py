@@ -1,4 +1,4 @@
-"""The INFO of a server: facts about it, its TLS and the servers beside it."""
+"""The INFO of a server: facts about itself, its TLS and its cluster."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 class Neighbours(Protocol):
-    """The cluster that this server is in, as clients are told of it."""
+    """The cluster of this server, as INFO describes it to clients."""
 
     name: str
     is_dynamic: bool
 
     def client_urls(self) -> list[str]:
-        """Return the addresses that clients may connect to."""
+        """The addresses that clients may connect to."""
 
 
 class CommonInfo:
-    """What INFO says to all clients of one server, made anew when its options change."""
+    """The part of INFO that all clients of one server share, rebuilt when its options change."""
 
     def __init__(self, keys: ServerKeys) -> None:
         self._keys = keys
@@ -36,7 +36,7 @@ class CommonInfo:
         self._with_tls: Info
 
     def copy(self, options: Options, host: str, port: int, *, offers_tls: bool) -> Info:
-        """Return a copy, with what TLS is asked for if the listener `offers_tls`."""
+        """Return a copy, with the TLS fields if the listener `offers_tls`."""
         made_of = self._made_of
         if (
             made_of is None
@@ -52,7 +52,7 @@ class CommonInfo:
 
 
 def server_info(options: Options, keys: ServerKeys, host: str, port: int) -> Info:
-    """Return what is the same for all clients; `host` and `port` are what it listens on."""
+    """Return the INFO that all clients share; the server listens on `host` and `port`."""
     limits, jetstream = options.limits, options.jetstream
     host, port = advertised_address(options.listen.client_advertise, host, port)
     return Info(
@@ -71,7 +71,7 @@ def server_info(options: Options, keys: ServerKeys, host: str, port: int) -> Inf
 
 
 def add_cluster(info: Info, cluster: Neighbours) -> None:
-    """Say in `info` which other servers a client may connect to."""
+    """Add the other servers that a client may connect to."""
     info.cluster = cluster.name
     if cluster.is_dynamic:
         info.cluster_dynamic = True
@@ -81,7 +81,7 @@ def add_cluster(info: Info, cluster: Neighbours) -> None:
 
 
 def add_tls(info: Info, tls: Tls) -> None:
-    """Say in `info` what TLS the client listener asks for."""
+    """Add whether the client listener offers or requires TLS, and client certificates."""
     if not tls.enabled:
         return
     if tls.allow_non_tls:

@@ -15,11 +15,11 @@ _KEY_BYTES = 32
 
 
 class ServerKeys:
-    """`server_id` and `xkey`, 56 characters each; new ones, unless another process has made them.
+    """`server_id` and `xkey`, 56 characters each, new unless another process has made them.
 
-    Where nothing is ever signed or sealed they are random and no keys, which spares a start the
-    import of the cryptography: 20 ms. `seeds` are what the keys are made of that sign and seal, the
-    same in all workers of a server.
+    If nothing is ever signed or sealed, they are random text instead of keys, which saves 20 ms of
+    a start for importing the cryptography. `seeds` are the seeds of the keys that sign and seal;
+    all workers of a server have the same.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class ServerKeys:
         *,
         are_used: bool = False,
     ) -> None:
-        """Make the keys; with `are_used` there is something to sign from the start."""
+        """Make the keys; with `are_used`, real keys are needed from the start."""
         self._signer: ServerSigner | None = None
         self.seeds = seeds or (os.urandom(_KEY_BYTES), os.urandom(_KEY_BYTES))
         random = os.urandom(_KEY_BYTES)
@@ -40,9 +40,9 @@ class ServerKeys:
             self.server_id = self.signer().public
 
     def signer(self) -> ServerSigner:
-        """Return what signs and seals for this server.
+        """Return the signer that signs and seals for this server.
 
-        Its public key is `server_id`, unless a reload has brought the first use of it.
+        Its public key is `server_id`, unless keys are used only since a reload.
         """
         if self._signer is None:
             from midge.server.auth.signing import ServerSigner  # noqa: PLC0415 - see above
@@ -53,7 +53,7 @@ class ServerKeys:
 
 
 def may_delegate(options: Options) -> bool:
-    """Tell whether `options`, or tokens that they trust, may let a service decide on clients."""
+    """Return whether `options`, or tokens that they trust, may let a service decide on clients."""
     operator = options.operator
     named = options.authorization.auth_callout.issuer
     return bool(named or operator.jwts or operator.trusted_keys)

@@ -1,4 +1,4 @@
-"""The regular look at account tokens in operator mode: they change, expire and revoke users."""
+"""The regular check of account tokens in operator mode: they change, expire and revoke users."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 WhyEnded = Callable[["Identity"], "Refusal | None"]
-"""Tells whether an identity is still valid, and if not, why."""
+"""Returns the reason why an identity is no longer valid, or None."""
 
 
 class Found(Struct, frozen=True, eq=False):
@@ -31,7 +31,7 @@ class Found(Struct, frozen=True, eq=False):
 def scan_tokens(
     mode: OperatorMode, accounts: TokenAccounts, connections: Iterable[Connection], now_s: float
 ) -> Found:
-    """Plan `accounts` anew, by their tokens as they are now, and find who is concerned."""
+    """Plan `accounts` again by their current tokens, and return the affected connections."""
     before = accounts.claims
     accounts.plan(mode, set(before), now_s)
     known: dict[str, Claims[AccountBody]] = {}

@@ -1,10 +1,10 @@
-"""Counts that outlive the connections that they are of."""
+"""Counts that outlive the counted connections."""
 
 from midge.server.routing.client import Client
 
 
 class Totals:
-    """Counts over connections that have gone, and of what happened to them."""
+    """Counts of closed connections, and of their traffic and events."""
 
     __slots__ = (
         "connections",
@@ -26,7 +26,7 @@ class Totals:
         self.stale_connections = 0
 
     def add(self, client: Client) -> None:
-        """Count in what `client` received and sent."""
+        """Add the traffic of `client`."""
         self.in_messages += client.in_messages
         self.in_bytes += client.in_bytes
         self.out_messages += client.out_messages

@@ -1,8 +1,9 @@
 """Back-pressure of one connection, in both roles.
 
-As a receiver, a connection may queue output up to its limit: far enough behind, it slows down its
-publishers; at the limit, or without progress for too long, it is closed as a slow consumer. As a
-publisher, it is not read for a moment, so that a fast one does not fill the memory.
+As a receiver, a connection may queue output up to its limit. A receiver that is far behind slows
+down its publishers; at the limit, or without progress for too long, it is closed as a slow
+consumer. As a publisher, a connection is not read for a moment, so that a fast publisher does not
+fill memory.
 """
 
 from typing import TYPE_CHECKING, Protocol, cast
@@ -17,16 +18,16 @@ if TYPE_CHECKING:
     from midge.server.clients.reading import Reading
     from midge.server.clock import Timer
 
-_HOLD_BACK_S = 0.01  # for so long per batch at most, unless it catches up before
+_HOLD_BACK_S = 0.01  # longest pause of a publisher per batch, unless the receiver catches up first
 
 _DEADLINE_SLACK_S = 1e-6
-"""A deadline that is so near has been reached: a timer may fire a rounding error too early."""
+"""A deadline this near counts as reached, because a timer may fire a rounding error too early."""
 
-_GATE_LOOK_S = 1.0  # a gate tells by itself that it opens
+_GATE_LOOK_S = 1.0  # interval for checking a gate, which normally releases publishers itself
 
 
 class Pressed(Protocol):
-    """The attributes of a Channel that back-pressure uses."""
+    """The attributes of a Channel that BackPressure uses."""
 
     @property
     def host(self) -> Host:
@@ -34,11 +35,11 @@ class Pressed(Protocol):
 
     @property
     def owner(self) -> Client:
-        """The client that publishes and receives by it."""
+        """The client that publishes and receives through it."""
 
     @property
     def outbound(self) -> Outbound:
-        """The output that is to be written."""
+        """The pending output."""
 
     @property
     def reading(self) -> "Reading":
@@ -46,17 +47,17 @@ class Pressed(Protocol):
 
     @property
     def max_pending_bytes(self) -> int:
-        """Most bytes that may wait to be written."""
+        """Most bytes of pending output."""
 
     def close(self, reason: ClosedReason) -> None:
-        """End."""
+        """Close the channel for `reason`."""
 
 
 class BackPressure:
-    """The receiver that `channel` waits for, and the publishers that wait for it.
+    """The receiver that `channel` waits for, and the publishers that wait for `channel`.
 
-    `held_by` is the receiver that the batch at hand has overwhelmed, `holding` are the publishers
-    that are read no further until this channel has caught up.
+    `held_by` is the receiver that the current batch has overwhelmed; `holding` has the publishers
+    that are not read until this channel has caught up.
     """
 
     __slots__ = (
@@ -81,9 +82,9 @@ class BackPressure:
     # As a receiver.
 
     def has_room(self, publisher: "Client | None", pending: int) -> bool:
-        """Tell whether more than the much that is `pending` may be queued, in bytes.
+        """Return whether more output may be queued on top of `pending` bytes.
 
-        If it hardly may, `publisher` is slowed down.
+        Slows `publisher` down if there is little room left.
         """
         channel = self._channel
         limit = channel.max_pending_bytes
@@ -97,13 +98,13 @@ class BackPressure:
         return True
 
     def fell_behind(self) -> None:
-        """Called when the socket did not take everything; it must make progress from now on."""
+        """Called when the socket did not take all output; from now on it must make progress."""
         self._behind_since = self._channel.host.clock.monotonic()
         if self._deadline_timer is None:
             self._watch_deadline(self._channel.host.options.limits.write_deadline_s)
 
     def progressed(self) -> None:
-        """Called when the socket has taken something, though not all."""
+        """Called when the socket has taken some of the output, but not all."""
         self._behind_since = self._channel.host.clock.monotonic()
 
     def caught_up(self) -> None:
@@ -119,7 +120,7 @@ class BackPressure:
         self._deadline_timer = clock.call_later(delay_s, self._check_deadline)
 
     def _check_deadline(self) -> None:
-        """Close a connection whose socket has taken nothing for too long."""
+        """Close the channel if its socket has taken no output within the write deadline."""
         self._deadline_timer = None
         channel = self._channel
         if not channel.outbound.behind:
@@ -134,12 +135,12 @@ class BackPressure:
     # As a publisher.
 
     def hold_for(self, receiver: "Client") -> None:
-        """Note that `receiver` is far behind; prefer another one over this channel itself."""
+        """Record that `receiver` is far behind; prefer any other receiver to this channel."""
         if receiver is not self._channel.owner or self.held_by is None:
             self.held_by = receiver
 
     def hold_back(self) -> None:
-        """Stop reading until the receiver noted has caught up, or a moment has passed."""
+        """Stop reading until the recorded receiver has caught up, or for `_HOLD_BACK_S`."""
         receiver = self.held_by
         self.held_by = None
         if receiver is None or self._hold_timer is not None or not _is_behind(receiver):
@@ -152,7 +153,7 @@ class BackPressure:
         self._hold_timer = host.clock.call_later(_HOLD_BACK_S, self._look_again)
 
     def _look_again(self) -> None:
-        """Read on after a moment, unless a gate is still shut."""
+        """Resume reading when the pause ends, unless a gate is still shut."""
         receiver = self._waits_for
         if isinstance(receiver, Gate) and receiver.is_shut:
             clock = self._channel.host.clock
@@ -162,11 +163,11 @@ class BackPressure:
 
     @property
     def is_held_back(self) -> bool:
-        """Tell whether the connection is read no further for now."""
+        """Whether reading from the connection is paused."""
         return self._hold_timer is not None
 
     def release(self) -> None:
-        """Read on."""
+        """Resume reading."""
         if self._hold_timer is not None:
             self._hold_timer.cancel()
             self._hold_timer = None
@@ -174,7 +175,7 @@ class BackPressure:
             self._channel.reading.release()
 
     def _wait_no_more(self) -> None:
-        """Remove this publisher from the receiver, which may outlive it by far."""
+        """Remove this publisher from the receiver, which may live much longer."""
         receiver, self._waits_for = self._waits_for, None
         if receiver is not None:
             receiver.unheld(self._channel.owner)
@@ -188,9 +189,9 @@ class BackPressure:
         self._wait_no_more()
         self.held_by = None
         self.caught_up()
-        self._channel = cast("Pressed", None)  # no cycle: it goes when its transport does
+        self._channel = cast("Pressed", None)  # break the cycle, so that the channel is freed
 
 
 def _is_behind(receiver: Client) -> bool:
-    """Tell whether a receiver still has more before it than it should."""
+    """Return whether a receiver is still behind, or a gate still shut."""
     return receiver.is_shut if isinstance(receiver, Gate) else receiver.outbound.behind

@@ -1,4 +1,4 @@
-"""A socket that has no transport yet: what little is written to it, and its end."""
+"""Write to, and shut down, a socket that has no transport yet."""
 
 import contextlib
 import socket
@@ -21,6 +21,6 @@ class BareTransport:
 
 
 def shut(bare_socket: socket.socket) -> None:
-    """Shut down both directions; the code that makes a transport of it sees the end."""
+    """Shut down both directions; the code that is making a transport of it reads the end."""
     with contextlib.suppress(OSError):
         bare_socket.shutdown(socket.SHUT_RDWR)

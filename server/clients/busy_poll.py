@@ -1,41 +1,41 @@
-"""Waiting for the next request without sleep, where that costs hardly more CPU time than to sleep.
+"""Wait for the next request without sleep, if that costs hardly more CPU time than sleeping.
 
-A server that one client asks at a time sleeps between two requests. The client wakes it, which
-takes both longer than most answers: 25 us each way on a virtual machine, where to wake a processor
-is a call of the host, and some 20 us of CPU time for a request. Where the next request comes
-sooner than that, a server that has stayed awake answers in half the time.
+A server with one active client sleeps between two requests. Waking it up takes longer than most
+answers: 25 us each way on a virtual machine, where waking a processor is a call of the host, and
+some 20 us of CPU time per request. If the next request comes sooner than that, a server that has
+stayed awake answers in half the time.
 """
 
 from collections.abc import Callable
 
 from midge.server.routing import plain_socket
 
-# More than a few commands in one read are of clients that do not wait for answers: then the server
-# has work, and to poll would take a processor from them.
+# More than a few commands in one read come from clients that do not wait for answers. The server
+# then has work, and polling would take a processor from the clients.
 _LONE_BYTES_MAX = 4096
 
-# Lone reads: between two trials, at first and at most; those of a trial with sleep, and as many
-# without; and those until the next trial if it was worth it. Every 50 us they are 13 ms, 0.8 s, 3
-# and 3 ms, and 0.4 s. A trial that fails costs 3 ms of CPU time, in the end 0.4 %.
+# Counts of small reads: between two trials (at first, and at most), in each half of a trial (with
+# sleep, then without), and until the next trial after a successful one. At a read every 50 us they
+# take 13 ms, 0.8 s, 3 ms and 0.4 s. A failed trial costs 3 ms of CPU time, 0.4 % in the long run.
 _REST_READS = 256
 _REST_READS_MAX = 16_384
 _TRIAL_READS = 64
 _BUSY_READS = 8_192
 
 _MISSES_MAX = _TRIAL_READS // 2
-"""Waits in vain within a trial's reads that end it."""
+"""Number of waits without input within the reads of a trial that ends polling."""
 
 _CROWD_TURNS_MAX = _TRIAL_READS * 3 // 4
-"""Turns of the loop for a trial's reads up to which sockets are ready several at a time."""
+"""If a trial's reads take no more turns of the loop, several sockets are ready at once."""
 
 _STAY_NS = 1_000_000
-"""Time that one call of the loop may take with waits; the loop's timers wait so long, too."""
+"""Longest time that one call of the loop may take with waits; it also delays the loop's timers."""
 
 _READS_FROM_TURN = 15
-"""Reads in the loop's turn, in a row, until one is left to the loop, which may let it stay."""
+"""Consecutive reads in the loop's turn before the loop reads one, and may find nothing else due."""
 
 _CPU_SHARE_MAX = 1.25
-"""CPU time of a read, in times of what it takes with sleep, up to which it is worth it."""
+"""Polling pays if a read takes up to this many times the CPU time of a read with sleep."""
 
 _RESTING = 0
 _TRYING_SLEEP = 1
@@ -44,21 +44,23 @@ _BUSY = 3
 
 
 class BusyPoll:
-    """Has the loop wait without sleep after reads, as long as a trial now and then favours it.
+    """Makes the loop wait without sleep after reads, as long as repeated trials favour it.
 
-    A trial compares the CPU time of some reads with that of as many before them, when the loop
-    slept. There is none where reads come several in a turn of the loop: they are of clients that
-    do not wait for each other, and the longer the server sleeps, the more of them come together.
+    A trial compares the CPU time of `_TRIAL_READS` reads without sleep to the same number of reads
+    with sleep before them. There is no trial if a turn of the loop has several reads: these clients
+    do not wait for each other, and the longer the server sleeps, the more of their reads come
+    together.
 
     `soon` is the loop's `call_soon`, `descriptor` can be read when the loop has input, `longest_us`
     is the longest wait, and `cpu_time` returns the seconds of CPU time that the thread of the loop
-    has used. It waits when all that the read has caused is done and written. `read` is called when
-    the wait has an end: what it can read at once the loop need not find.
+    has used. A wait starts when everything that the read has caused is done and written. When input
+    has come, `read` reads it, so that the loop need not find it.
 
-    A turn of the loop takes 1 us. Reads within a call of the loop, from `enter` to `leave`, save
-    even that: `stays` tells it to wait by itself for the next one, `stay_ns` in all, while the
-    loop has nothing to call. `due` returns in how many milliseconds it has, 0 for at once, and -1
-    for never; within the loop's turn it is always 0. Its first call may take long.
+    A turn of the loop takes 1 us. Reads within one call of the loop, from `enter` to `leave`, save
+    that time: while `stays` returns true, the caller waits for the next read itself, for at most
+    `stay_ns` in all and only while the loop has nothing to call. `due` returns the milliseconds
+    until the loop has something to call: 0 for at once, -1 for never, and always 0 within the
+    loop's turn. Its first call may take long.
     """
 
     def __init__(
@@ -78,21 +80,21 @@ class BusyPoll:
         self._read = read
         self._due = due
         self._phase = _RESTING
-        self._left = _REST_READS  # reads of this phase
+        self._left = _REST_READS  # reads left in this phase
         self._rest_reads = _REST_READS
-        self._is_due = False  # the wait, in the loop's turn
-        self._is_inside = False  # a call of the loop
-        self._has_read = False  # within it, since it last waited
-        self._stay_ends_ns = 0  # 0: it has not waited
+        self._is_due = False  # whether a wait is scheduled in the loop's turn
+        self._is_inside = False  # whether a call of the loop is running
+        self._has_read = False  # whether that call has read since it last waited
+        self._stay_ends_ns = 0  # 0: that call has not waited yet
         self._reads_from_turn = 0
-        self._is_left_to_loop = False  # what comes next
-        self._misses = 0  # since the begin of the phase, or of TRIAL_READS within it
-        self._turns = 0  # with reads, since a trial began
+        self._is_left_to_loop = False  # whether the loop is to read the next input
+        self._misses = 0  # waits without input in this phase, or in these TRIAL_READS of it
+        self._turns = 0  # turns of the loop with reads, since the trial began
         self._began_s = 0.0
         self._sleeping_s = 0.0
 
     def after_read(self, count: int) -> None:
-        """Note a read of `count` bytes; wait for the next one as soon as it is dealt with."""
+        """Record a read of `count` bytes; wait for the next read once this one is processed."""
         if count > _LONE_BYTES_MAX:
             if self._phase != _RESTING:
                 self._enter(_RESTING, self._rest_reads)
@@ -112,12 +114,12 @@ class BusyPoll:
             self._misses = 0
 
     def count_turn(self) -> None:
-        """Called at the end of a turn in which something was read."""
+        """Called at the end of a turn of the loop with a read."""
         self._is_due = False
         self._turns += 1
 
     def wait(self) -> None:
-        """Wait for input; give up when that is often in vain."""
+        """Wait for input; stop polling after many waits without any."""
         self._is_due = False
         if self._phase < _TRYING_BUSY:
             return
@@ -129,7 +131,7 @@ class BusyPoll:
             self._read()
 
     def miss(self) -> None:
-        """Note a wait in vain; give up when there are many."""
+        """Count a wait without input; stop polling when there are many."""
         self._misses += 1
         if self._misses >= _MISSES_MAX:
             self._rest_longer()
@@ -137,17 +139,20 @@ class BusyPoll:
     # Within a call of the loop.
 
     def enter(self) -> None:
-        """Note that the loop calls, to have read what is ready; `leave` follows."""
+        """Record that the loop calls to read the ready sockets; `leave` follows."""
         self._is_inside = True
         self._has_read = False
         self._stay_ends_ns = 0
 
     def leave(self) -> None:
-        """Note that the call is over."""
+        """Record that the call is over."""
         self._is_inside = False
 
     def stays(self) -> bool:
-        """Tell whether to wait now, all being done and written; else the loop does if need be."""
+        """Return whether the caller is to wait now, with everything done and written.
+
+        If not, a wait in the loop's turn is scheduled when one is needed.
+        """
         if not self._has_read or self._phase < _TRYING_BUSY or self._is_due:
             return False
         self._has_read = False
@@ -180,7 +185,7 @@ class BusyPoll:
             if self._turns <= _CROWD_TURNS_MAX:
                 self._rest_longer()
             else:
-                self._due()  # it may load what it needs, and that is no part of the trial
+                self._due()  # its first call may load a library, which is no part of the trial
                 self._began_s = self._cpu_time()
                 self._enter(_TRYING_BUSY, _TRIAL_READS)
         elif self._phase != _TRYING_BUSY:

@@ -1,8 +1,8 @@
 """A byte stream and its owner: asyncio's callbacks, turns of reading, output and the end.
 
-A Channel is given a parser and an owner. What is read goes to the parser, a turn's worth at a time
-and only while nothing halts it; what is sent piles up in the owner's `outbound`. What the commands
-mean is not known here: the parser passes them to the owner.
+A Channel has a parser and an owner. It feeds received bytes to the parser, a turn's worth at a time
+and only while nothing halts the parser. Output accumulates in the owner's `outbound`. The channel
+does not know the meaning of commands: the parser passes them to the owner.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ _INTRODUCING = int(State.INTRODUCING)
 _CLOSING = int(State.CLOSING)
 _CLOSED = int(State.CLOSED)
 
-_FINISHING_MAX = 256  # channels without a transport; each may hold 0.75 MiB of what was read
+_FINISHING_MAX = 256  # channels without a transport; each may hold 0.75 MiB of input
 
 _HOLD_BACK_BYTES = 4 * 1024 * 1024  # a receiver this far behind slows down its publishers
 
@@ -51,9 +51,9 @@ _NOBODY = Owner(0, Account(""), ChunkPool())
 class Channel:
     """The byte stream of `owner`, whose commands `parser` reads.
 
-    asyncio's BufferedProtocol by its methods. `more_input` is called when the parser can take more
-    of what a transport keeps for it, and `bare_socket` is what there is before a transport. Times
-    are the clock's: `started_at` and `last_active_at` monotonic.
+    It has the methods of asyncio's BufferedProtocol. `more_input` is called when the parser can
+    take more of the input that a transport keeps for it, and `bare_socket` is the socket before a
+    transport is made. Times are the clock's: `started_at` and `last_active_at` are monotonic.
 
     When the transport is lost, `owner` and the parser's handler become objects that do nothing, so
     that no reference cycle is left.
@@ -82,10 +82,10 @@ class Channel:
             interval_s=ping_interval_s,
             ping_max=options.keepalive.ping_max,
         )
-        self.back_pressure: BackPressure | None = None  # made when it is first needed
+        self.back_pressure: BackPressure | None = None  # made on first use
         self.peer_host = peer[0]
         self.peer_port = peer[1]
-        self.forwarded_for = ""  # X-Forwarded-For; untrusted
+        self.forwarded_for = ""  # the X-Forwarded-For header; untrusted
         self.state = _CONNECTING
         self.more_input: Callable[[], object] | None = None
         self.bare_socket: socket.socket | None = None
@@ -97,19 +97,20 @@ class Channel:
         self._tls: ssl.SSLObject | None = None  # a closed asyncio transport forgets it
         self._farewell: Farewell | None = None
         self._eof = False
-        self._finishes = False  # without a transport
+        self._finishes = False  # whether it works on input without a transport
 
     def become(self, state: int) -> None:
-        """Go on to `state`, which the table of state.py must allow."""
+        """Change to `state`, which the table in state.py must allow."""
         assert may_follow(self.state, state), f"{State(state)!r} after {State(self.state)!r}"
         self.state = state
 
     # Reading.
 
     def greet(self, bare_socket: "socket.socket", greeting: bytes) -> None:
-        """Send `greeting` on the socket that a transport is going to be made of.
+        """Send `greeting` on the socket before a transport is made of it.
 
-        What may end the channel must be in place: the peer acts on the greeting at once.
+        Timers that may end the channel must be running, because the peer reacts to the greeting at
+        once.
 
         Raises:
             OSError: the peer has gone.
@@ -125,9 +126,9 @@ class Channel:
         plain = self.bare_socket if self._tls is None else None
         self.bare_socket = None
         if self.state >= _CLOSING:
-            transport.abort()  # its time was up in the turn of the loop that the handshake ended in
+            transport.abort()  # it timed out in the turn of the loop in which the handshake ended
             return
-        # Every byte the socket leaves behind counts, so that back-pressure is felt at once.
+        # Report every byte that the socket does not take, so that back-pressure starts at once.
         transport.set_write_buffer_limits(high=0)
         self.outbound.attach(transport, -1 if plain is None else plain.fileno())
         self.become(_INTRODUCING)
@@ -139,9 +140,9 @@ class Channel:
         return self.inbound.get_buffer()
 
     def buffer_updated(self, count: int) -> None:
-        """Take the `count` bytes just read, and flush what came of them."""
+        """Process the `count` bytes just read, and flush the output that they caused."""
         if self.state >= _CLOSING:
-            return  # after the last word, what comes is read only to be dropped
+            return  # input after the last output is read only to be dropped
         self._begin_batch(count, self._tls is None and count < self.inbound.offered)
         try:
             self.inbound.received(count)
@@ -151,7 +152,7 @@ class Channel:
             self._finish_batch(count)
 
     def feed(self, data: bytes) -> None:
-        """Take `data`, from a transport that reads into buffers of its own."""
+        """Process `data` from a transport that reads into its own buffers."""
         if self.state >= _CLOSING:
             return
         self._begin_batch(len(data), False)
@@ -170,7 +171,7 @@ class Channel:
         self.keepalive.last_heard = now
 
     def _finish_batch(self, read_bytes: int) -> None:
-        """End the batch that a read was; read no further where a client has to be waited for."""
+        """End the batch of a read; pause reading if a receiver is far behind."""
         self.host.router.end_batch(read_bytes)
         if self.host.busy_poll is not None and read_bytes:
             self.host.busy_poll.after_read(read_bytes)
@@ -182,20 +183,20 @@ class Channel:
             self.host.limit_hits["bytes_before_authentication"] += 1
 
     def eof_received(self) -> bool:
-        """Called when the peer has closed its side; what it has asked for is still answered."""
+        """Called when the peer has closed its side; commands that it sent before are answered."""
         self.host.router.flush_unless_due()
         if self.state < _CLOSING:
             is_busy = self._is_busy()
             if is_busy or not self.host.departures.admit():
-                self._eof = True  # it, or what it has sent, is still being looked at
+                self._eof = True  # its input, or its end, waits to be processed
                 if not is_busy:
                     self.host.departures.wait(self._end_for_eof)
-                return self._tls is None  # a TLS transport ends now, whatever is answered
+                return self._tls is None  # a TLS transport ends now in any case
         self.close(ClosedReason.CLIENT_CLOSED)
         return False
 
     def _end_for_eof(self) -> None:
-        """Close, now that it is this channel's turn, unless it works on what came before."""
+        """Close, now that it is this channel's turn, unless earlier input is still in work."""
         if not self._is_busy():
             self.close(ClosedReason.CLIENT_CLOSED)
 
@@ -213,7 +214,7 @@ class Channel:
             return
         self._forget_transport()
         self.reading.halt(ENDED)
-        self.inbound.forget()  # thousands may wait, each with a command that it has not finished
+        self.inbound.forget()  # thousands of channels may wait, each with an unfinished command
         self.host.departures.wait(partial(self._end_for_loss, reason))
 
     def _end_for_loss(self, reason: ClosedReason) -> None:
@@ -222,11 +223,11 @@ class Channel:
         self.let_go()
 
     def _is_busy(self) -> bool:
-        """Tell whether what has been read is not all done yet."""
+        """Return whether some of the input is not processed yet."""
         return self.parser.halted or self.owner.is_busy() or self.more_input is not None
 
     def _may_finish(self) -> bool:
-        """Tell whether one more channel may go on without a transport."""
+        """Return whether one more channel may go on without a transport."""
         if self.state >= _CLOSING:
             return False
         if len(self.host.finishing) < _FINISHING_MAX:
@@ -235,7 +236,7 @@ class Channel:
         return False
 
     def _finish(self) -> None:
-        """Go on without a transport until what the peer sent before it left is done."""
+        """Go on without a transport until the peer's last input is processed."""
         self._finishes = True
         self.host.finishing.add(self)
         self._eof = True
@@ -244,18 +245,18 @@ class Channel:
         self.owner.finishing()
 
     def _forget_transport(self) -> None:
-        """Write and deliver nothing any more: there is no transport."""
+        """Drop the transport; from now on nothing is written or delivered."""
         self.owner.deliver_checks |= CLOSED
         self.outbound.detach()
         self._transport = self.reading.transport = None
 
     @property
     def finishes(self) -> bool:
-        """Whether the peer has gone, and what it sent is still being worked on."""
+        """Whether the peer has gone, and its last input is still being processed."""
         return self._finishes
 
     def go_on_finishing(self) -> None:
-        """Go on with what the peer sent, now that nothing is left to be delivered to it."""
+        """Go on with the peer's input, now that its subscriptions are gone."""
         self.reading.unhalt(FINISHING)
         self.resume()
 
@@ -269,7 +270,7 @@ class Channel:
         self.host.finishing.discard(self)
         self.become(_CLOSED)
         self.owner.lost()
-        # Break the reference cycles, so that all of it is freed now and not by the collector.
+        # Break the reference cycles, so that everything is freed now and not by the collector.
         self.parser.handler = _NULL_HANDLER
         self.reading.forget()
         self.keepalive.forget()
@@ -278,13 +279,13 @@ class Channel:
         self.owner = _NOBODY
         more_input, self.more_input = self.more_input, None
         if more_input is not None:
-            more_input()  # it sees the end, and drops what it has
+            more_input()  # the transport notices the end, and drops the input that it keeps
 
     def pause_writing(self) -> None:
         """Called by asyncio when the write buffer fills; `flushed` handles it."""
 
     def resume_writing(self) -> None:
-        """Write on: the transport has got rid of what it held."""
+        """Write on: the transport has written everything that it held."""
         self.outbound.caught_up()
         if self.outbound.behind:
             self.pressure().progressed()
@@ -294,7 +295,7 @@ class Channel:
             self.back_pressure.caught_up()
 
     def resume(self) -> None:
-        """Parse what came while the parser was halted."""
+        """Parse the input that came while the parser was halted."""
         if self.state >= _CLOSING:
             return
         try:
@@ -314,23 +315,23 @@ class Channel:
     # Far behind.
 
     def fell_behind(self) -> None:
-        """Note that the socket has not taken everything; end when too much waits."""
+        """Record that the socket has not taken all output; close if too much is pending."""
         owner = self.owner
         if not owner.deliver_checks & BEHIND:
             owner.deliver_checks |= BEHIND
             self.pressure().fell_behind()
-        if self.outbound.pending_bytes() > self.max_pending_bytes:  # of answers, which nobody asks
+        if self.outbound.pending_bytes() > self.max_pending_bytes:  # `has_room` skips answers
             self.close(ClosedReason.SLOW_CONSUMER_PENDING)
 
     def has_room(self, publisher: Client | None) -> bool:
-        """Tell whether more may be queued; if it hardly may, slow `publisher` down."""
+        """Return whether more output may be queued; slow `publisher` down if room is short."""
         pending = self.outbound.pending_bytes()
         if pending < _HOLD_BACK_BYTES and pending < self.max_pending_bytes * 3 // 4:
             return True
         return self.pressure().has_room(publisher, pending)
 
     def pressure(self) -> BackPressure:
-        """Return the back-pressure, made when it is first needed."""
+        """Return the back-pressure; make it on first use."""
         if self.back_pressure is None:
             self.back_pressure = BackPressure(self)
         return self.back_pressure
@@ -339,16 +340,16 @@ class Channel:
 
     @property
     def peer(self) -> str:
-        """Where the peer is, for the log: `host:port`, and before it what a proxy says."""
+        """The peer's address for the log: `host:port`, behind the address that a proxy names."""
         address = f"{self.peer_host}:{self.peer_port}"
         return f"{self.forwarded_for}/{address}" if self.forwarded_for else address
 
     def peer_certificate(self) -> bytes:
-        """Return the certificate that the peer has proven to own, in DER; empty without one."""
+        """Return the certificate that the peer has proven to own, in DER, or b"" without one."""
         return tls_object.peer_certificate(self._tls)
 
     def peer_chain(self) -> tuple[bytes, ...]:
-        """Return the verified chain of the peer's certificate, in DER, that one first."""
+        """Return the verified chain in DER, from the peer's own certificate on."""
         return tls_object.peer_chain(self._tls)
 
     def tls_facts(self) -> tuple[str, str] | None:
@@ -356,14 +357,14 @@ class Channel:
         return tls_object.tls_facts(self._tls)
 
     def send_ping(self) -> None:
-        """Send PING by the owner, and flush: the next batch of reads may be far off."""
+        """Send the owner's PING and flush, because the next batch of reads may be far off."""
         self.owner.send_ping()
         self.host.router.flush_unless_due()
 
     # The end.
 
     def close(self, reason: ClosedReason, wire: str | None = None) -> None:
-        """End the channel: say `wire` if given, write what is pending, and leave."""
+        """Close the channel: send the error `wire` unless None, and write pending output."""
         if self.state >= _CLOSING:
             return
         self.become(_CLOSING)
@@ -382,13 +383,13 @@ class Channel:
             self.let_go()
 
     def abort(self) -> None:
-        """Abort the transport, whatever is pending."""
+        """Abort the transport and drop pending output."""
         self.outbound.detach()
         if self._transport is not None:
             self._transport.abort()
 
     def end_stale(self) -> None:
-        """End a channel whose peer answers no PING."""
+        """Close the channel because its peer answers no PING."""
         self.close(ClosedReason.STALE_CONNECTION, errors.STALE_CONNECTION)
 
     def _leave(self, reason: ClosedReason, wire: str | None) -> None:
@@ -407,7 +408,7 @@ class Channel:
             self._farewell.begin(has_words=wire is not None)
 
     def _end_on_error(self, error: ProtocolError) -> None:
-        """End on what the parser, or a command, found wrong."""
+        """Close the channel for an error that the parser or a command has raised."""
         self.owner.broke_protocol(error)
         self.close(_REASONS.get(error.wire, ClosedReason.PROTOCOL_VIOLATION), error.wire)
 

@@ -1,4 +1,4 @@
-"""A client behind a channel: what its channel, its parser and the router tell it."""
+"""A client behind a channel: the callbacks of its channel, its parser and the router."""
 
 from typing import cast
 
@@ -17,9 +17,9 @@ _DELIVERY_BYTES = DELIVERY_BYTES  # a C number where this is compiled
 
 
 class ChannelOwner(Owner):
-    """A client at the other end of a Channel, which tells it what happens.
+    """A client at the other end of a Channel, which calls its hooks.
 
-    A subclass sets `channel`, made with a parser of which it is the handler, before it is used.
+    A subclass sets `channel` before first use; the client is the handler of the channel's parser.
     """
 
     def __init__(self, cid: int, account: Account, pool: ChunkPool, router: Router) -> None:
@@ -27,29 +27,29 @@ class ChannelOwner(Owner):
         self.router = router
         self.channel = cast("Channel", None)
 
-    # What the channel tells.
+    # Called by the channel.
 
     def finishing(self) -> None:
         """Prepare to go on without a transport; then call the channel's `go_on_finishing`."""
         self.channel.go_on_finishing()
 
     def broke_protocol(self, error: ProtocolError) -> None:
-        """Log what the peer did wrong; the channel ends for it."""
+        """Log the peer's error, for which the channel ends."""
         self.channel.host.protocol_error(self.cid, self.peer, error)
 
-    # What parser and router tell.
+    # Called by the parser and the router.
 
     def on_budget_spent(self) -> None:
         """Draw more of this turn, or halt until the next one."""
         self.channel.reading.on_budget_spent()
 
     def flushed(self) -> None:
-        """See after a flush whether the socket took everything, and whether too much waits."""
+        """Check after a flush whether the socket took everything, or too much is pending."""
         if self.outbound.behind:
             self.channel.fell_behind()
 
     def run_goes_on(self, generation: int) -> bool:
-        """Tell whether nothing has halted the parser, and the next message is for the same."""
+        """Return whether the parser still runs, and the next message has the same receivers."""
         halted = self.channel.parser.halted
         return not halted and self.account.sublist.generation == generation
 
@@ -62,14 +62,14 @@ class ChannelOwner(Owner):
         self.channel.pressure().holding[publisher] = None
 
     def unheld(self, publisher: Client) -> None:
-        """Forget a publisher that waits for this client no longer."""
+        """Forget a publisher that no longer waits for this client."""
         self.channel.pressure().holding.pop(publisher, None)
 
     def release(self) -> None:
-        """Read on, if this client was waiting for a receiver."""
+        """Resume reading, if this client was waiting for a receiver."""
         self.channel.pressure().release()
 
-    # What it does.
+    # Output and charges.
 
     def send(self, piece: bytes) -> None:
         """Send a line of the server's own; it is written at the end of the batch."""
@@ -77,7 +77,7 @@ class ChannelOwner(Owner):
         self.router.touch(self)
 
     def spend(self, cost_bytes: int) -> None:
-        """Use up so much of the turn, beside what the parser charges."""
+        """Charge `cost_bytes` to the turn, in addition to the parser's charges."""
         channel = self.channel
         parser = channel.parser
         parser.budget -= cost_bytes
@@ -87,13 +87,13 @@ class ChannelOwner(Owner):
     # Many lines taken at once: see `LineTaker`.
 
     def account_of_lines(self) -> Account | None:
-        """Return the account that PUBs are of which come now; None where each needs a look."""
+        """Return the account of the next PUBs, or None if each of them must be checked."""
         return None
 
     def count_lines(
         self, account: Account, count: int, payload_bytes: int, line_bytes: int
     ) -> None:
-        """Count and charge for messages that have been taken at once, as `on_publish` does each."""
+        """Count and charge messages that were taken at once, as `on_publish` does for each."""
         self.in_messages += count
         self.in_bytes += payload_bytes
         self.router.offers += count
@@ -101,17 +101,17 @@ class ChannelOwner(Owner):
         self.spend(count * _DELIVERY_BYTES + line_bytes)
 
     def close(self, reason: ClosedReason, wire: str | None = None) -> None:
-        """End: say `wire` as -ERR if given, write what is pending, and leave."""
+        """Close: send `wire` as -ERR unless None, and write pending output."""
         self.channel.close(reason, wire)
 
     @property
     def reason(self) -> ClosedReason | None:
-        """Why it has ended; None while it has not."""
+        """Why the channel has ended; None while it is open."""
         return self.channel.reason
 
     @property
     def peer(self) -> str:
-        """Where the peer is, for the log."""
+        """The peer's address for the log."""
         return self.channel.peer
 
     @property
@@ -126,15 +126,15 @@ class ChannelOwner(Owner):
 
     @property
     def started_at(self) -> float:
-        """When it was made, in the clock's monotonic time."""
+        """When the channel was made, in the clock's monotonic time."""
         return self.channel.started_at
 
     @property
     def last_active_at(self) -> float:
-        """When something was read last, in the clock's monotonic time."""
+        """Time of the last read, in the clock's monotonic time."""
         return self.channel.last_active_at
 
     @property
     def keepalive(self) -> Keepalive:
-        """When it is pinged, and its round-trip time."""
+        """The PING timer and the round-trip time."""
         return self.channel.keepalive

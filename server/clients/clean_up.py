@@ -1,4 +1,4 @@
-"""The removal of what a client has left behind, which takes turns as all other work does."""
+"""Remove a client's subscriptions after its end, a slice per turn."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from midge.server.routing.subscription import RoutedSubscription
     from midge.sublist.wide_dict import WideDict
 
-_REMOVED_BYTES = 2048  # what it takes to remove a subscription, besides steps of the SubList
+_REMOVED_BYTES = 2048  # charge for removing a subscription, besides the steps of the SubList
 _SLICE = 2000  # subscriptions removed before others have their turn
-_BETWEEN_LOOKS = 16  # subscriptions; the clock is looked at in between
+_BETWEEN_LOOKS = 16  # subscriptions removed between two looks at the clock
 
 
 class CleanUp:
-    """Removes the subscriptions `left`, there and from `account`, and tells `unsubscribed`.
+    """Removes the subscriptions in `left`, also from `account`, and calls `unsubscribed` for each.
 
-    `dropped` is called when none is left, unless that was so at once.
+    `dropped` is called when none is left, unless `begin` removed all of them.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class CleanUp:
         self._dropped = dropped
 
     def begin(self) -> bool:
-        """Remove a slice, for what can be had of this turn; the others follow in the next.
+        """Remove a slice, as far as this turn allows; the rest follows in later turns.
 
         Returns whether none is left.
         """
@@ -58,7 +58,7 @@ class CleanUp:
         return not self._left
 
     def _go_on(self) -> None:
-        """Remove as many as a share of this turn is enough for."""
+        """Remove as many as a share of this turn allows."""
         budget = self._turns.share()
         ends_at = self._clock.monotonic() + BUSY_S
         while self._left and budget > 0 and self._clock.monotonic() < ends_at:
@@ -68,10 +68,10 @@ class CleanUp:
         if self._left:
             self._turns.wait(self._go_on)
         else:
-            self._clock.call_later(0, self._dropped)  # it may have input to parse: no part of this
+            self._clock.call_later(0, self._dropped)  # it may parse input, which is charged apart
 
     def _remove_one(self) -> int:
-        """Remove one subscription; return what that cost."""
+        """Remove one subscription; return its cost."""
         subscription = self._left.pop_any()
         sublist = self._account.sublist
         steps = sublist.steps

@@ -17,7 +17,7 @@ CLIENT_TYPES = {"STANDARD": "nats", "WEBSOCKET": "websocket"}
 
 
 def user_of(connection: Connection) -> str:
-    """Return the user of `connection`, or the one it claimed if it was refused or not asked."""
+    """Return the user of `connection`, or the claimed user if it was refused or not asked."""
     if connection.identity is not None and connection.identity.user:
         return str(connection.identity.user)
     said = connection.options
@@ -30,14 +30,14 @@ def offered_by(said: ConnectOptions) -> str:
         return f"Nkey {quote(said.nkey.encode(errors='replace'))}"
     if said.user:
         return f"User {quote(said.user.encode(errors='replace'))}"
-    # The key in a token counts only once the token is believed.
+    # The key in a token counts only once the token is verified.
     return 'Token "[REDACTED]"' if said.auth_token and not said.jwt else ""
 
 
 def client_info(connection: Connection, wall_offset_s: float) -> dict[str, Any]:
     """Describe the client of `connection`; unknown fields are left out.
 
-    `wall_offset_s` is what the wall clock shows more than the monotonic one.
+    `wall_offset_s` is the wall clock minus the monotonic clock.
     """
     options = connection.options
     facts = {
@@ -56,7 +56,7 @@ def client_info(connection: Connection, wall_offset_s: float) -> dict[str, Any]:
 
 
 def shared_info(broker: Home[Never, Never], connection: Connection) -> dict[str, Any]:
-    """Return what a service is told of a client if the import shares it."""
+    """Return the description of a client that a service gets if the import shares it."""
     round_trip_s = connection.keepalive.round_trip_s or 0.0
     return {
         **client_info(connection, broker.clock.wall() - broker.clock.monotonic()),

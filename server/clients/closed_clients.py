@@ -1,4 +1,4 @@
-"""The facts, and nothing else, that are kept of a connection after its end, for monitoring."""
+"""The facts about closed connections that monitoring reports."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from midge.server.routing.subscription import RoutedSubscription
 
 SUBSCRIPTIONS_KEPT = 256
-"""Subscriptions remembered of one connection; the count tells of the others."""
+"""Most subscriptions remembered of one connection; the rest is only counted."""
 
 
 KEPT_MAX_BYTES = 64 << 20
-"""Most bytes that all of them may take, about; clients choose how long their names are."""
+"""Most bytes, approximately, for all closed clients: clients choose the length of their names."""
 
 _ENTRY_BYTES = 1024
 _SUBSCRIPTION_BYTES = 256
@@ -93,7 +93,7 @@ class ClosedClient:
         self.weight_bytes = self._weigh()
 
     def _weigh(self) -> int:
-        """Estimate what this takes."""
+        """Estimate the memory of this object, in bytes."""
         texts = (self.name, self.lang, self.version, self.user)
         subjects = sum(len(one.subject) + len(one.sid) for one in self.subscriptions)
         return (
@@ -113,7 +113,7 @@ def _remembered(held: Iterable[RoutedSubscription]) -> list[ClosedSubscription]:
 
 
 class ClosedClients:
-    """The last connections that went, oldest first: `max_count`, and KEPT_MAX_BYTES, at most."""
+    """The latest closed connections, oldest first: at most `max_count`, and KEPT_MAX_BYTES."""
 
     def __init__(self, max_count: int) -> None:
         self.max_count = max_count
@@ -127,13 +127,13 @@ class ClosedClients:
         return iter(self._kept)
 
     def append(self, client: ClosedClient) -> None:
-        """Remember `client`; the oldest give way."""
+        """Remember `client`; drop the oldest to make room."""
         self._kept.append(client)
         self._weight_bytes += client.weight_bytes
         self._make_room()
 
     def limit(self, max_count: int) -> None:
-        """Keep at most `max_count` from now on."""
+        """Keep at most `max_count` clients from now on."""
         self.max_count = max_count
         self._make_room()
 

@@ -1,4 +1,4 @@
-"""Why a connection ended, in nats-server's words, as monitoring and events tell it."""
+"""Why a connection ended, in nats-server's words, for monitoring and events."""
 
 from enum import Enum
 
@@ -37,7 +37,7 @@ class ClosedReason(Enum):
 
     @property
     def is_slow_consumer(self) -> bool:
-        """Tell whether the client did not read what it had asked for."""
+        """Whether the client did not read its messages fast enough."""
         return self in _SLOW_CONSUMER
 
 

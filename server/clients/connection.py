@@ -1,4 +1,4 @@
-"""One client's connection: what its commands do, and what it may receive.
+"""One client's connection: the effects of its commands, and the messages that it may receive.
 
 A connection has a channel, which moves bytes, and a parser, which calls the methods here and, for
 messages, in `publishing.py`. Here they are in the order of a connection's life: CONNECT, PING,
@@ -56,18 +56,19 @@ if TYPE_CHECKING:
     from midge.server.clock import Timer
 
 _PONG = b"PONG\r\n"
-_NO_SUBSCRIPTIONS = WideDict()  # shared by all without any; never changed
-_CONNECT_BYTES = 64 * 1024  # what a CONNECT uses up of a turn
+_NO_SUBSCRIPTIONS = WideDict()  # shared by all connections without subscriptions; never changed
+_CONNECT_BYTES = 64 * 1024  # charge for a CONNECT
 
 
 class Connection(PublishingClient):
-    """A client, whole.
+    """The connection of one client.
 
-    `listener_kind` is STANDARD or WEBSOCKET. `identity` is that of the authenticated user, `info`
-    what interceptors are told of it, `pending` what waits for them; each may be None.
-    `subscriptions` are its own, by sid. With `is_unsettled` other workers may not know yet what it
-    subscribes to, and the next PONG waits until they do. `late_pongs` answers each PING after the
-    first, where there are several workers and the client sends PING ahead of what it covers.
+    `listener_kind` is STANDARD or WEBSOCKET. `identity` is the authenticated user's, `info` its
+    description for interceptors, and `pending` has the commands that wait for interceptors; each
+    may be None. `subscriptions` are its own, by sid. With `is_unsettled`, other workers may not
+    know all its subscriptions yet, and the next PONG waits until they do. `late_pongs` answers
+    each PING after the first, if there are several workers and the client sends PING before the
+    commands that it is meant to cover.
     """
 
     def __init__(
@@ -101,8 +102,8 @@ class Connection(PublishingClient):
         self.subscriptions = _NO_SUBSCRIPTIONS
         self.max_subscriptions = limits.max_subscriptions or -1
         self.deliver_checks = NO_HEADERS
-        self.introduced = False  # whether a CONNECT has been accepted, and be another on its way
-        self.owes_info = False  # whether INFO goes out when there is a transport
+        self.introduced = False  # True once a CONNECT was accepted, even during another CONNECT
+        self.owes_info = False  # whether to send INFO once there is a transport
         self.is_unsettled = False
         self.late_pongs: LatePongs | None = None
         self._told_info = False
@@ -115,7 +116,7 @@ class Connection(PublishingClient):
         """Register with the broker."""
         if self.owes_info:
             self.owes_info = False
-            self.send_info()  # written when the timers that a client may count on exist
+            self.send_info()  # it is written after the timers that a client relies on are running
         self.broker.connection_made(self)
 
     def closed(self) -> None:
@@ -125,23 +126,23 @@ class Connection(PublishingClient):
         self._drop_subscriptions()
 
     def finishing(self) -> None:
-        """Drop the subscriptions, for nothing can be delivered any more, and then go on."""
+        """Drop the subscriptions, because nothing can be delivered any more, and then go on."""
         self._drop_subscriptions(self.channel.go_on_finishing)
 
     def is_busy(self) -> bool:
-        """Tell whether commands wait for interceptors, or PONGs for other workers."""
+        """Return whether commands wait for interceptors, or PONGs for other workers."""
         is_late = self.late_pongs is not None and self.late_pongs.is_due()
         return is_late or self.pending is not None
 
     def broke_protocol(self, error: ProtocolError) -> None:
-        """Log the error; a client that sends something else before CONNECT counts as refused."""
+        """Log the error; a client that sends another command before CONNECT counts as refused."""
         if error.wire == errors.AUTHORIZATION_VIOLATION:
             self.broker.admission.note_refused(self, error.detail)
         else:
             PublishingClient.broke_protocol(self, error)
 
     def lost(self) -> None:
-        """Leave the broker; the transport is gone, or there never was one."""
+        """Leave the broker: the transport is gone, or was never made."""
         self.stop_auth_timer()
         self.late_pongs = None
         PublishingClient.lost(self)
@@ -150,7 +151,7 @@ class Connection(PublishingClient):
     # CONNECT.
 
     def require_connect(self, timeout_s: float) -> None:
-        """Take nothing but a CONNECT, and not for longer than `timeout_s`."""
+        """Require a CONNECT as the next command, within `timeout_s`."""
         self.parser.connect_required = True
         self._end_after(
             timeout_s, ClosedReason.AUTHENTICATION_TIMEOUT, errors.AUTHENTICATION_TIMEOUT
@@ -162,7 +163,7 @@ class Connection(PublishingClient):
         self._end_after(timeout_s, ClosedReason.TLS_HANDSHAKE_FAILURE, None)
 
     def _end_after(self, timeout_s: float, reason: ClosedReason, wire: str | None) -> None:
-        """Close for `reason` in `timeout_s`, unless the client is authenticated by then."""
+        """Close for `reason` after `timeout_s`, unless the client is authenticated by then."""
         self.stop_auth_timer()
         self._auth_timer = self.broker.clock.call_later(timeout_s, self._end_late, reason, wire)
 
@@ -171,7 +172,7 @@ class Connection(PublishingClient):
         self.close(reason, wire)
 
     def on_connect(self, document: bytes) -> None:
-        """Take CONNECT, and authenticate the client."""
+        """Read CONNECT and authenticate the client."""
         if self.pending is not None:
             self.pending.defer_connect(document)
             return
@@ -187,9 +188,9 @@ class Connection(PublishingClient):
         if is_anew:
             self.channel.become(State.INTRODUCING)
         if not (is_anew or self.broker.admission.asks_who(self)):
-            self._introduced()  # it had no identity, and keeps its subscriptions
+            self._introduced()  # the client had no identity, and keeps its subscriptions
             return
-        # Subscriptions of the former identity must get nothing more, removed already or not.
+        # Subscriptions of the former identity must get no more messages while they are removed.
         self._set_deliver_check(CLOSED, True)
         self._drop_subscriptions(self._introduced)
 
@@ -200,9 +201,9 @@ class Connection(PublishingClient):
             self.broker.admission.authenticate(self)
 
     def authenticated(self, identity: "Identity") -> None:
-        """Continue as `identity`, unless the current CONNECT asks for what no client may have."""
+        """Continue as `identity`, unless CONNECT has an option that no client may use."""
         if self.channel.state != State.INTRODUCING:
-            return  # it has expired while it was let in
+            return  # the client has expired during authentication
         options = self.options
         headers = options.headers and self.broker.options.limits.header_support
         refusal = refusal_of(options, headers=headers)
@@ -234,7 +235,7 @@ class Connection(PublishingClient):
         self.spend(_CONNECT_BYTES)
 
     def stop_auth_timer(self) -> None:
-        """Stop waiting for an introduction."""
+        """Cancel the timer for CONNECT."""
         if self._auth_timer is not None:
             self._auth_timer.cancel()
             self._auth_timer = None
@@ -242,9 +243,9 @@ class Connection(PublishingClient):
     # PING and INFO.
 
     def on_ping(self) -> None:
-        """Answer with PONG, at once or when every worker knows what this client subscribes to."""
+        """Answer with PONG, at once or when every worker knows this client's subscriptions."""
         if self.pending is not None:
-            self.pending.defer(self.on_ping)  # the answer tells that all before it is done
+            self.pending.defer(self.on_ping)  # PONG confirms that all commands before it are done
             return
         if self.tracer is not None:
             self.tracer.received("PING")
@@ -256,7 +257,7 @@ class Connection(PublishingClient):
             self._answer(self.send_pong)
 
     def send_pong(self) -> None:
-        """Send PONG; the first time, also the INFO for the authenticated client."""
+        """Send PONG, and behind the first one the INFO for the authenticated client."""
         self.send(_PONG)
         if self.introduced and not self._told_info:
             self._told_info = True
@@ -264,7 +265,7 @@ class Connection(PublishingClient):
                 self.send_info(connect_info=True)
 
     def _answer(self, answer: Callable[[], None]) -> None:
-        """Call `answer`, at once or when every worker knows what this client subscribes to."""
+        """Call `answer`, at once or when every worker knows this client's subscriptions."""
         if not self.is_unsettled:
             answer()
             return
@@ -276,36 +277,37 @@ class Connection(PublishingClient):
         answer_when_settled(self, answer)
 
     def on_pong(self) -> None:
-        """Take the answer to a PING of ours."""
+        """Record the answer to the server's PING."""
         if self.tracer is not None:
             self.tracer.received("PONG")
             self.spend(LOG_LINE_BYTES)
         self.channel.keepalive.pong()
 
     def on_info(self, document: bytes) -> None:
-        """Ignore the INFO of a client; it must be JSON all the same."""
+        """Ignore the INFO of a client, but require it to be JSON."""
         check_json_object(document, "INFO")
 
     def on_peer_error(self, text: bytes) -> None:
-        """Close: the client reports an error."""
+        """Raise ProtocolError, because the client reports an error."""
         raise ProtocolError(None, f"the client sent -ERR {text[:256]!r}")
 
     def renew_info(self) -> None:
-        """Send INFO anew to a client that asks for changes and has had its first PONG.
+        """Send INFO again to a client that wants changes and has had its first PONG.
 
-        The others get it behind that: what comes before, a client may take for the PONG.
+        Clients without their first PONG get INFO behind it, because a client may take anything
+        before it for the PONG.
         """
         if self._told_info and self.options.protocol >= 1 and self.reason is None:
             self.send_info()
 
     def send_info(self, *, connect_info: bool = False) -> None:
-        """Send INFO, as it is for this client now."""
+        """Send the current INFO for this client."""
         self.send(self.broker.info_line(self, connect_info=connect_info))
 
     # Subscribing.
 
     def on_subscribe(self, subject: bytes, queue: bytes | None, sid: bytes) -> None:
-        """Add a subscription, or send the -ERR that says why not."""
+        """Add a subscription, or send the -ERR of its refusal."""
         if self.tracer is not None:
             self.tracer.subscribe_received(subject, queue, sid)
             self.spend(LOG_LINE_BYTES)
@@ -341,7 +343,7 @@ class Connection(PublishingClient):
         self.send_ok()
 
     def _refusal(self, subject: bytes, queue: bytes | None) -> str | None:
-        """Return why the client may not subscribe, or None; looking up permissions is charged."""
+        """Return the text of a refusal, or None; charge for looking up permissions."""
         if self.permissions is None:
             return self.broker.rights.refuse_subscription(self, subject, queue)
         rules = self.permissions.rules
@@ -351,7 +353,7 @@ class Connection(PublishingClient):
         return refusal
 
     def on_unsubscribe(self, sid: bytes, max_messages: int) -> None:
-        """End a subscription, now or when it has had `max_messages` in all."""
+        """End a subscription, now or when it has had `max_messages` messages in all."""
         if self.pending is not None:
             self.pending.defer(self.on_unsubscribe, sid, max_messages)
             return
@@ -369,7 +371,7 @@ class Connection(PublishingClient):
             self._answer(self._confirm)
 
     def unsubscribe(self, ended: Subscription, cause: str) -> None:
-        """End the subscription `ended`; observers are told the `cause`."""
+        """End the subscription `ended` and notify observers of the `cause`."""
         subscription = self.subscriptions.pop(ended.sid)
         if subscription is None:
             return
@@ -382,7 +384,7 @@ class Connection(PublishingClient):
         self.broker.unsubscribed(self, subscription, cause)
 
     def _drop_subscriptions(self, dropped: Callable[[], None] | None = None) -> None:
-        """End all subscriptions, a slice at a time, yielding to other connections in between.
+        """End all subscriptions, a slice at a time, with other connections' turns in between.
 
         Calls `dropped` when none is left: at once, or later, and then parses the input that came
         meanwhile.
@@ -411,7 +413,7 @@ class Connection(PublishingClient):
     def checked(
         self, subscription: Subscription, publisher: Client | None, frame: Frame
     ) -> Frame | None:
-        """Return what this client may have of `frame`, or None."""
+        """Return the form of `frame` that this client may get, or None."""
         checks = self.deliver_checks
         if checks & CLOSED or (checks & NO_ECHO and publisher is self):
             return None
@@ -439,7 +441,7 @@ class Connection(PublishingClient):
         return self.channel.has_room(publisher)
 
     def finished(self, subscription: Subscription) -> None:
-        """End a subscription that has had all the messages it asked for."""
+        """End a subscription that has had its maximum of messages."""
         self.unsubscribe(subscription, "auto_unsubscribed")
 
     # Account and permissions.
@@ -452,7 +454,7 @@ class Connection(PublishingClient):
         self._set_publish_check(MAPPED, account.mapper is not None)
 
     def restrict(self, permissions: "Permissions | None") -> None:
-        """Check `permissions` from now on; None lifts all restrictions."""
+        """Apply `permissions` from now on; None lifts all restrictions."""
         self.permissions = permissions
         self._denials = None
         if permissions is not None and permissions.has_deliver_deny:
@@ -466,7 +468,7 @@ class Connection(PublishingClient):
         )
 
     def trace(self, tracer: "Trace | None") -> None:
-        """Report all traffic to `tracer`; None stops that."""
+        """Report all traffic to `tracer`, or to none if it is None."""
         self.tracer = tracer
         self._set_publish_check(WATCHED, tracer is not None)
         self._set_deliver_check(TRACED, tracer is not None)

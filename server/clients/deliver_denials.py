@@ -1,4 +1,4 @@
-"""Messages on denied subjects, which permissions keep from a client that has subscribed."""
+"""Deny deliveries on subjects that permissions exclude from a client's wider subscriptions."""
 
 from midge.protocol import memory
 from midge.protocol.frame import Frame
@@ -9,7 +9,7 @@ from midge.server.routing.client import Client
 
 
 class DeliverDenials:
-    """The denials of one client; the last subject that may be delivered is remembered."""
+    """The denials of one client; it remembers the last permitted subject."""
 
     def __init__(self, permissions: Permissions) -> None:
         self._permissions = permissions
@@ -17,9 +17,9 @@ class DeliverDenials:
         self._queue: bytes | None = None
 
     def permit(self, queue: bytes | None, publisher: Client | None, frame: Frame) -> bool:
-        """Tell whether no denial forbids `frame` for a subscription in `queue`, or in none.
+        """Return whether no denial forbids `frame` for a subscription in `queue`, or in none.
 
-        Looking up any other subject than the last one is charged to `publisher`.
+        Charges `publisher` for looking up a subject other than the last one.
         """
         start = frame.base + frame.subject_start
         end = frame.base + frame.subject_end

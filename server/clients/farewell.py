@@ -1,4 +1,4 @@
-"""The end of a transport: last words are written and read, and then it is closed or cut."""
+"""The end of a transport: wait until the peer has the last output, then close or abort it."""
 
 from typing import TYPE_CHECKING
 
@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from midge.server.clients.seams import Transport
     from midge.server.clock import Timer
 
-_LINGER_S = 0.25  # how long to read on after the last word, so that it is not lost in a reset
+_LINGER_S = 0.25  # how long to read on after the last output, so that no reset drops it
 
 
 class Farewell:
@@ -19,9 +19,9 @@ class Farewell:
         self._timer: Timer | None = None
 
     def begin(self, *, has_words: bool) -> None:
-        """Close; when the last of what was written matters, end the writing first and read on.
+        """Close; with `has_words`, close only the writing side first and read on.
 
-        Closing with input unread would reset the connection, and could eat an -ERR.
+        Closing with unread input would reset the connection, and the peer could lose an -ERR.
         """
         if not has_words or not self._transport.can_write_eof():
             self._close()
@@ -40,9 +40,9 @@ class Farewell:
             self._timer = None
 
     def _close(self) -> None:
-        """Close, and cut when the peer does not take its last words within the write deadline.
+        """Close, and abort if the peer does not take the last output within the write deadline.
 
-        It has left `clients`, so no other timer would close it.
+        The connection has left `clients`, so no other timer would close it.
         """
         deadline_s = self._host.options.limits.write_deadline_s
         self._timer = self._host.clock.call_later(deadline_s, self._cut)

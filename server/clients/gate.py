@@ -1,18 +1,18 @@
-"""Holds back publishers that are faster than a disk, for as long as it takes."""
+"""Hold back publishers that are faster than a disk, until it has caught up."""
 
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.outbound import ChunkPool
 
 SLIGHT_BYTES = 16 * 1024
-"""A publisher that has sent no more than that since a gate was shut is not held.
+"""A publisher that has sent at most this much since a gate was shut is not held.
 
-At full speed others fill what may wait for the disk every 30 ms, and a publisher that sends now and
-then, who has nothing to do with that, would wait with its messages for half of that time.
+Publishers at full speed fill the queue for the disk every 30 ms. A low-volume publisher does not
+cause that, but without this exemption its messages would wait for half of that time.
 """
 
 SLIGHT_TOTAL_BYTES = 512 * 1024
-"""When all such publishers together have sent that much they are held, too."""
+"""When all such publishers together have sent this much, they are held as well."""
 
 _NO_CHUNKS = ChunkPool()  # nothing is ever written to a gate
 _SLIGHT = SLIGHT_BYTES  # C numbers where this is compiled
@@ -20,9 +20,9 @@ _SLIGHT_TOTAL = SLIGHT_TOTAL_BYTES
 
 
 class Gate(Client):
-    """Stands for a receiver of what publishers send that is not a connection.
+    """Represents a receiver that is not a connection, such as a stream on a disk.
 
-    While `is_shut`, its publishers are not read, but for those that it `lets_pass`.
+    While `is_shut`, its publishers are not read, except those that it `lets_pass`.
     """
 
     def __init__(self, account: Account) -> None:
@@ -37,7 +37,7 @@ class Gate(Client):
         self.is_shut = True
 
     def lets_pass(self, publisher: Client, size: int) -> bool:
-        """Count `size` bytes that `publisher` has sent while this is shut; False: it is to be held.
+        """Count `size` bytes of `publisher` while this is shut; return False to hold it.
 
         See `SLIGHT_BYTES`.
         """
@@ -61,5 +61,5 @@ class Gate(Client):
         self._holding[publisher] = None
 
     def unheld(self, publisher: Client) -> None:
-        """Forget `publisher`, which waits no longer."""
+        """Forget `publisher`, which no longer waits."""
         self._holding.pop(publisher, None)

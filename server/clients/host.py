@@ -24,12 +24,12 @@ log = get_logger()
 class Host:
     """The state that a read, a publish and a close need; the server's Broker extends it.
 
-    `clock` and `random` are the only sources of time and of random numbers. `finishing` are the
-    channels without a transport whose input is not all done yet. `limit_hits` counts by name what
-    has been refused or ended for a limit, `stalled_clients` how often reading from a publisher was
-    halted for a while.
-    `surplus` are connections that are one too many by the count of another process. `busy_poll` is
-    there if the loop is this server's alone, `ready_sockets` once there is a plain socket.
+    `clock` and `random` are the only sources of time and of random numbers. `finishing` has the
+    channels without a transport whose input is not all processed yet. `limit_hits` counts refusals
+    and closes by the name of the limit, and `stalled_clients` counts how often reading from a
+    publisher was paused. `surplus` has the cids of connections that the parent process counted over
+    the limit. `busy_poll` exists if the loop serves only this server, and `ready_sockets` from the
+    first plain socket on.
     """
 
     def __init__(self, options: Options, clock: Clock, random: Random, router: Router) -> None:
@@ -50,7 +50,7 @@ class Host:
         self._has_real_time = type(clock) is LoopClock
 
     def now(self) -> float:
-        """Return the clock's monotonic time; the real one is read without a Python call."""
+        """Return the clock's monotonic time; a real clock is read without a Python call."""
         if self._has_real_time:
             return machine_clock.monotonic_ns() / 1e9
         return self.clock.monotonic()
@@ -61,5 +61,5 @@ class Host:
             self.ready_sockets.read()
 
     def protocol_error(self, cid: int, peer: str, error: ProtocolError) -> None:
-        """Log what a peer did wrong."""
+        """Log a peer's protocol error."""
         log.error("protocol_error", cid=cid, peer=peer, error=error.detail)

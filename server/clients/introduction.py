@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def refusal_of(options: ConnectOptions, *, headers: bool) -> tuple[ClosedReason, str] | None:
-    """Return why nobody may connect with such options, if so, and the -ERR text that says it."""
+    """Return reason and -ERR text if no client may connect with such options, else None."""
     if options.account or options.new_account:
         return ClosedReason.AUTHENTICATION_FAILURE, errors.AUTHORIZATION_VIOLATION
     if options.protocol < 0 or options.protocol > 1:
@@ -23,7 +23,7 @@ def refusal_of(options: ConnectOptions, *, headers: bool) -> tuple[ClosedReason,
 
 
 def take_cookies(options: ConnectOptions, cookies: dict[str, str]) -> None:
-    """Complete the credentials of a CONNECT by those that a browser sent as cookies."""
+    """Complete the credentials of a CONNECT from the cookies that a browser sent."""
     options.jwt = options.jwt or cookies.get("jwt", "")
     options.user = options.user or cookies.get("user", "")
     options.password = options.password or cookies.get("password", "")

@@ -1,8 +1,8 @@
 """Keepalive of one connection: when to PING, how long the answer took, when it is stale.
 
-As nats-server does: a PING each interval unless the client did something within it, an early one to
-learn the round-trip time, and a close when too many stay unanswered. Any traffic except PONG counts
-as activity: an active client is never stale, even without an answer.
+It follows nats-server: a PING each interval unless the client was active within it, an early PING
+to measure the round-trip time, and a close when too many stay unanswered. Any traffic except PONG
+counts as activity: an active client is never stale, even if it does not answer.
 """
 
 import math
@@ -23,15 +23,14 @@ class Kept(Protocol):
         """Send PING."""
 
     def end_stale(self) -> None:
-        """End: too many of them went unanswered."""
+        """Close the connection: too many PINGs went unanswered."""
 
 
 class Keepalive:
-    """Has `kept` send a PING when one is due, and end when `ping_max` have gone unanswered.
+    """Makes `kept` send a PING when one is due, and end when `ping_max` have gone unanswered.
 
-    `last_heard` is set by the owner, in the clock's monotonic time, whenever something is received.
-    `round_trip_s` is None until the client has introduced itself; the time that took is an estimate
-    of it until the first PONG.
+    The owner sets `last_heard`, in the clock's monotonic time, at each read. `round_trip_s` is None
+    until the client has sent CONNECT; the time until CONNECT is the estimate until the first PONG.
     """
 
     __slots__ = (
@@ -66,16 +65,16 @@ class Keepalive:
         self.unanswered = 0
 
     def start(self) -> None:
-        """Start with a whole interval: the client has sent nothing yet."""
+        """Start with a whole interval, because the client has sent nothing yet."""
         self._schedule(self.interval_s)
 
     @property
     def has_started(self) -> bool:
-        """Tell whether a PING is due at some time."""
+        """Return whether a PING is due at some time."""
         return self._timer is not None
 
     def connected(self) -> None:
-        """Start over with an early PING, now that the client has introduced itself."""
+        """Start over with an early PING, now that the client has sent CONNECT."""
         if self.round_trip_s is None:
             self.round_trip_s = self._clock.monotonic() - self._began_at
         delay_s = min(self.interval_s, _FIRST_PING_S)
@@ -88,12 +87,12 @@ class Keepalive:
             self._timer = None
 
     def forget(self) -> None:
-        """Drop the owner; this must not be used any more."""
+        """Drop the owner; the object must not be used after this."""
         self.stop()
         self._kept = None
 
     def pong(self) -> None:
-        """Take the client's answer."""
+        """Record the client's answer."""
         self._answered_at = self._clock.monotonic()
         if self.unanswered:
             self.round_trip_s = self._answered_at - self._ping_sent_at
@@ -104,7 +103,7 @@ class Keepalive:
         self._timer = self._clock.call_later(delay_s, self._tick)
 
     def _is_idle(self, now: float) -> bool:
-        """Tell whether nothing but an answer has come for an interval."""
+        """Return whether nothing but a PONG has come for an interval."""
         return now - self.last_heard >= self.interval_s or self.last_heard <= self._answered_at
 
     def _tick(self) -> None:

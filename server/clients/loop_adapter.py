@@ -1,4 +1,4 @@
-"""The thin layer between a Channel and what a particular event loop calls."""
+"""The thin layer between a Channel and a particular event loop."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 class _BufferedProtocol(asyncio.BufferedProtocol):
-    """A Channel for loops that know a buffered protocol by its class, as asyncio's own do."""
+    """A Channel for loops that recognize a buffered protocol by its class, as asyncio's do."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
 
     def forget(self) -> None:
-        """Keep the channel no longer: asyncio keeps this after a failed TLS handshake."""
+        """Drop the channel, because asyncio keeps this object after a failed TLS handshake."""
         del self._channel
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -43,9 +43,9 @@ class _BufferedProtocol(asyncio.BufferedProtocol):
 
 
 def protocol_for(loop: asyncio.AbstractEventLoop, channel: Channel) -> Any:
-    """Return the protocol that puts `channel` onto a transport of `loop`.
+    """Return the protocol that connects `channel` to a transport of `loop`.
 
-    uvloop goes by the methods, so that the compiled Channel is called without a step between.
+    uvloop recognizes a buffered protocol by its methods, so it calls the compiled Channel directly.
     """
     if type(loop).__module__.partition(".")[0] == "uvloop":
         return channel

@@ -16,59 +16,59 @@ if TYPE_CHECKING:
 
 
 class Observer(MessageObserver):
-    """Is told what happens in a server; each method is a no-op. Called on the loop: be quick.
+    """Gets the events of a server; each method is a no-op. It runs on the loop and must be quick.
 
-    Of messages it is told only when the broker is asked to `watch_messages` for it.
+    It gets messages only if the broker is asked to `watch_messages` for it.
     """
 
     def client_connected(self, connection: Connection) -> None:
-        """See a client that has been admitted."""
+        """Called for a client that has been admitted."""
 
     def client_closed(self, connection: Connection) -> None:
-        """See a client that has gone; its counts are final and `reason` says why."""
+        """Called for a client that has gone; its counts are final, and it has a `reason`."""
 
     def account_made(self, account: Account) -> None:
-        """See a new account."""
+        """Called for a new account."""
 
     def accounts_planned(self) -> None:
-        """See that accounts may have other limits, imports or mappings."""
+        """Called when limits, imports or mappings of accounts may have changed."""
 
     def cluster_renamed(self) -> None:
-        """See that the cluster which the server is in has another name."""
+        """Called when the server's cluster has a new name."""
 
     def subscribed(self, connection: Connection, subscription: RoutedSubscription) -> None:
-        """See a new subscription."""
+        """Called for a new subscription."""
 
     def unsubscribed(
         self, connection: Connection, subscription: RoutedSubscription, cause: str
     ) -> None:
-        """See a subscription end: `unsubscribed`, `auto_unsubscribed` or `disconnected`."""
+        """Called when one ends, by `unsubscribed`, `auto_unsubscribed` or `disconnected`."""
 
 
 class Observers:
-    """The observers of one server; what any of them raises affects no other.
+    """The observers of one server; an exception in one of them does not affect the others.
 
-    Each is called only for the events whose no-op it replaces: of ten observers that a server may
-    have, one at most looks at subscriptions.
+    Each is called only for the events whose no-op it overrides: of the ten observers that a server
+    may have, at most one handles subscriptions.
     """
 
     def __init__(self, faults: ContainedFaults) -> None:
-        """Count in `faults` what observers raise."""
+        """Count the exceptions of observers in `faults`."""
         self._faults = faults
         self._observers: list[Observer] = []
-        self.see_subscriptions = False  # whether any of them is told of subscriptions
+        self.see_subscriptions = False  # whether any observer handles subscriptions
         self._told: dict[str, tuple[tuple[Observer, Callable[..., None]], ...]] = {}
 
     def __contains__(self, observer: object) -> bool:
         return observer in self._observers
 
     def append(self, observer: Observer) -> None:
-        """Tell `observer` what happens, after those before it."""
+        """Add `observer`; it is called after the observers added before it."""
         self._observers.append(observer)
         self._choose()
 
     def remove(self, observer: Observer) -> None:
-        """Tell `observer` no more. Raises: ValueError when it is not told."""
+        """Remove `observer`. Raises: ValueError when it was not added."""
         self._observers.remove(observer)
         self._choose()
 
@@ -77,11 +77,11 @@ class Observers:
         for observer, method in self._told.get(event, ()):
             try:
                 method(*arguments)
-            except Exception as error:  # noqa: BLE001 - the client has no part in it
+            except Exception as error:  # noqa: BLE001 - not the client's fault
                 self._faults.note(observer, error)
 
     def _choose(self) -> None:
-        """Find out for each event which observers have a method of their own for it."""
+        """Collect for each event the observers that override its method."""
         self._told = {
             event: tuple(
                 (observer, getattr(observer, event))

@@ -5,7 +5,7 @@ from midge.server.routing.client import Client
 
 
 class Owner(Client):
-    """A client that is told what happens to its byte stream; each hook is a no-op."""
+    """A client whose channel calls these hooks; each is a no-op."""
 
     def opened(self) -> None:
         """Start: there is a transport."""
@@ -20,15 +20,15 @@ class Owner(Client):
         """Drop all references: the transport is gone."""
 
     def is_busy(self) -> bool:
-        """Tell whether something that was read still waits here, parsed already."""
+        """Return whether parsed commands still wait here."""
         return False
 
     def send_ping(self) -> None:
-        """Send what the peer must answer; anything it sends counts as an answer."""
+        """Send a command that the peer must answer; any input counts as an answer."""
 
     def say_last(self, wire: str) -> None:
-        """Append `wire`, why the channel ends, to `outbound` in the peer's protocol."""
+        """Append `wire`, the channel's last error, to `outbound` in the peer's protocol."""
         self.outbound.append(b"-ERR '%b'\r\n" % wire.encode())
 
     def broke_protocol(self, error: ProtocolError) -> None:
-        """Log what the peer did wrong; the channel ends for it."""
+        """Log the peer's error, for which the channel ends."""

@@ -1,9 +1,9 @@
-"""The transport of a plain TCP socket: reads go straight into the room that a channel has for them.
+"""The transport of a plain TCP socket, which reads directly into the channel's buffer.
 
-An event loop's own transport asks its protocol for a buffer, and tells it afterwards what came:
+An event loop's own transport asks its protocol for a buffer and then reports how much it has read:
 two calls from C, each with the interpreter's lock, a context, a method and boxed numbers. Here
-``ready_sockets.py`` tells that the socket is readable, and the rest is a system call into memory
-that is known.
+``ready_sockets.py`` calls the transport when the socket is readable, and the read is a system call
+into a known buffer.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _NOTHING_YET = frozenset({errno.EAGAIN, errno.EWOULDBLOCK})
 class PlainTransport(Readable):
     """Reads `connected` for `channel` and writes what Outbound could not; call `start` once.
 
-    It is read when `sockets` say so.
+    `sockets` call it when the socket is readable.
 
-    These are the methods of an asyncio transport that a channel uses, with the same meaning, on any
-    loop that can watch a socket. `connected` is closed once the channel was told that it is lost.
+    It has the methods of an asyncio transport that a channel uses, with the same meaning, on any
+    loop that can watch a socket. It closes `connected` after `connection_lost` of the channel.
     """
 
     __slots__ = (
@@ -66,19 +66,19 @@ class PlainTransport(Readable):
         self._socket = connected
         self._descriptor = connected.fileno()
         self._channel: Channel | None = channel
-        self._is_watched = False  # whether `sockets` tell that the socket is readable
+        self._is_watched = False  # whether `sockets` watch the socket
         self._is_paused = False
-        self._has_more = False  # than has been read when it was told of last
+        self._has_more = False  # whether unread bytes may remain after the last epoll event
         self._has_ended = False  # the peer has sent its last byte
         self._is_closing = False
-        self._is_lost = False  # the channel has been told, or will be in the next turn
-        self._eof_is_due = False  # once all has been written
-        self._is_sending = False  # whether the loop tells that the socket takes more
-        self._waiting: deque[memoryview] | None = None  # made when it is first needed: 600 bytes
+        self._is_lost = False  # `connection_lost` was called, or is scheduled
+        self._eof_is_due = False  # whether to close the writing side once all is written
+        self._is_sending = False  # whether the loop watches for room to write
+        self._waiting: deque[memoryview] | None = None  # made on first use, as it takes 600 bytes
         self._waiting_bytes = 0
 
     def start(self) -> None:
-        """Tell the channel that it has a transport, and read."""
+        """Call `connection_made` of the channel, and start reading."""
         assert self._channel is not None, "it has not been lost yet"
         self._channel.connection_made(self)
         if not self._is_paused:
@@ -91,9 +91,9 @@ class PlainTransport(Readable):
     # Reading.
 
     def on_readable(self, is_ending: bool) -> None:
-        """Read what has come, for as long as each read fills the room that there is for it.
+        """Read as long as each read fills its buffer.
 
-        The channel pauses reading when others have to have their turn.
+        The channel pauses reading when it is the turn of others.
         """
         if self._is_paused:
             self._has_more = True
@@ -104,11 +104,11 @@ class PlainTransport(Readable):
             buffer = inbound.make_room()
             count = plain_socket.receive(self._descriptor, buffer, inbound.start, inbound.offered)
             self._go_on(count, is_ending)
-        except Exception as error:  # noqa: BLE001 - as a loop's transports do, whatever it is
+        except Exception as error:  # noqa: BLE001 - a loop's own transports catch everything
             self._fail(error)
 
     def read_next(self, others: int, longest_ns: int) -> int:
-        """Wait for more without sleep, and read it; 0 where it is not to be read, or not now."""
+        """Wait for input without sleep, and read it; see `Readable.read_next`."""
         if not (self._is_watched and self._may_read()):
             return 0
         assert self._channel is not None, "a lost transport is not watched"
@@ -128,7 +128,7 @@ class PlainTransport(Readable):
         return 1
 
     def _go_on(self, count: int, is_ending: bool) -> None:
-        """Take the `count` bytes that were received, and read on while the room is filled."""
+        """Process the `count` received bytes, and read on while each read fills its buffer."""
         channel = self._channel
         assert channel is not None, "a lost transport is not read"
         inbound = channel.inbound
@@ -147,11 +147,11 @@ class PlainTransport(Readable):
         self._read_nothing(-count)
 
     def _may_read(self) -> bool:
-        """Tell whether the channel wants what comes."""
+        """Return whether the channel takes input."""
         return not (self._is_paused or self._is_closing)
 
     def _read_nothing(self, number: int) -> None:
-        """End reading, for the peer has ended or an error has this number, unless nothing came."""
+        """Handle a read without bytes: 0 is the peer's end, `number` an errno, maybe EAGAIN."""
         if number in _NOTHING_YET:
             return
         if number:
@@ -164,11 +164,11 @@ class PlainTransport(Readable):
             self.close()
 
     def pause_reading(self) -> None:
-        """Read nothing more."""
+        """Stop reading."""
         self._is_paused = True
 
     def resume_reading(self) -> None:
-        """Read on."""
+        """Resume reading."""
         self._is_paused = False
         if self._has_ended or self._is_closing:
             return
@@ -191,10 +191,10 @@ class PlainTransport(Readable):
         return self._waiting_bytes
 
     def set_write_buffer_limits(self, *, high: int) -> None:
-        """Do nothing: the channel is told when the last byte has gone, as with `high` of 0."""
+        """Do nothing: `resume_writing` always waits for the last byte, as with `high` of 0."""
 
     def write(self, data: bytes | memoryview) -> None:
-        """Send `data`, or keep it until the socket takes it; the caller does not change it."""
+        """Send `data`, or keep it until the socket takes it; the caller must not change it."""
         if self._is_lost or not data:
             return
         if self._waiting is None:
@@ -208,7 +208,7 @@ class PlainTransport(Readable):
                 self._loop.add_writer(self._descriptor, self._on_writable)
 
     def _send_waiting(self) -> None:
-        """Send of what waits as much as the socket takes."""
+        """Send as much of the waiting data as the socket takes."""
         while self._waiting:
             piece = self._waiting[0]
             try:
@@ -226,13 +226,13 @@ class PlainTransport(Readable):
         self._waiting = None
 
     def _on_writable(self) -> None:
-        """Send on, and tell the channel when all has gone."""
+        """Send on, and call `resume_writing` of the channel when everything is sent."""
         self._send_waiting()
         if not self._is_drained():
             return
         assert self._channel is not None, "it is told of its loss at last"
         try:
-            self._channel.resume_writing()  # which may write more
+            self._channel.resume_writing()  # the channel may write more
         except Exception as error:  # noqa: BLE001 - as above
             self._fail(error)
         if not self._is_drained():
@@ -245,7 +245,7 @@ class PlainTransport(Readable):
                 self._socket.shutdown(socket.SHUT_WR)
 
     def _is_drained(self) -> bool:
-        """Tell whether all has been sent, and the channel need not be told of a loss."""
+        """Return whether everything is sent and the transport is not lost."""
         return self._waiting_bytes == 0 and not self._is_lost
 
     def _stop_sending(self) -> None:
@@ -256,7 +256,7 @@ class PlainTransport(Readable):
     # The end.
 
     def can_write_eof(self) -> bool:
-        """Tell that one direction can be closed alone."""
+        """Return True: the writing side can be closed alone."""
         return True
 
     def write_eof(self) -> None:
@@ -272,7 +272,7 @@ class PlainTransport(Readable):
             self._socket.shutdown(socket.SHUT_WR)
 
     def is_closing(self) -> bool:
-        """Tell whether it is closed, or will be once everything is written."""
+        """Return whether it is closed, or will be once everything is written."""
         return self._is_closing
 
     def close(self) -> None:
@@ -288,7 +288,7 @@ class PlainTransport(Readable):
         self._lose(None)
 
     def _fail(self, error: Exception) -> None:
-        """Close at once for an error; one that is not the network's is reported, too."""
+        """Close at once for an error, and report it unless it is the network's."""
         if not isinstance(error, OSError):
             self._loop.call_exception_handler(
                 {"message": "Fatal error on transport", "exception": error, "transport": self}
@@ -296,7 +296,7 @@ class PlainTransport(Readable):
         self._lose(error)
 
     def _lose(self, error: Exception | None) -> None:
-        """Have the channel told in the next turn that this is lost."""
+        """Schedule `connection_lost` of the channel for the next turn of the loop."""
         if self._is_lost:
             return
         self._is_closing = self._is_lost = True

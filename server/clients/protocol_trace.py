@@ -1,4 +1,4 @@
-"""Protocol traces: what one connection receives and is sent, line by line, secrets redacted.
+"""Protocol traces: the lines that one connection receives and sends, with secrets redacted.
 
 A `Tracer` is attached to a connection while `logging.trace` is on; without one, tracing costs the
 message path nothing. Passwords and tokens never reach the log, whatever their JSON looks like.
@@ -33,10 +33,10 @@ SHOWN = frozenset(field.encode_name for field in fields(ConnectOptions)) - {
 
 
 class Tracer:
-    """Write what one connection receives and is sent."""
+    """Logs the lines that one connection receives and sends."""
 
     def __init__(self, connection: Connection, options: Logging) -> None:
-        """Trace `connection`; `options` say how much of a payload, and of which accounts."""
+        """Trace `connection`; `options` bound the payloads and select the accounts."""
         self._connection = connection
         self._payload_max = options.max_traced_message_bytes
         self._verbose = options.trace_verbose
@@ -106,7 +106,7 @@ def _sizes(frame: Frame) -> tuple[bytes, ...]:
 
 
 def client_label(connection: Connection) -> str:
-    """Return how a client calls itself, as nats-server writes it: `v2.3:python3:shop`."""
+    """Return version, language and name of a client in nats-server's form: `v2.3:python3:shop`."""
     options = connection.options
     if not (options.name or options.lang or options.version):
         return ""

@@ -1,8 +1,8 @@
-"""Which plain sockets can be read: all that can, in one call from the event loop.
+"""Read all plain sockets that are ready in one call from the event loop.
 
-A loop calls back for each socket that is ready: a handle, a context, the interpreter's lock. Here
-the sockets have an epoll of their own, which the loop watches, and a call from it reads them all.
-What that brings is written at its end, so that each receiver gets one write.
+A loop calls back for each socket that is ready, with a handle, a context and the interpreter's
+lock. Here the sockets have their own epoll, which the loop watches, and one call from the loop
+reads all ready sockets. The output is written at its end, so that each receiver gets one write.
 """
 
 from __future__ import annotations
@@ -19,30 +19,31 @@ if TYPE_CHECKING:
 
 
 class Readable:
-    """Something with a socket."""
+    """The reader of one socket."""
 
     __slots__ = ()
 
     def on_readable(self, is_ending: bool) -> None:
-        """Called when there is more to be read than before; `is_ending`: to its end, or an error.
+        """Called when new input has arrived; with `is_ending`, it ends with EOF or an error.
 
-        It is not called again for what it leaves unread, unless `ReadySockets.look_again` is.
+        It is called again for input that it leaves unread only after `ReadySockets.look_again`.
         """
 
     def read_next(self, others: int, longest_ns: int) -> int:
-        """Wait for more without sleep, so long at most, and read it; see `receive_next`.
+        """Wait for input without sleep, up to `longest_ns`, and read it; see `receive_next`.
 
-        Returns 1 if it has read; 0 when `others` can be read, or it does not read now, and -1 when
-        nothing has come.
+        Returns 1 if it has read, 0 if `others` can be read or reading is paused, and -1 if nothing
+        has come.
         """
         return 0
 
 
 class ReadySockets:
-    """Has `loop` tell which sockets can be read, and `router` write after each such call.
+    """Calls the readers of the ready sockets from `loop`, and then lets `router` write.
 
-    `busy_poll` tells when to wait for more within the call: for the socket that was read alone, by
-    reading it, and for the loop's descriptor, that all others are served as soon.
+    `busy_poll` decides when to wait for more input within the call. The wait reads the socket that
+    was the only ready one, and watches the loop's descriptor, so that all others are served as
+    soon.
     """
 
     def __init__(
@@ -54,10 +55,10 @@ class ReadySockets:
         self._loop = loop
         self._router = router
         self.busy_poll = busy_poll
-        self._last = -1  # the descriptor that was read alone
-        self._lone = -1  # it, where it was so twice in a row
+        self._last = -1  # the descriptor that was the only ready one last time
+        self._lone = -1  # the descriptor that was the only ready one twice in a row
         self._is_closed = False
-        # Each message is told of once: a loop's own epoll looks at the socket again after it.
+        # Edge-triggered: one event per arrival. A loop's own epoll checks a socket again after it.
         self._wanted = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
         self._epoll = select.epoll()
         self._descriptor = self._epoll.fileno()
@@ -66,7 +67,7 @@ class ReadySockets:
         loop.add_reader(self._descriptor, self.read)
 
     def watch(self, descriptor: int, reader: Readable) -> None:
-        """Have `reader` called when something comes, and if something is there already."""
+        """Call `reader` when input comes, and at once if there is some already."""
         missing = descriptor + 1 - len(self._readers)
         if missing > 0:
             self._readers += [None] * missing
@@ -74,24 +75,24 @@ class ReadySockets:
         self._readers[descriptor] = reader
 
     def look_again(self, descriptor: int) -> None:
-        """Have the reader called in the next turn if something is there that it has not read."""
+        """Call the reader in the next turn if the socket has unread input."""
         self._epoll.modify(descriptor, self._wanted)
 
     def forget(self, descriptor: int) -> None:
-        """Call the reader no more; the socket is still open."""
+        """Stop calling the reader; the socket must still be open."""
         if not self._is_closed:
             self._readers[descriptor] = None
             self._epoll.unregister(descriptor)
 
     def close(self) -> None:
-        """Forget all sockets; a reader may call it, too."""
+        """Forget all sockets; readers may call this as well."""
         self._is_closed = True
         self._loop.remove_reader(self._descriptor)
         self._epoll.close()
         self._readers = [None] * len(self._readers)
 
     def read(self) -> None:
-        """Call the readers of the sockets that are ready, then have written what came of it."""
+        """Call the readers of the ready sockets, write the output, and wait for more input."""
         busy_poll = self.busy_poll
         if busy_poll is None:
             self._read_ready()
@@ -105,7 +106,7 @@ class ReadySockets:
             busy_poll.leave()
 
     def _read_next(self, busy_poll: BusyPoll) -> None:
-        """Wait for what comes next, and read it, unless it is the loop's."""
+        """Wait for the next input, and read it unless it is the loop's."""
         reader = self._readers[self._lone] if self._lone >= 0 else None
         outcome = 0
         if reader is not None:
@@ -122,10 +123,10 @@ class ReadySockets:
         if outcome < 0:
             busy_poll.miss()
         elif not self._is_closed:
-            self._read_ready()  # the epoll has something to tell: of what was read, if of no more
+            self._read_ready()  # drain the epoll: it has an event at least for the socket just read
 
     def _read_ready(self) -> None:
-        """Call the readers of the sockets that are ready, then have written what came of it."""
+        """Call the readers of the ready sockets, then write the output."""
         is_postponed = self._router.postpone()
         try:
             found = self._found

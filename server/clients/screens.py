@@ -1,4 +1,4 @@
-"""Screens, which may delay, change or refuse messages on their way and are asked one by one."""
+"""Screens: hooks that may delay, change or refuse messages, and are called one after another."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Screen:
     """Whether +OK to a verbose client waits until this has passed its message."""
 
     def screens_publishes(self, connection: Connection) -> bool:
-        """Tell whether a publish of `connection` must be shown."""
+        """Return whether a publish of `connection` must be shown."""
         return True
 
     def screens_deliveries(self, connection: Connection) -> bool:
-        """Tell whether a delivery to `connection` must be shown."""
+        """Return whether a delivery to `connection` must be shown."""
         return True
 
     def publish(self, passage: Passage) -> None:
@@ -43,18 +43,18 @@ class Screen:
         publisher: Client | None,
         frame: Frame,
     ) -> Frame | None:
-        """Return what `connection` gets, None for a refusal, or the router's SWALLOWED."""
+        """Return the frame for `connection`, None for a refusal, or the router's SWALLOWED."""
         return frame
 
     def edit_info(self, info: Info) -> None:
-        """Change what a connection is told of the server."""
+        """Change the INFO that a connection gets."""
 
 
 class Passage:
-    """A published message on its way past `screens` to the router.
+    """A published message that passes `screens` before it reaches the router.
 
-    `publisher` is None for the process itself, whose messages go to `route` in the end. `taken`
-    says how many have taken it; 1 while a screen keeps it, for it is not known yet.
+    `publisher` is None for the process itself, whose messages `route` delivers in the end. `taken`
+    is the number of receivers; it is 1 while a screen keeps the message and the number is unknown.
     """
 
     __slots__ = (
@@ -101,17 +101,17 @@ class Passage:
             self.publisher.route_mapped(self.frame)
 
     def go_on_with(self, frame: Frame) -> None:
-        """Go on with `frame` in place of the message; what goes on later must be a copy, too."""
+        """Go on with `frame` in place of the message; a frame that goes on later must be a copy."""
         self.frame = frame
         self._is_replaced = True
         self.go_on()
 
     def refuse(self) -> None:
-        """Drop the message: `taken` is 0."""
+        """Drop the message and set `taken` to 0."""
         self.taken = 0
 
     def _accept(self) -> None:
-        """Tell a verbose client that its message is taken, once."""
+        """Send +OK to a verbose client, once."""
         if self._is_accepted:
             return
         self._is_accepted = True
@@ -129,29 +129,29 @@ class Screens:
         return bool(self._all)
 
     def add(self, screen: Screen) -> None:
-        """Ask `screen`, too, if it is not asked yet; screens that decide come first."""
+        """Add `screen` unless it is there; screens that decide come first."""
         self.remove(screen)
         self._all = tuple(sorted((*self._all, screen), key=lambda one: not one.decides))
 
     def remove(self, screen: Screen) -> None:
-        """Stop asking `screen`; messages on their way are still shown to it."""
+        """Remove `screen`; messages that are passing the screens are still shown to it."""
         self._all = tuple(one for one in self._all if one is not screen)
 
     def attach(self, connection: Connection) -> None:
-        """Set the checks of `connection` to what the screens want to see."""
+        """Set the checks of `connection` that the screens need."""
         connection.screen(
             any(screen.screens_publishes(connection) for screen in self._all),
             any(screen.screens_deliveries(connection) for screen in self._all),
         )
 
     def publish(self, connection: Connection, frame: Frame) -> None:
-        """Route what the client of `connection` publishes, unless a screen objects."""
+        """Route a message that the client of `connection` publishes, unless a screen objects."""
         Passage(self._all, connection.account, connection, frame).go_on()
 
     def publish_own(
         self, account: Account, frame: Frame, route: Callable[[Account, bytes, Frame], int]
     ) -> int:
-        """Route what the process itself publishes; return how many have taken it."""
+        """Route a message of the process itself; return the number of receivers."""
         passage = Passage(self._all, account, None, frame, route)
         passage.go_on()
         return passage.taken
@@ -163,7 +163,7 @@ class Screens:
         publisher: Client | None,
         frame: Frame,
     ) -> Frame | None:
-        """Return what `connection` gets of `frame`, None for nothing, or the router's SWALLOWED."""
+        """Return the frame that `connection` gets, None for nothing, or the router's SWALLOWED."""
         routed = cast("RoutedSubscription", subscription)
         for screen in self._all:
             seen = screen.deliver(connection, routed, publisher, frame)
@@ -173,6 +173,6 @@ class Screens:
         return frame
 
     def edit_info(self, info: Info) -> None:
-        """Let the screens change INFO for a connection."""
+        """Call each screen to change INFO for a connection."""
         for screen in self._all:
             screen.edit_info(info)

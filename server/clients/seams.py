@@ -1,8 +1,8 @@
-"""The interfaces of what the rooms above give to connections, for type checkers.
+"""Interfaces of the objects that higher packages give to connections, for type checkers.
 
-Nothing here runs: these are the shapes of the broker, of what it decides and of what waits for
-interceptors. They are generic in the class of the client that publishes and in that of the whole
-connection, which import this module and cannot be imported by it.
+Nothing here runs: these are the interfaces of the broker, its decisions and the commands that wait
+for interceptors. They are generic in the class of the publishing client and in the class of the
+connection, because these import this module and it cannot import them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Transport(outbound.Transport, Protocol):
     """The methods of an asyncio transport that a channel uses."""
 
     def set_write_buffer_limits(self, *, high: int) -> None:
-        """Say from how many waiting bytes on the writer is told to pause."""
+        """Set the number of waiting bytes at which the transport calls `pause_writing`."""
 
     def get_extra_info(self, name: str) -> Any:
         """Return a fact about the transport; None when it is not known."""
@@ -42,10 +42,10 @@ class Transport(outbound.Transport, Protocol):
         """Stop reading."""
 
     def resume_reading(self) -> None:
-        """Read on."""
+        """Resume reading."""
 
     def can_write_eof(self) -> bool:
-        """Tell whether one direction can be closed alone."""
+        """Return whether one direction can be closed alone."""
 
     def write_eof(self) -> None:
         """Close the writing side once everything is written; reading continues."""
@@ -58,41 +58,41 @@ class Transport(outbound.Transport, Protocol):
 
 
 class Trace(Protocol):
-    """Notes what one client sends and what is sent to it."""
+    """Records the lines that one client sends and gets."""
 
     def received(self, line: str) -> None:
-        """Note a line from the client."""
+        """Record a line from the client."""
 
     def sent(self, line: str) -> None:
-        """Note a line to the client."""
+        """Record a line to the client."""
 
     def connect_received(self, document: bytes) -> None:
-        """Note a CONNECT."""
+        """Record a CONNECT."""
 
     def subscribe_received(self, subject: bytes, queue: bytes | None, sid: bytes) -> None:
-        """Note a SUB."""
+        """Record a SUB."""
 
     def unsubscribe_received(self, sid: bytes, max_messages: int) -> None:
-        """Note an UNSUB."""
+        """Record an UNSUB."""
 
     def publish_received(self, frame: Frame) -> None:
-        """Note a PUB or HPUB."""
+        """Record a PUB or HPUB."""
 
     def message_sent(self, subscription: Subscription, frame: Frame) -> None:
-        """Note a MSG or HMSG."""
+        """Record a MSG or HMSG."""
 
     def subscription_removed(self, subscription: Subscription) -> None:
-        """Note the end of a subscription."""
+        """Record the end of a subscription."""
 
 
 class Waiting(Protocol):
     """The commands of one client that wait for interceptors."""
 
     def defer(self, command: Callable[..., object], *arguments: Any) -> None:
-        """Run `command` when all before it is done."""
+        """Run `command` when all commands before it are done."""
 
     def defer_connect(self, document: bytes) -> None:
-        """Handle a CONNECT when all before it is done."""
+        """Handle a CONNECT when all commands before it are done."""
 
 
 class Keys(Protocol):
@@ -107,13 +107,13 @@ class Gate(Protocol[Asking_contra]):
     """Admits clients."""
 
     def asks_who(self, connection: Asking_contra) -> bool:
-        """Tell whether a CONNECT may change the identity of a client."""
+        """Return whether a CONNECT may change the identity of a client."""
 
     def authenticate(self, connection: Asking_contra) -> None:
         """Authenticate the client."""
 
     def note_refused(self, connection: Asking_contra, detail: str) -> None:
-        """Log that a client was not let in."""
+        """Log that a client was refused."""
 
 
 class Rights(Protocol[Publisher_contra, Asking_contra]):
@@ -122,22 +122,22 @@ class Rights(Protocol[Publisher_contra, Asking_contra]):
     def refuse_subscription(
         self, connection: Asking_contra, subject: bytes, queue: bytes | None
     ) -> str | None:
-        """Return the -ERR text for a subscription that may not be, or None."""
+        """Return the -ERR text if the subscription is not allowed, or None."""
 
     def refuse_publish(
         self, connection: Publisher_contra, subject: bytes, frame: Frame
     ) -> str | None:
-        """Return the -ERR text for a message that may not be published, or None."""
+        """Return the -ERR text if publishing the message is not allowed, or None."""
 
     def refuse_reply(self, frame: Frame) -> str | None:
-        """Return the -ERR text for a reply subject that no client may name, or None."""
+        """Return the -ERR text if no client may name the reply subject, or None."""
 
     def grant_reply(self, connection: Asking_contra, frame: Frame) -> None:
-        """Note that the client may answer the message that it is about to get."""
+        """Allow the client to answer the message that it is about to get."""
 
 
 class Subscribing(Protocol[Asking_contra]):
-    """The interception of subscriptions, asked before a client subscribes."""
+    """The interception of subscriptions, called before a client subscribes."""
 
     def subscribe(
         self, connection: Asking_contra, subject: bytes, queue: bytes | None, sid: bytes
@@ -149,10 +149,10 @@ class Passing(Protocol[Asking_contra]):
     """The screens that messages pass."""
 
     def attach(self, connection: Asking_contra) -> None:
-        """Set the checks of `connection` to what the screens want to see."""
+        """Set the checks of `connection` that the screens need."""
 
     def publish(self, connection: Asking_contra, frame: Frame) -> None:
-        """Route what the client publishes, unless a screen objects."""
+        """Route a message that the client publishes, unless a screen objects."""
 
     def deliver(
         self,
@@ -161,7 +161,7 @@ class Passing(Protocol[Asking_contra]):
         publisher: Client | None,
         frame: Frame,
     ) -> Frame | None:
-        """Return what the client gets of `frame`, None, or the router's SWALLOWED."""
+        """Return the frame that the client gets, None, or the router's SWALLOWED."""
 
 
 class Hinting(Protocol):
@@ -183,10 +183,10 @@ class MessageTrace(Protocol):
         """The -ERR for a destination that is not allowed, or None."""
 
     def go_on(self, subject: bytes, target: bytes, refusal: str | None) -> None:
-        """Note that mappings make `target` of `subject`, and why it is refused, if it is."""
+        """Record that mappings turn `subject` into `target`, and the refusal unless None."""
 
     def route(self, result: SubListResult, frame: Frame) -> int:
-        """Deliver `frame`, or tell how it would be; return how many take it."""
+        """Deliver `frame`, or only report the receivers; return their number."""
 
     def send(self) -> None:
         """Publish the trace."""
@@ -200,7 +200,7 @@ class Tracing(Protocol[Publisher_contra]):
 
 
 class Home(Protocol[Publisher_contra, Asking_contra]):
-    """The members of the broker that a connection uses, besides those of a Host for its channel."""
+    """The members of the broker that a connection uses, besides the Host's for its channel."""
 
     options: Options
     global_account: Account
@@ -212,11 +212,11 @@ class Home(Protocol[Publisher_contra, Asking_contra]):
 
     @property
     def router(self) -> Router:
-        """Where messages go."""
+        """The router of messages."""
 
     @property
     def chunks(self) -> ChunkPool:
-        """Where output piles up."""
+        """The pool of output chunks."""
 
     @property
     def clients(self) -> Mapping[int, Client]:
@@ -236,7 +236,7 @@ class Home(Protocol[Publisher_contra, Asking_contra]):
 
     @property
     def interception(self) -> Subscribing[Asking_contra] | None:
-        """The interceptors, if there are any."""
+        """The interceptors, or None."""
 
     @property
     def screens(self) -> Passing[Asking_contra]:
@@ -258,30 +258,30 @@ class Home(Protocol[Publisher_contra, Asking_contra]):
         """Return the seconds between PINGs to clients of a listener."""
 
     def connection_made(self, connection: Asking_contra) -> None:
-        """Take a connection in, or turn it away."""
+        """Admit a connection, or refuse it."""
 
     def connection_lost(self, connection: Asking_contra) -> None:
         """Forget a connection whose transport is gone."""
 
     def client_connected(self, connection: Asking_contra) -> None:
-        """Tell observers that the client has been let in."""
+        """Notify observers that the client was admitted."""
 
     def client_closed(self, connection: Asking_contra) -> None:
-        """Count, log and tell observers that the connection has ended."""
+        """Count and log the end of the connection, and notify observers."""
 
     def error_sent(self, connection: Publisher_contra, text: str) -> None:
         """Log and count an -ERR after which the connection goes on."""
 
     def info_line(self, connection: Asking_contra, *, connect_info: bool = False) -> bytes:
-        """Return INFO as the client is to see it."""
+        """Return the INFO line for the client."""
 
     def subscribed(self, connection: Asking_contra, subscription: RoutedSubscription) -> None:
-        """Tell observers of a subscription."""
+        """Notify observers of a new subscription."""
 
     def unsubscribed(
         self, connection: Asking_contra, subscription: RoutedSubscription, cause: str
     ) -> None:
-        """Tell observers of the end of one."""
+        """Notify observers of the end of a subscription."""
 
     def settle(self, done: Callable[[], None]) -> None:
         """Call `done` when every worker knows of the subscriptions so far."""

@@ -1,4 +1,4 @@
-"""Answers that wait until every worker knows what a client subscribes to."""
+"""Answers that wait until every worker knows a client's subscriptions."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ if TYPE_CHECKING:
     from midge.server.clients.channel import Channel
     from midge.server.clients.publishing import PublishingClient
 
-_PINGS_AHEAD = "python3"  # how nats.py names its language
+_PINGS_AHEAD = "python3"  # the `lang` of nats.py
 
 
 def answer_when_settled(client: PublishingClient, answer: Callable[[], None]) -> None:
-    """Call `answer` once every worker knows of the subscriptions so far, and parse on then.
+    """Call `answer` once every worker knows the subscriptions so far; halt parsing until then.
 
-    Nothing more of what the client sends is parsed before. If it leaves meanwhile, it gets no
-    answer.
+    If the client leaves meanwhile, it gets no answer.
     """
     channel = client.channel
 
@@ -47,9 +46,9 @@ class Asking(Protocol):
 def make_late_pongs(
     client: Asking, lang: str, settle: Callable[[Callable[[], None]], None]
 ) -> LatePongs | None:
-    """Return what answers the PINGs of a client that sends them ahead; None for any other.
+    """Return the LatePongs of a client that sends PING too early; None for any other client.
 
-    `lang` is what its CONNECT says, and `settle` begins a round over all workers.
+    `lang` is the field of its CONNECT, and `settle` begins a round over all workers.
     """
     return LatePongs(client, settle) if lang == _PINGS_AHEAD else None
 
@@ -57,25 +56,25 @@ def make_late_pongs(
 class LatePongs:
     """The PONGs for a client whose PING comes before the SUB that it is meant to cover.
 
-    nats.py's `flush` writes PING at once, and what is queued with its next write. Where one process
-    serves all, that SUB has been taken when the client does anything else. With several workers,
-    of 300 messages published right after `flush` by another client 8 missed a subscription. So PONG
-    waits for a round over all workers, 0.1 ms, and for another one if the client has subscribed
-    meanwhile. What the client sends is parsed all the time.
+    nats.py's `flush` writes PING at once, and the queued commands with its next write. If one
+    process serves all clients, it has handled that SUB before the client can do anything else. With
+    several workers, 8 of 300 messages that another client published right after `flush` missed a
+    subscription. PONG therefore waits for a round over all workers (0.1 ms), and for another one if
+    the client has subscribed meanwhile. The client's commands are parsed all the time.
     """
 
     def __init__(self, client: Asking, settle: Callable[[Callable[[], None]], None]) -> None:
         self._client = client
         self._settle = settle
         self._owed = 0
-        self._covered = 0  # of those owed, by the round that is under way
+        self._covered = 0  # how many of the owed PONGs the current round covers
 
     def is_due(self) -> bool:
-        """Tell whether a PONG is owed."""
+        """Return whether a PONG is owed."""
         return self._owed > 0
 
     def ping(self) -> None:
-        """Owe one PONG more; those of PINGs that come during a round wait for the next one."""
+        """Owe one more PONG; a PING that comes during a round waits for the next one."""
         self._owed += 1
         if self._owed == 1:
             self._begin()

@@ -7,8 +7,8 @@ CONNECTING ──> INTRODUCING <──> CONNECTED
     └──────────────────────> CLOSED
 ```
 
-Halts of the parser, stops of reading and a half-closed stream are not states: they may come and go
-in several of them.
+Halts of the parser, stops of reading and a half-closed stream are not states, because they may
+occur in several states.
 """
 
 from enum import IntEnum
@@ -18,7 +18,7 @@ class State(IntEnum):
     """State of a connection; `Channel.state` holds it as a C integer."""
 
     CONNECTING = 0
-    """The transport is not made yet; a TLS handshake may be under way."""
+    """The transport is not made yet; a TLS handshake may be in progress."""
 
     INTRODUCING = 1
     """The client is not authenticated yet, or re-authenticates by another CONNECT."""
@@ -27,10 +27,10 @@ class State(IntEnum):
     """Its CONNECT has been accepted."""
 
     CLOSING = 3
-    """No input is handled any more; last output is being written."""
+    """No input is handled any more; the last output is being written."""
 
     CLOSED = 4
-    """The transport is gone, or never came to be, and nothing is kept."""
+    """The transport is gone or was never made, and all references are dropped."""
 
 
 TRANSITIONS: dict[State, frozenset[State]] = {
@@ -46,9 +46,9 @@ TRANSITIONS: dict[State, frozenset[State]] = {
 _ALLOWED = frozenset(
     (int(before), int(after)) for before, allowed in TRANSITIONS.items() for after in allowed
 )
-"""The same as plain numbers: making a member of each cost 2 µs in every connection's life."""
+"""The same as plain numbers: enum members would cost each connection 2 µs."""
 
 
 def may_follow(before: int, after: int) -> bool:
-    """Tell whether a connection may go from one state to another."""
+    """Return whether a connection may go from one state to another."""
     return (before, after) in _ALLOWED

@@ -1,4 +1,4 @@
-"""Reads an SSL object after its transport is gone; asyncio's closed transports forget it."""
+"""Read an SSL object after its transport is gone; asyncio's closed transports forget it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _READ_BYTES = 64 * 1024
 
 
 def rest_of_tls(tls: ssl.SSLObject | None) -> Iterator[bytes]:
-    """Yield what `tls` has received and not delivered; nothing if it is None.
+    """Yield the data that `tls` has received and not delivered; nothing if it is None.
 
-    Reading was paused then. When the socket ends, uvloop and asyncio drop it; the SSL object still
-    has it, about 1 MiB at most.
+    There is such data if reading was paused. When the socket ends, uvloop and asyncio drop it, but
+    the SSL object still has it: about 1 MiB at most.
     """
     try:
         while tls and (data := tls.read(_READ_BYTES)):
             yield data
     except (OSError, ValueError):
-        return  # the end, in order or not: an error of TLS is an OSError
+        return  # the end of the stream, orderly or not: TLS errors are OSErrors
 
 
 def peer_certificate(tls: ssl.SSLObject | None) -> bytes:
-    """Return the certificate that the peer has proven to own, in DER; empty without one."""
+    """Return the certificate that the peer has proven to own, in DER, or b"" without one."""
     return tls.getpeercert(binary_form=True) or b"" if tls else b""
 
 
