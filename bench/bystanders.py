@@ -16,7 +16,7 @@ from bench.load import beside
 from bench.metrics import Measurement, ScenarioError
 
 LIMITS_US = {"p999_us": 10_000.0, "max_us": 50_000.0}
-"""What midge may keep a message at most."""
+"""Longest time that a message may wait in midge."""
 
 KINDS = {"same": "on subjects that the stream takes", "other": "elsewhere"}
 _RANKS = {"p50_us": "p50", "p99_us": "p99", "p999_us": "p99.9", "max_us": "longest"}
@@ -53,7 +53,7 @@ def rows(case: Bystanders, a: Result, b: Result) -> Iterator[str]:
 
 
 def judge(wait_us: float, limit_us: float | None, others: float) -> str:
-    """Say what is wanted of a wait and whether it is reached, while others used so many cores."""
+    """Return the limit of a wait, and whether it is kept; `others` is other programs' load."""
     if limit_us is None:
         return ""
     wanted = f"≤ {limit_us / 1e3:g} ms"
@@ -84,7 +84,7 @@ messages written, purges, expiries or snapshots of a million.
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Measure, print the report and write it where told; 1 when a case failed."""
+    """Measure, print the report and write it to the given file; return 1 if a case failed."""
     parser = argparse.ArgumentParser(
         prog="bench.bystanders", description=__doc__.partition("\n")[0]
     )

@@ -93,7 +93,7 @@ def distinct_trie_join(messages: DataFrame, patterns: DataFrame) -> DataFrame:
 
 
 def trie_per_message(messages: DataFrame, patterns: DataFrame) -> DataFrame:
-    """Ask the broadcast SubList for every single message, with no dictionary and no memo."""
+    """Match every single message in the broadcast SubList, without dictionary or memo."""
     rows = [(row.pattern.encode(), row.pattern_id) for row in patterns.collect()]
     shared = messages.sparkSession.sparkContext.broadcast(rows)
 
@@ -162,11 +162,11 @@ METHODS: dict[str, Callable[[DataFrame, DataFrame], DataFrame]] = {
 }
 
 BROADCAST_MAX = 1.2
-"""How long `broadcast` may take, in times of the best of all methods."""
+"""Longest time of `broadcast`, relative to the best of all methods."""
 SHUFFLE_MAX = 4.0
-"""How long `shuffle` may take, in times of `broadcast`."""
+"""Longest time of `shuffle`, relative to `broadcast`."""
 CROSS_JOIN_MIN = 100.0
-"""How many times longer than either strategy the cross join is to take."""
+"""Least time of the cross join, relative to each strategy."""
 
 
 @dataclass
@@ -178,21 +178,21 @@ class Cost:
     pairs: int | None = None
 
     def add(self, run: Callable[[], Any]) -> None:
-        """Run once more; the best counts."""
+        """Run once more and keep the best cost."""
         started_s, cpu_s = time.perf_counter(), procfs.cpu_s(os.getpid())
         run()
         self.wall_s = min(self.wall_s, time.perf_counter() - started_s)
         self.cpu_s = min(self.cpu_s, procfs.cpu_s(os.getpid()) - cpu_s)
 
     def scaled(self, factor: float) -> "Cost":
-        """Return what `factor` times as many messages would take."""
+        """Return the cost of `factor` times as many messages."""
         return Cost(self.wall_s * factor, self.cpu_s * factor)
 
 
 def measure(
     spark: SparkSession, files: tuple[Path, Path], rounds: int, sample: int
 ) -> dict[str, Cost]:
-    """Return the cost of each method; that of the cross join is extrapolated."""
+    """Return the cost of each method; the cross join's cost is extrapolated."""
     messages, patterns = (spark.read.parquet(str(path)) for path in files)
     ids = patterns.select("pattern_id", "pattern")
     costs = {name: Cost() for name in METHODS}

@@ -27,7 +27,7 @@ FAN = 20
 """Subscribers of the cases with many."""
 
 MADE_OF = 4
-"""How many cases the model is made of."""
+"""Number of cases from which the model is made."""
 
 _PAYLOAD = b"x" * 16
 _LAST = b"bench.last"
@@ -38,9 +38,9 @@ _CORES = (4, 8, 16, 32, 64)
 
 @dataclass(frozen=True)
 class Place:
-    """Where a message goes: how many deliveries it makes, and to how many other workers it goes.
+    """The destinations of a message: its deliveries, and the other workers that it goes to.
 
-    `alone` of those have one subscriber each. All three may be means.
+    `alone` of these workers have one subscriber each. All three numbers may be means.
     """
 
     deliveries: float
@@ -50,7 +50,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Costs:
-    """CPU time of the server's processes, in nanoseconds, for the parts of a message's way."""
+    """CPU time of the server's processes, in nanoseconds, for the parts of a message's path."""
 
     take_ns: float
     """To read, parse and match it in the publisher's worker."""
@@ -62,16 +62,16 @@ class Costs:
     """To write it to another worker for its only subscriber, and to pass it on there."""
 
     def of(self, place: Place) -> float:
-        """Return what a message takes that goes there."""
+        """Return the cost of a message with these destinations."""
         crossing = (place.links - place.alone) * self.cross_ns + place.alone * self.pass_ns
         return self.take_ns + crossing + (place.deliveries - place.alone) * self.deliver_ns
 
 
 def fit(pair_ns: float, fan_ns: float, crossing_ns: float, fan_crossing_ns: float) -> Costs:
-    """Return the costs that four cases give.
+    """Return the costs derived from four cases.
 
-    They are one subscriber and FAN of them with a single worker, and as many in the other of two
-    workers.
+    The cases are one subscriber and FAN subscribers with a single worker, and the same in the
+    other of two workers.
     """
     deliver_ns = (fan_ns - pair_ns) / (FAN - 1)
     take_ns = pair_ns - deliver_ns
@@ -80,19 +80,19 @@ def fit(pair_ns: float, fan_ns: float, crossing_ns: float, fan_crossing_ns: floa
 
 
 def pairs(workers: int) -> Place:
-    """Return where the messages of one-to-one traffic go if chance places the clients."""
+    """Return the mean destinations of one-to-one traffic with randomly placed clients."""
     return Place(1.0, 1.0 - 1.0 / workers, 1.0 - 1.0 / workers)
 
 
 def fan_out(workers: int, subscribers: int) -> Place:
-    """Return where a message goes that so many subscribers, spread over all workers, want."""
+    """Return the destinations of a message with `subscribers` spread over all workers."""
     links = min(workers - 1, subscribers)
     with_one = subscribers if subscribers <= workers else max(2 * workers - subscribers, 0)
     return Place(subscribers, links, min(with_one, links))
 
 
 def rate(costs: Costs, place: Place, cores: int) -> float:
-    """Return how many such messages a second `cores` can route, if all of them are the server's."""
+    """Return the number of such messages a second that `cores`, used only by the server, route."""
     return cores * 1e9 / costs.of(place)
 
 
@@ -101,7 +101,7 @@ def rate(costs: Costs, place: Place, cores: int) -> float:
 
 @dataclass(frozen=True)
 class Case:
-    """A server of `workers`, its publisher in the first seat, subscribers in `seats`."""
+    """A server of `workers`, with its publisher in the first worker and subscribers in `seats`."""
 
     name: str
     workers: int
@@ -109,13 +109,13 @@ class Case:
 
     @property
     def place(self) -> Place:
-        """Where its messages go."""
+        """The destinations of its messages."""
         there = Counter(seat for seat in self.seats if seat)
         return Place(len(self.seats), len(there), sum(count == 1 for count in there.values()))
 
 
 def cases() -> list[Case]:
-    """List what is measured; the first MADE_OF are what the model is made of."""
+    """List the measured cases; the model is made from the first MADE_OF."""
     return [
         Case("pair, 1 worker", 1, (0,)),
         Case(f"fan-out {FAN}, 1 worker", 1, (0,) * FAN),
@@ -147,10 +147,10 @@ def measure(command: servers.Command, case: Case, seconds: float) -> float:
 def _clients(server: servers.Server, case: Case) -> Iterator[list]:
     """Connect the publisher and the subscribers, each in its worker.
 
-    Connections are handed out in turn, so that every `workers`th one is in the same worker; those
-    that are in the wrong one stay idle.
+    Connections are assigned round-robin, so that every `workers`th one is in the same worker;
+    connections in the wrong worker stay idle.
     """
-    time.sleep(0.2)  # the look whether the server is there has been counted out again by then
+    time.sleep(0.2)  # by then, the server no longer counts the connection that checked its start
     opened = []
     wanted = [0, *case.seats]
     chosen = []
@@ -168,7 +168,7 @@ def _clients(server: servers.Server, case: Case) -> Iterator[list]:
 
 
 def _play(publisher, subscribers: Sequence, seconds: float) -> int:
-    """Publish for so long, until every subscriber has the last message; return how many."""
+    """Publish for `seconds`, wait until every subscriber has the last message; return how many."""
     subjects = service_subjects()
     line = b"PUB %b %d\r\n%b\r\n"
     frames = [
@@ -206,7 +206,7 @@ def _read(subscriber) -> None:
 
 
 def report(costs: Costs, found: Mapping[str, float]) -> Iterator[str]:
-    """Write what was measured beside what the model says, and what it predicts."""
+    """Yield the measured figures beside the model's, and the model's predictions."""
     yield f"take {costs.take_ns:.0f} ns, deliver {costs.deliver_ns:.0f} ns, "
     yield f"cross {costs.cross_ns:.0f} ns, pass {costs.pass_ns:.0f} ns\n\n"
     yield "| case | measured | model | off by |\n|---|---:|---:|---:|\n"

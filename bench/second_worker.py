@@ -2,10 +2,10 @@
 
     python -m bench.second_worker [--rounds N] [--seconds S] [--server COMMAND]
 
-Two publishers send prepared lines, no two subjects alike, to nobody: that costs the server several
-times what it costs them, so that the server is what is short of CPU. With one worker both are its
-clients, with two each has one. And one request at a time goes from a client of one worker to a
-client of the other, and to one of a single process.
+Two publishers send prepared lines with different subjects and without subscribers. That costs the
+server several times as much CPU as it costs them, so the server is the bottleneck. With one worker,
+both are its clients; with two workers, each has one. The latency is measured with one request at a
+time, from a client of one worker to a client of the other, and within a single process.
 """
 
 import argparse
@@ -30,12 +30,12 @@ from bench.workers import STALL_TIMEOUT_S, Worker, staff
 
 PUBLISHERS = 2
 SUBJECTS = 400_000
-"""Subjects of one publisher: many times what the server keeps of the subjects it has matched."""
+"""Subjects of one publisher: many times the server's cache of matched subjects."""
 
 MIN_RATE = 1.4
 MAX_P50 = 1.5
 MIN_COST = 3.0
-"""What the server must cost at least, in times of its clients, for the rate to be the server's."""
+"""Least CPU time of the server, relative to its clients, for the rate to be the server's."""
 
 _PAYLOAD = b"x" * 16
 _CHUNK_BYTES = 64 * 1024
@@ -52,7 +52,7 @@ class Result:
     two: Sequence[Measurement]
 
     def ratio(self) -> float:
-        """Return the median with two workers over that with one."""
+        """Return the median with two workers over the median with one."""
         one, two = (
             statistics.median(round_[self.metric] for round_ in rounds)
             for rounds in (self.one, self.two)
@@ -60,14 +60,14 @@ class Result:
         return stats.ratio(two, one)
 
     def cost(self) -> float:
-        """Return the CPU time of the server over that of its clients, with one worker."""
+        """Return the CPU time of the server over its clients' CPU time, with one worker."""
         return statistics.median(
             stats.ratio(round_["server_busy"], round_["clients_busy"]) for round_ in self.one
         )
 
 
 def chunks(publisher: int) -> list[frames.Chunk]:
-    """Return what a publisher sends over and over: each subject once, in shuffled order."""
+    """Return the chunks that a publisher sends repeatedly: each subject once, shuffled."""
     numbers = list(range(SUBJECTS))
     random.Random(publisher).shuffle(numbers)
     lines = [frames.pub(b"ever.%d.new.%d" % (publisher, number), _PAYLOAD) for number in numbers]
@@ -75,10 +75,10 @@ def chunks(publisher: int) -> list[frames.Chunk]:
 
 
 def publish(server: servers.Server, seconds: float) -> Measurement:
-    """Have all publishers send for so long; return the rate and how busy both sides were."""
+    """Publish with all publishers for `seconds`; return the rate and the CPU use of both sides."""
     with staff() as workers:
         for number in range(PUBLISHERS):
-            sock = wire.connect(server.address)  # handed to the worker with the fewest clients
+            sock = wire.connect(server.address)  # goes to the worker with the fewest clients
             workers.append(Worker(f"publisher {number}", _publish, number, sock))
             sock.close()  # the process has it
         for worker in workers:
@@ -101,7 +101,7 @@ def _play(workers: Sequence[Worker], seconds: float) -> tuple[int, float]:
 
 
 def _publish(pipe: Connection, number: int, sock: socket.socket) -> None:
-    """Serve "publish for so many seconds" until dismissed; answer with how many (a process)."""
+    """Publish for the requested seconds, until dismissed; answer with the count (a process)."""
     prepared = chunks(number)
     pipe.send("ready")
     at = 0
@@ -128,12 +128,12 @@ def _served(
 ) -> Iterator[servers.Server]:
     more = ("--workers", str(workers)) if workers > 1 else ()
     with servers.running(command, (*flags, *more), tls) as server:
-        time.sleep(_SEAT_S)  # the look whether the server is there has been counted out by then
+        time.sleep(_SEAT_S)  # by then, the connection that checked the start is no longer counted
         yield server
 
 
 def run(command: servers.Command, rounds: int, seconds: float) -> list[Result]:
-    """Measure all cases with one worker and two in turns."""
+    """Measure all cases alternately with one worker and two."""
     with tempfile.TemporaryDirectory() as name:
         certificate, key = servers.make_certificate(Path(name))
         secured = ("--tls", "--tlscert", str(certificate), "--tlskey", str(key))
@@ -155,7 +155,7 @@ def run(command: servers.Command, rounds: int, seconds: float) -> list[Result]:
 
 
 def report(results: Sequence[Result]) -> Iterator[str]:
-    """Write the ratios beside what is wanted of them."""
+    """Yield the ratios beside their targets."""
     yield "| | one worker | two workers | two / one | target | server / clients |\n"
     yield "|---|---:|---:|---:|---|---:|\n"
     for result in results:

@@ -25,7 +25,7 @@ SECONDS = 3.0
 
 
 class Publisher(GroupListener):
-    """Keeps a window of messages under way."""
+    """Keeps a window of messages that are not yet durable."""
 
     def __init__(self, stream: StreamStore, size: int, window: int) -> None:
         self.stream = stream

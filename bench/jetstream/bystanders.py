@@ -1,8 +1,8 @@
-"""Who has nothing to do with a stream's work, and how long its messages wait for that.
+"""The waits of messages that are not involved in a stream's work.
 
 While a stream is written, purged, expired, compacted or read as a snapshot, four other connections
-publish and receive 2,000 messages a second at times that nothing changes: a half of them on
-subjects that the stream takes as well, the other half elsewhere.
+publish and receive 2,000 messages a second at fixed times: half of them on subjects that the stream
+also takes, the other half on other subjects.
 """
 
 import itertools
@@ -43,7 +43,7 @@ _EXPIRY_S = 4
 _POLL_S = 0.02
 _CHUNK_BYTES = 128 * 1024
 _RECEIVE_BYTES = 1024 * 1024
-_WITHOUT_REPLY = 3  # words of a MSG: subject, sid and size
+_WITHOUT_REPLY = 3  # words of a MSG line without reply: subject, sid and size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,18 +57,18 @@ class Bystanders:
     work: "Work"
     storage: str = "file"
     settings: Mapping[str, object]
-    """Of the stream, beside its subjects."""
+    """Settings of the stream, besides its subjects."""
 
     def subjects(self) -> list[bytes]:
         """Return the subject of each connection: two that the stream takes, two elsewhere."""
         return [b"js.probe.0", b"js.probe.1", b"no.probe.0", b"no.probe.1"]
 
     def order(self) -> list[int]:
-        """Return in which order the connections publish, each to the one before it."""
+        """Return the order in which the connections publish, each to the one before it."""
         return [0, 1, 2, 3]
 
     def run(self, server: Server, seconds: float) -> Measurement:
-        """Measure for the given time; return latencies of both halves, and how much work was done.
+        """Measure for the given time; return latencies of both halves, and the work done.
 
         Raises:
             ScenarioError: a message is missing, or the stream has not done its work.
@@ -93,7 +93,7 @@ class Bystanders:
             elapsed_s = time.monotonic() - started_s
             after = Reading.take(server, workers)
             used = figures(before, after, max(done, 1), elapsed_s)
-        with asking(server) as api:  # the worker's end may have left an answer to it
+        with asking(server) as api:  # the worker may have left an answer unread on its connection
             api.ask(f"STREAM.DELETE.{STREAM}")
         if done == 0:
             raise ScenarioError(f"within {seconds:g} s there was nothing of: {self.title}")
@@ -109,7 +109,7 @@ class Bystanders:
 
 
 def _count(client: Worker) -> int:
-    """Return how much the stream has done so far."""
+    """Return the work that the stream has done so far."""
     client.raise_failure()
     client.ask("count")
     done: int = client.answer()
@@ -118,7 +118,7 @@ def _count(client: Worker) -> int:
 
 @dataclass
 class Client:
-    """What makes a stream work: two connections, and a count of what was done so far."""
+    """The client that gives a stream work: two connections, and a count of the work so far."""
 
     api: Api
     sock: socket.socket
@@ -126,21 +126,21 @@ class Client:
     done: int = 0
 
     def publish(self, cycle: Cycle, count: int) -> None:
-        """Publish so many messages, a window of them at a time, each acknowledged."""
+        """Publish `count` messages, a window of them at a time, each acknowledged."""
         for _ in range(count // _WINDOW):
             exchange(self.sock, cycle, self.answers, _WINDOW, 0)
 
     def held(self) -> int:
-        """Return how many messages the stream holds."""
+        """Return the number of messages in the stream."""
         return self.api.messages(STREAM)
 
 
 Work = Callable[[Client], Iterator[None]]
-"""Does a piece of work at each step, of some seconds at most, and counts what was done."""
+"""Does a piece of work at each step, of some seconds at most, and counts the work."""
 
 
 def lines(subjects: int, count: int = _DISTINCT, reply: bytes = _INBOX) -> list[bytes]:
-    """Return messages of which no two neighbours are alike."""
+    """Return messages; no two neighbours are alike."""
     choose = random.Random(subjects)
     return [
         frames.pub(
@@ -162,7 +162,7 @@ def flooded(client: Client) -> Iterator[None]:
 
 
 def written(client: Client) -> Iterator[None]:
-    """Publish with 2,000 messages on their way."""
+    """Publish with 2,000 messages unacknowledged."""
     cycle = Cycle(lines(1_000))
     while True:
         client.publish(cycle, _DISTINCT)
@@ -193,7 +193,7 @@ def expired(client: Client) -> Iterator[None]:
 
 
 def compacted(client: Client) -> Iterator[None]:
-    """Replace the messages of 100,000 subjects at random, which leaves most of each file dead."""
+    """Replace the messages of 100,000 subjects at random, which leaves each file mostly dead."""
     cycle = Cycle(lines(100_000, 200_000))
     while True:
         client.publish(cycle, _DISTINCT)
@@ -227,9 +227,9 @@ class Chunks:
         self._data = bytearray()
 
     def until_end(self) -> Iterator[bytes]:
-        """Yield where each piece is to be acknowledged, up to the empty message behind the last.
+        """Yield the ack subject of each piece, up to the empty message behind the last.
 
-        The last one may go without, which is b"".
+        The last piece may have none, which is b"".
         """
         while True:
             line, found, _ = self._data.partition(frames.CRLF)
@@ -257,7 +257,7 @@ class Chunks:
 
 
 def _work(pipe: Connection, server: Server, work: Work) -> None:
-    """Work on and on; tell how much has been done when asked (process of the stream's client)."""
+    """Work until the end; report the work done on request (process of the stream's client)."""
     with asking(server) as api, closing(wire.connect(server.address)) as sock:
         sock.sendall(frames.sub(_INBOX, b"1"))
         wire.round_trip(sock)
