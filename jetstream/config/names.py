@@ -1,4 +1,4 @@
-"""The names and subjects that a configuration may contain."""
+"""The names, subjects and sequences that a configuration may contain."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Iterable
 
 from midge.sublist import subjects
 from midge.sublist.overlaps import PatternSet
+
+SEQ_MAX = (1 << 63) - 1
+"""The last sequence that a stream can use, so that sums of two still fit into 64 bits."""
 
 NAME_MAX_BYTES = 255
 DESCRIPTION_MAX_BYTES = 4 * 1024
