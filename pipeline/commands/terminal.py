@@ -59,6 +59,11 @@ def say(text: str) -> None:
     sys.stdout.write(text + "\n")
 
 
+def counted(number: int, one: str, several: str = "") -> str:
+    """Return a count with its noun, as in "1 message" and "2,000 messages"."""
+    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
+
+
 def warn(text: str) -> None:
     """Print one line to standard error."""
     sys.stderr.write(text + "\n")
@@ -85,6 +90,20 @@ def errors_told(program: str, codes: list[int]) -> Iterator[None]:
         kind = "" if isinstance(error, PipelineError) else f"{type(error).__name__}: "
         warn(f"{program}: {kind}{error}")
         codes.append(1)
+
+
+@contextmanager
+def termination_told() -> Iterator[None]:
+    """Raise `PipelineError` in the block when SIGTERM arrives, so that it ends with a line."""
+
+    def end(*_: object) -> None:
+        raise PipelineError("ended by SIGTERM")
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -68,9 +68,10 @@ from midge.pipeline.spark_source.partitions import SequenceRange, split
 from midge.pipeline.spark_source.pushdown import Narrowing, rfc3339
 from midge.pipeline.spark_source.reader import Columns, RangeReader, header_pairs
 from midge.pipeline.spark_source.sink import NatsStreamWriter, NatsWriter
+from midge.pipeline.spark_source.spark_worker import handed_to_spark, plain_errors
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 FORMAT = "nats"
 IDLE_INTERVAL_S = 1.0
@@ -83,6 +84,26 @@ _log = logging.getLogger(__name__)
 def register(spark: "SparkSession") -> None:
     """Make `format("nats")` known to a Spark session; again does no harm."""
     spark.dataSource.register(NatsDataSource)
+
+
+def latest_by_key(messages: "DataFrame") -> "DataFrame":
+    """Return the keys of a bucket as they are now: the last message of each, without deleted ones.
+
+    `messages` are those of the bucket's stream, read with `includeHeaders`. The columns are `key`
+    before those of the source.
+    """
+    from pyspark.sql import functions as sf
+
+    columns = [name for name in messages.columns if name != "subject"]
+    last = sf.max_by(sf.struct(*columns), "sequence").alias("last")
+    operation = sf.element_at(sf.col("last.headers")["KV-Operation"], 1)
+    is_marker = sf.col("last.headers")["Nats-Marker-Reason"].isNotNull()
+    is_deleted = sf.coalesce(operation.isin("DEL", "PURGE"), sf.lit(False)) | sf.coalesce(
+        is_marker, sf.lit(False)
+    )
+    key = sf.regexp_replace("subject", r"^\$KV\.[^.]*\.", "").alias("key")
+    rows = messages.groupBy("subject").agg(last).where(~is_deleted)
+    return rows.select(key, "subject", "last.*")
 
 
 def source_schema(*, include_headers: bool) -> StructType:
@@ -107,24 +128,29 @@ class NatsDataSource(DataSource):
         """Return the name of the format."""
         return FORMAT
 
+    @plain_errors
     def schema(self) -> StructType:
         """Return the columns; `includeHeaders` adds one."""
         options = SourceOptions.parse(_plain(self.options))
         return source_schema(include_headers=options.include_headers)
 
+    @plain_errors
     def reader(self, schema: StructType) -> "NatsReader":
         """Return the batch reader."""
         options = self._source_options(schema)
         return (NatsFilteringReader if options.push_filters else NatsReader)(options, schema)
 
+    @plain_errors
     def streamReader(self, schema: StructType) -> "NatsStreamReader":  # noqa: N802 - Spark's name
         """Return the streaming reader."""
         return NatsStreamReader(self._source_options(schema), schema)
 
+    @plain_errors
     def writer(self, schema: StructType, overwrite: bool) -> NatsWriter:
         """Return the batch writer."""
         return NatsWriter(_sink_options(self.options, overwrite=overwrite), schema)
 
+    @plain_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> NatsStreamWriter:  # noqa: N802
         """Return the streaming writer."""
         return NatsStreamWriter(_sink_options(self.options, overwrite=overwrite), schema)
@@ -182,8 +208,18 @@ class _Planner:
         return JetStream(Client(self._options.connect), self._options.connect.domain)
 
     def _state(self) -> StreamState:
-        """Return the stream's state."""
-        return self._ask(lambda jetstream: jetstream.stream_state(self._options.stream))
+        """Return the stream's state.
+
+        Raises:
+            StreamError: its messages can only be read by taking them out.
+        """
+        state = self._ask(lambda jetstream: jetstream.stream_state(self._options.stream))
+        if state.retention == "workqueue":
+            raise StreamError(
+                f"stream {state.name} has work-queue retention: whoever reads a message takes it "
+                "out, so a query cannot read it twice. Read a mirror of it"
+            )
+        return state
 
     def _ask(self, question: Callable[[JetStream], Answer]) -> Answer:
         """Return the answer to a question, over a new connection when the old one broke.
@@ -222,6 +258,8 @@ class _Planner:
             seq = self._seq_at_time(state, options.starting_timestamp)
         else:
             seq = starting_seq(options.starting_offsets or default, state)
+            # As by time: what is there now from here on, and what comes.
+            seq = min(max(seq, state.first_seq), state.end_seq)
         return Offset(state.name, state.created, seq)
 
     def _seq_at_time(self, state: StreamState, moment: str) -> int:
@@ -262,6 +300,7 @@ class NatsReader(_Planner, DataSourceReader):
     _narrowing: Narrowing | None = None
     """What the query's filters leave of the stream; None before there were any."""
 
+    @plain_errors
     def partitions(self) -> list[InputPartition]:
         """Return one range of sequences per task."""
         try:
@@ -295,16 +334,12 @@ class NatsReader(_Planner, DataSourceReader):
             seq = self._seq_at_time(state, options.ending_timestamp)
         else:
             seq = starting_seq(options.ending_offsets, state, "endingOffsets")
-        if seq > state.end_seq:
-            raise OptionError(
-                f"endingOffsets: stream {state.name} ends at sequence {state.last_seq}, "
-                f"expected at most {state.end_seq}, got {seq}"
-            )
-        return Offset(state.name, state.created, seq)
+        return Offset(state.name, state.created, min(seq, state.end_seq))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one range, on an executor."""
-        return self._read(partition) if isinstance(partition, NatsPartition) else iter(())
+        rows = self._read(partition) if isinstance(partition, NatsPartition) else iter(())
+        return handed_to_spark(rows)
 
 
 class NatsFilteringReader(NatsReader):
@@ -316,6 +351,7 @@ class NatsFilteringReader(NatsReader):
     `pushFilters` unless the session allows filters to be pushed down.
     """
 
+    @plain_errors
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Narrow the read by the filters; return all of them, for Spark to apply to the rows."""
         before = Narrowing(subjects=self._options.subjects or None)
@@ -336,7 +372,10 @@ class NatsStreamReader(_Planner, DataSourceStreamReader, SupportsTriggerAvailabl
     _idle_at: dict[str, Any] | None = None
     """The offset after which there was nothing at the last look."""
     _arrivals: PullConsumer | None = None
+    _batch_time = float("-inf")
+    """When the last batch was handed out; the first waits for nothing."""
 
+    @plain_errors
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where a query without a checkpoint starts: `startingOffsets`, else latest."""
         state = self._state()
@@ -352,6 +391,7 @@ class NatsStreamReader(_Planner, DataSourceStreamReader, SupportsTriggerAvailabl
         limit = self._options.max_offsets_per_trigger
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
+    @plain_errors
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return the end of the next batch; wait a while before looking again for one."""
         begin = Offset.from_dict(start)
@@ -370,17 +410,26 @@ class NatsStreamReader(_Planner, DataSourceStreamReader, SupportsTriggerAvailabl
                 # Made again since: what the new stream has now is the last that the query reads.
                 self._available = Offset(state.name, state.created, state.end_seq)
             end = Offset(end.stream, end.created, min(end.seq, self._available.seq))
-        if loss is None and end.seq <= begin.seq:
+        if loss is None and (end.seq <= begin.seq or self._waits_for_more(begin, end)):
             return start
-        self._idle_at = None
+        self._idle_at, self._batch_time = None, time.monotonic()
         return end.to_dict()
 
+    def _waits_for_more(self, begin: Offset, end: Offset) -> bool:
+        """Return whether the next batch is still too small; a query that ends waits for nothing."""
+        least = self._options.min_offsets_per_trigger
+        if least is None or self._available is not None or end.seq - begin.seq >= least:
+            return False
+        return time.monotonic() - self._batch_time < self._options.max_trigger_delay_s
+
+    @plain_errors
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Remember what there is now: an `availableNow` query reads that and ends."""
         state = self._state_or_none()
         if state is not None:
             self._available = Offset(state.name, state.created, state.end_seq)
 
+    @plain_errors
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Return the end of the stream; against the batch's end it shows the lag."""
         is_fresh = time.monotonic() - self._state_time < IDLE_INTERVAL_S
@@ -389,6 +438,7 @@ class NatsStreamReader(_Planner, DataSourceStreamReader, SupportsTriggerAvailabl
             return None
         return Offset(state.name, state.created, state.end_seq).to_dict()
 
+    @plain_errors
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return one range of sequences per task."""
         begin, until = Offset.from_dict(start), Offset.from_dict(end)
@@ -433,7 +483,8 @@ class NatsStreamReader(_Planner, DataSourceStreamReader, SupportsTriggerAvailabl
         if left_s <= 0:
             return
         state = self._latest
-        if state is None or state.retention != "limits":
+        has_some = state is not None and state.end_seq > begin.seq
+        if state is None or has_some or state.retention != "limits":
             time.sleep(left_s)
             return
         try:
@@ -461,7 +512,8 @@ class NatsStreamReader(_Planner, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one range, on an executor."""
-        return self._read(partition) if isinstance(partition, NatsPartition) else iter(())
+        rows = self._read(partition) if isinstance(partition, NatsPartition) else iter(())
+        return handed_to_spark(rows)
 
     def stop(self) -> None:
         """Close the driver's connection."""
