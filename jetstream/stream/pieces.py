@@ -92,9 +92,10 @@ def in_turns(
     failure: ApiError = errors.STREAM_STORE_FAILED,
     is_wanted: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Do the first piece now and the others in later turns; `done` is told the result.
+    """Do the first piece now, if there is time, and the others later; `done` gets the result.
 
-    Nothing but the pieces waits for what they wait for.
+    Nothing but the pieces waits for what they wait for. They end when `is_wanted` returns False, as
+    when the requester has gone: `done` and `refused` are not called then.
 
     `refused` is called if their owner, a stream, is deleted before the end, or, with `failure`, if
     its store fails. Nothing is called, and no further piece is done, once `is_wanted` returns
@@ -111,6 +112,9 @@ def in_turns(
         if owner.is_closed:
             refused(errors.STREAM_NOT_FOUND)
             return False
+        if not is_wanted():
+            pieces.close()
+            return False
         try:
             arrival = next(pieces)
         except StopIteration as end:
@@ -126,5 +130,4 @@ def in_turns(
     def go_on_later() -> None:
         owner.surroundings.turns.add(go_on)
 
-    if go_on():
-        go_on_later()
+    owner.surroundings.turns.start(go_on)
