@@ -22,9 +22,9 @@ from midge.server.clients.charges import (
 )
 from midge.server.clients.fair_turns import PORTION_BYTES
 from midge.server.clients.state import State
-from midge.server.links.ack_replies import ACK_PREFIX, as_shown
 from midge.server.links.interest_size import size_of
 from midge.server.links.outbound import Heads, LinkOutbound
+from midge.server.peers.ack_replies import ACK_PREFIX, as_shown
 from midge.server.routing import trace_headers
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
