@@ -11,8 +11,10 @@ import pytest
 from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig
 
-from tests.support.leafnodes import Inbox
+from tests.support.leafnodes import Inbox, settle, until
 from tests.support.linked import LINKS, Linked, settle_both
+
+LEAFS = ("leaf", "hub", "hub: true")
 
 ACCOUNTS = """
 accounts {
@@ -37,6 +39,50 @@ def skip_unless_real(near: str, link: str) -> None:
 
 async def answer(message: Msg) -> None:
     await message.respond(b"yes")
+
+
+@nears
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("far", ["real", "midge"])
+async def test_one_member_of_a_deliver_group_gets_each_message(
+    link: str, far: str, near: str
+) -> None:
+    skip_unless_real(near, link)
+    async with Linked(link, far, near=near) as places:
+        more = await places.add_leaf('jetstream { store_dir: "@directory@/js", domain: J }\n')
+        client = await places.client_of(more)
+        clients = await places.clients()
+        got: list[str] = []
+
+        async def take(message: Msg) -> None:
+            got.append(message.data.decode())
+            assert message.subject == "s"
+            await message.ack()
+
+        for one in clients:
+            await one.subscribe("deliver.g", "w", cb=take)
+        await settle_both(*clients)
+        for one in clients:
+            await settle(one, client)
+            await settle(client, one)
+        stream = client.jetstream()
+        await stream.add_stream(name="S", subjects=["s"])
+        config = ConsumerConfig(
+            durable_name="G",
+            deliver_subject="deliver.g",
+            deliver_group="w",
+            ack_policy=AckPolicy.EXPLICIT,
+            ack_wait=600,
+        )
+        await stream.add_consumer("S", config)
+        count = 40
+        for number in range(count):
+            await stream.publish("s", b"%d" % number)
+        await until(lambda: len(got) >= count)
+        for one in clients:
+            await settle(one, client)
+        await settle_both(*clients)
+        assert sorted(got, key=int) == [str(number) for number in range(count)]
 
 
 @nears
@@ -76,6 +122,34 @@ async def test_an_answer_goes_to_whoever_listens_behind_a_link(
         await near_b.publish("svc.x", b"", reply="inbox.of.mine")
         await near_b.flush()
         await inbox.has(b"yes")
+
+
+@nears
+@pytest.mark.parametrize("link", LINKS)
+async def test_a_mapped_message_goes_to_the_queue_groups_of_its_new_subject(
+    link: str, near: str
+) -> None:
+    skip_unless_real(near, link)
+    accounts = ACCOUNTS.replace("A { users", 'A { mappings: { "in.*": "out.$1" }, users')
+    is_leaf = link in LEAFS
+    async with Linked(
+        link,
+        near=near,
+        near_config=accounts,
+        far_config=ACCOUNTS if is_leaf else accounts,
+        accounts=("A",),
+    ) as places:
+        near_a, far_a = await places.clients(**A)
+        plain, group = Inbox(), Inbox()
+        await near_a.subscribe("out.1", cb=plain.take)
+        await near_a.subscribe("out.1", "g", cb=group.take)
+        await settle_both(near_a, far_a)
+        for number in range(3):
+            await far_a.publish("in.1", b"%d" % number)
+        await far_a.flush()
+        await plain.has(b"0", b"1", b"2")
+        await near_a.flush()
+        await group.has(b"0", b"1", b"2")
 
 
 @nears
