@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from midge.protocol.frame import Frame
+from midge.server.peers.passage import BOTH, crosses, passes
 from midge.server.routing.over_links import CarriedGroup
-from midge.server.routing.role import Role
+from midge.server.routing.role import BEHIND_ROUTES, Role
+from midge.sublist.result import QueueGroup, Remotes, SubListResult
 
 if TYPE_CHECKING:
     from random import Random
@@ -16,10 +18,10 @@ if TYPE_CHECKING:
     from midge.server.routing.account import Account
     from midge.server.routing.client import Client
     from midge.server.routing.subscription import RoutedSubscription
-    from midge.sublist.result import SubListResult
 
-RouteFrame = Callable[["Account", "SubListResult", Frame, "Client | None"], int]
-"""Routes a frame of `publisher` to the subscriptions in a result."""
+RouteFrame = Callable[["Account", "SubListResult", Frame, "Client | None", "Frame | None"], int]
+"""Routes a frame of `publisher` to the subscriptions in a result; the last argument is the form of
+the frame on links, where that differs."""
 
 Carry = Callable[[CarriedGroup], object]
 """Takes a queue group that a message has reached, for the router to choose a member."""
@@ -58,6 +60,28 @@ class LinkContext:
         return None if delivery is None or delivery[0] is not frame else delivery[1]
 
 
-def is_from_worker(publisher: Client | None) -> bool:
-    """Tell whether a message of `publisher` comes from another worker of this server."""
-    return publisher is not None and publisher.role == Role.WORKER
+def may_cross(publisher: Client | None, border: int) -> bool:
+    """Tell whether a message of `publisher` may go through an import here."""
+    return publisher is None or crosses(publisher.role, border)
+
+
+def across(result: SubListResult, publisher: Client | None, border: int) -> SubListResult:
+    """Return `result` without the links that a message may not go over, now it crossed `border`."""
+    remotes = result.remotes
+    if remotes is None:
+        return result
+    origin = Role.CLIENT if publisher is None else publisher.role
+
+    def may_go(link: Any, place: str) -> bool:
+        target = Role.ROUTE if place.startswith(BEHIND_ROUTES) else link.role
+        return passes(origin, target, border) == BOTH
+
+    plain = tuple([link for link in remotes.plain if may_go(link, "")])
+    groups: list[QueueGroup] = []
+    for group in remotes.queues:
+        far: tuple[Any, ...] = group.members
+        members = tuple([one for one in far if may_go(one.remote, one.origin)])
+        if members:
+            groups.append(QueueGroup(group.name, members, group.turn))
+    kept = Remotes(plain, tuple(groups)) if plain or groups else None
+    return SubListResult(result.plain, result.queues, kept)

@@ -45,7 +45,7 @@ class AccountLinks(LinkContext):
         self.applied: Callable[[], object] = lambda: None
         """Called when other plans are in force."""
         self._links: dict[ImportPlan, RoutedSubscription] = {}
-        self._carried: Counter[tuple[str, bytes]] = Counter()
+        self._services: dict[str, Counter[bytes]] = {}
         self._streams: dict[str, list[StreamLink]] = {}
 
     def apply(self, plans: Mapping[str, AccountPlan]) -> None:
@@ -79,23 +79,24 @@ class AccountLinks(LinkContext):
         else:
             service = cast("ServiceImport", plan)
             link = ServiceLink(self, service, importer, self._account(service.target_account))
-            self._carried[plan.source_account, plan.source] += 1
+            self._services.setdefault(plan.source_account, Counter())[plan.source] += 1
         self._account(plan.source_account).add(link)
         self._links[plan] = link
 
     def _unlink(self, plan: ImportPlan) -> None:
         """Remove the link of `plan`, and the pending responses to its requests."""
         link = self._links.pop(plan)
-        self._account(plan.source_account).remove(link)
         if isinstance(plan, StreamImport):
             self._streams[plan.source_account].remove(cast("StreamLink", link))
         else:
-            self._carried[plan.source_account, plan.source] -= 1
+            self._services[plan.source_account] -= Counter([plan.source])
             cast("ServiceLink", link).forget_all()
+        # Last, since whoever sees it go counts the imports that are left.
+        self._account(plan.source_account).remove(link)
 
-    def carries(self, account: str, subject: bytes) -> bool:
-        """Tell whether requests to `subject` in `account` go to a service of another account."""
-        return self._carried[account, subject] > 0
+    def has_crossings(self, account: str) -> bool:
+        """Tell whether messages in `account` go through any import."""
+        return bool(self._streams.get(account)) or bool(self._services.get(account))
 
     def streams_of(self, account: str) -> list[StreamLink]:
         """List the imports of what `account` exports as streams."""
@@ -107,4 +108,6 @@ class AccountLinks(LinkContext):
 
     def count_crossings(self, account: str, subject: bytes) -> int:
         """Count the imports, of either kind, that messages to `subject` in `account` go through."""
-        return self._carried[account, subject] + self.count_streams(account, subject)
+        services = self._services.get(account)
+        found = 0 if services is None else services[subject]
+        return found + self.count_streams(account, subject)

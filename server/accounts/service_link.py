@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from midge.protocol.frame import Frame, compose
-from midge.server.accounts.link_context import is_from_worker
+from midge.server.accounts.link_context import across, may_cross
 from midge.server.accounts.stream_link import StreamLink
+from midge.server.peers.ack_replies import as_sent
+from midge.server.peers.passage import SERVICE
 from midge.server.routing.reserved import REPLY_PREFIX
 from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist.result import SubListResult
@@ -61,19 +63,16 @@ class ServiceLink(RoutedSubscription):
         self._reply_bytes = 0
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
-        """Route `frame` in the exporter's account; False when it has no receiver there.
-
-        What comes from another worker has been carried there, by the same import.
-        """
+        """Route `frame` in the exporter's account; False when it has no receiver there."""
         links = self.links
         before = links.carrying
-        if before is StreamLink or is_from_worker(publisher):
+        if before is StreamLink or not may_cross(publisher, SERVICE):
             return False
         subject = self._target_subject(frame)
         if subject is None:
             return False
-        result = self.exporter.sublist.match(subject)
-        if not result.fan_out():
+        result = across(self.exporter.sublist.match(subject), publisher, SERVICE)
+        if not result:
             return False
         reply = frame.reply_bytes()
         response = None if reply is None else self._expect_response(reply)
@@ -84,7 +83,7 @@ class ServiceLink(RoutedSubscription):
         request = compose(subject, frame.payload_bytes(), token, headers)
         links.carrying, links.request_info = ServiceLink, info
         try:
-            taken = links.route(self.exporter, result, request, publisher)
+            taken = links.route(self.exporter, result, request, publisher, None)
         finally:
             links.carrying, links.request_info = before, told_before
         if taken == 0 and response is not None:
@@ -188,15 +187,16 @@ class Response(RoutedSubscription):
         else:
             service.keep_waiting(self)
         result = service.importer.sublist.match(self.reply)
-        if not result.fan_out():
+        if not result:
             return False
         links = service.links
         if links.delivered_by(frame) is None:
             answer = compose(self.reply, frame.payload_bytes(), None, frame.header_bytes())
-            return service.route(service.importer, result, answer, publisher) > 0
+            return service.route(service.importer, result, answer, publisher, None) > 0
+        over = None if result.remotes is None else as_sent(frame, self.reply)
         before, links.delivery = links.delivery, (frame, self.reply)
         try:
-            return service.route(service.importer, result, frame, publisher) > 0
+            return service.route(service.importer, result, frame, publisher, over) > 0
         finally:
             links.delivery = before
 

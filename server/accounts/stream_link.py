@@ -6,9 +6,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from midge.protocol.frame import Frame, with_subject
-from midge.server.accounts.link_context import is_from_worker
+from midge.server.accounts.link_context import across, may_cross
+from midge.server.peers.ack_replies import as_sent
+from midge.server.peers.passage import STREAM
 from midge.server.routing.over_links import AFTER_ALL, CarriedGroup, pick_link
-from midge.server.routing.role import BEHIND_ROUTES, Role
+from midge.server.routing.role import Role
 from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist.result import QueueGroup, Remotes, SubListResult
 
@@ -33,26 +35,29 @@ class StreamLink(RoutedSubscription):
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
         """Route `frame` in the importer's account; False when it has no plain receiver there.
 
-        Queue groups are left to the router. What comes from another worker has been carried there,
-        by the same import, and so it is on the other servers of a cluster.
+        Queue groups are left to the router.
         """
         links = self._links
-        if links.carrying is not None or is_from_worker(publisher):
+        if links.carrying is not None or not may_cross(publisher, STREAM):
             return False
         by = links.delivered_by(frame)
         subject = self.importers_subject(frame.subject_bytes() if by is None else by)
-        result = self.importer.sublist.match(subject)
+        result = across(self.importer.sublist.match(subject), publisher, STREAM)
         if not result:
             return False
         seen = with_subject(frame, subject) if by is None else frame
-        behind = _groups_behind(result, publisher, self._turn)
-        reached = _reached(result, publisher)
-        crossing = Crossing(reached, publisher, seen) if behind else None
+        over = None if by is None or result.remotes is None else as_sent(frame, subject)
+        remotes = result.remotes
+        groups: tuple[QueueGroup, ...] = () if remotes is None else remotes.queues
+        behind = {group.name: QueueGroup(group.name, group.members, self._turn) for group in groups}
+        plain_links: tuple[Any, ...] = () if remotes is None else remotes.plain
+        reached = tuple([_marked(link) for link in plain_links])
+        crossing = Crossing(reached, publisher, over or seen) if behind else None
         if result.queues or behind:
             self._carry_groups(result, publisher, frame, seen, behind, crossing)
-        remotes = Remotes(reached) if reached and crossing is None else None
-        plain = SubListResult(result.plain, (), remotes)
-        taken = self._route(plain, seen, publisher) if plain else 0
+        over_links = Remotes(reached) if reached and crossing is None else None
+        plain = SubListResult(result.plain, (), over_links)
+        taken = self._route(plain, seen, publisher, over) if plain else 0
         return taken > 0 or (crossing is not None and bool(reached))
 
     def _carry_groups(
@@ -92,11 +97,11 @@ class StreamLink(RoutedSubscription):
             return here is not None and self._route_to_group(here, seen, publisher)
         chooser = self._links.random
         members = 0 if here is None else len(here.members)
-        link = pick_link(there, publisher, chooser, members)
+        link = pick_link(there, None, chooser, members)
         if link is None and here is not None:
             if self._route_to_group(here, seen, publisher):
                 return True
-            link = pick_link(there, publisher, chooser)
+            link = pick_link(there, None, chooser)
         if link is not None:
             crossing.name(link, there.name)
         return link is not None
@@ -104,12 +109,21 @@ class StreamLink(RoutedSubscription):
     def _route_to_group(self, group: QueueGroup, seen: Frame, publisher: Client | None) -> bool:
         return self._route(SubListResult((), (group,)), seen, publisher) > 0
 
-    def _route(self, result: SubListResult, seen: Frame, publisher: Client | None) -> int:
-        """Route `seen` in the importer's account, and through no other import."""
+    def _route(
+        self,
+        result: SubListResult,
+        seen: Frame,
+        publisher: Client | None,
+        over: Frame | None = None,
+    ) -> int:
+        """Route `seen` in the importer's account, and through no other import.
+
+        Links get `over`, where that is another form of it.
+        """
         links = self._links
         before, links.carrying = links.carrying, StreamLink
         try:
-            return links.route(self.importer, result, seen, publisher)
+            return links.route(self.importer, result, seen, publisher, over)
         finally:
             links.carrying = before
 
@@ -150,36 +164,7 @@ class Crossing:
         return False
 
 
-def _reached(result: SubListResult, publisher: Client | None) -> tuple[Client, ...]:
-    """Return the links that a message goes on over in an importer's account; no routes are."""
-    remotes = result.remotes
-    links: tuple[Any, ...] = () if remotes is None else remotes.plain
-    return tuple([_marked(link) for link in links if _may_go_over(link, "", publisher)])
-
-
 def _marked(link: Any) -> Client:
     """Return `link`, or what marks messages over it as carried by an import."""
     marked: Client = link.carried() if link.role == Role.WORKER else link
     return marked
-
-
-def _groups_behind(
-    result: SubListResult, publisher: Client | None, turn: int
-) -> dict[bytes, QueueGroup]:
-    """Return the queue groups behind such links, with the members there, by name."""
-    found: dict[bytes, QueueGroup] = {}
-    if result.remotes is None:
-        return found
-    for group in result.remotes.queues:
-        members: tuple[Any, ...] = group.members
-        reached = [one for one in members if _may_go_over(one.remote, one.origin, publisher)]
-        if reached:
-            found[group.name] = QueueGroup(group.name, tuple(reached), turn)
-    return found
-
-
-def _may_go_over(link: Any, origin: str, publisher: Client | None) -> bool:
-    """Tell whether a message that an import has carried may go over `link`."""
-    if link.role == Role.ROUTE or origin.startswith(BEHIND_ROUTES):
-        return False  # the other server has the import, too
-    return publisher is None or publisher.reaches(link, origin)

@@ -47,7 +47,7 @@ _VERSION_LINE = b"NATS/1.0\r\n"
 _TRUE = ("1", "true", "on")
 _SAMPLED = 1
 _CLIENT = 0  # the kinds of connections, in nats-server's numbers
-_KINDS = {Role.ROUTE: 1, Role.WORKER: 1, Role.LEAF: 4}
+_KINDS = {Role.ROUTE: 1, Role.WORKER: 1, Role.LEAF: 4, Role.HUB: 4}
 
 NO_ECHO_TEXT = "Not delivered because of no echo"
 DENIED_TEXT = "Not delivered because subscription denies this subject"
@@ -221,12 +221,17 @@ class Trace:
         if refusal is not None:
             self._ingress["error"] = refusal
 
-    def route(self, result: SubListResult, frame: Frame) -> int:
-        """Deliver `frame`, or only report the receivers; return their number."""
+    def route(self, result: SubListResult, frame: Frame, over: Frame | None = None) -> int:
+        """Deliver `frame`, or only report the receivers; return their number.
+
+        Links get `over` in its place, where that is given.
+        """
+        over = over or frame
         if self.is_silent:
             publisher = self._publisher
-            untraced = without_trace(frame)
-            return self._host.router.route(publisher.account, result, publisher, untraced)
+            untraced, sent = without_trace(frame), without_trace(over)
+            router = self._host.router
+            return router.route_in_two_forms(publisher.account, result, publisher, untraced, sent)
         links, served = self._links_of(result)
         plain = cast("tuple[RoutedSubscription, ...]", result.plain)
         taken = sum(self._offer(subscription, frame) for subscription in plain)
@@ -236,7 +241,7 @@ class Trace:
                 taken += 1
                 served.add(group.name)
         self._choose_instead(result, served, links)
-        return taken + sum(self._forward(link, frame, links[link]) for link in links)
+        return taken + sum(self._forward(link, over, links[link]) for link in links)
 
     def send(self) -> None:
         """Publish the trace."""

@@ -22,7 +22,7 @@ from midge.server.clients.observer import Observer
 from midge.server.cluster.interest import RouteDialect
 from midge.server.cluster.telling import Telling
 from midge.server.config.addresses import advertised_address
-from midge.server.links.told import Kind, Told
+from midge.server.links.told import Told
 from midge.server.listeners.sockets import host_in_url
 from midge.server.log.logger import get_logger
 from midge.server.routing.account import Account
@@ -288,7 +288,7 @@ class Cluster(Observer):
         if branch is None:
             return
         dialect = RouteDialect(account.name, names_origins=link.names_origins)
-        branch.told = Told(branch, self.broker.turns, dialect, Kind.ROUTE)
+        branch.told = Told(branch, self.broker.turns, dialect)
         self.interests.of(account).add(branch, self._allows(branch))
 
     def _allows(self, branch: RouteBranch) -> Callable[[bytes], bool]:

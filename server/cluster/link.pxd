@@ -6,12 +6,13 @@ from midge.protocol.frame cimport Frame
 from midge.protocol.route cimport RouteParser
 from midge.server.links.link cimport Link
 from midge.server.links.outbound cimport Heads
+from midge.server.peers.passage cimport passes
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
 from midge.server.routing.outbound cimport ChunkPool
 from midge.sublist.subscription cimport RemoteSubscription
 
-cdef int _LEAF
+cdef int _LEAF, _HUB, BOTH
 cdef Py_ssize_t _SUBJECT_MIN
 cdef ChunkPool _NO_CHUNKS
 

@@ -13,6 +13,7 @@ from midge.protocol.frame import Frame
 from midge.protocol.route import RouteParser
 from midge.server.links.link import DOCUMENT_MAX_BYTES, Link
 from midge.server.links.outbound import Heads
+from midge.server.peers.passage import BOTH, passes
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.outbound import ChunkPool
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from midge.server.broker.broker import Broker
 
-_LEAF = int(Role.LEAF)
+_LEAF, _HUB = int(Role.LEAF), int(Role.HUB)
 _SUBJECT_MIN = len(b"RMSG A ")  # a PUB has its subject before that
 _NO_CHUNKS = ChunkPool()  # nothing is written to a branch
 
@@ -194,7 +195,7 @@ class RouteBranch(Client):
 
     def reaches(self, link: Any, origin: str) -> bool:
         """Tell whether what comes from here may go over `link`, to interest of `origin`."""
-        if link.role == self.role or link.is_spoke:
+        if passes(self.role, link.role) != BOTH:
             return False
         own = self.origin
         return not own or (link.cluster != own and origin != own)
@@ -238,7 +239,7 @@ def _origin_of(publisher: Any) -> str:
     """Return the cluster of the leaf node that a message of `publisher` comes from, if any."""
     if isinstance(publisher, RouteBranch):
         return publisher.origin
-    if publisher.role == _LEAF:
+    if publisher.role == _LEAF or publisher.role == _HUB:
         cluster: str = publisher.cluster
         return cluster
     return ""

@@ -47,10 +47,7 @@ class Telling:
         own = _JETSTREAM_PREFIXES if self._broker.options.jetstream.enabled else ()
 
         def allows(subject: bytes) -> bool:
-            if not is_system and (
-                subject.startswith((_SYSTEM_PREFIX, *own))
-                or self._broker.admission.links.carries(account.name, subject)
-            ):
+            if not is_system and subject.startswith((_SYSTEM_PREFIX, *own)):
                 return False
             return may_tell(self._imports, subject) and may_tell(taken, subject)
 

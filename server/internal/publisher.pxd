@@ -13,7 +13,8 @@ cdef class InternalPublisher:
     cdef readonly Router router
 
     cpdef Py_ssize_t route_frame(
-        self, Account account, SubListResult result, Frame frame, Client publisher
+        self, Account account, SubListResult result, Frame frame, Client publisher,
+        Frame over=*
     ) except -1
     @cython.locals(mapped=bytes, result=SubListResult)
     cpdef Py_ssize_t publish(

@@ -20,14 +20,23 @@ class InternalPublisher:
         self.router = router
 
     def route_frame(
-        self, account: Account, result: SubListResult, frame: Frame, publisher: Client | None
+        self,
+        account: Account,
+        result: SubListResult,
+        frame: Frame,
+        publisher: Client | None,
+        over: Frame | None = None,
     ) -> int:
         """Route `frame`, uncopied, to the subscriptions in `result`; return how many have taken it.
+
+        Links get `over` in its place, where that is given.
 
         `publisher` is the originating client, which a link passes on: it is held back if a receiver
         falls far behind, and gets no echo. None is the process itself.
         """
         self.router.flush_soon()  # also without receivers: observers work per turn of the loop
+        if over is not None:
+            return self.router.route_in_two_forms(account, result, publisher, frame, over)
         return self.router.route(account, result, publisher, frame)
 
     def publish(

@@ -61,7 +61,7 @@ cdef class AccountSink(Sink):
     cpdef Py_ssize_t send_stored(
         self, bytes subject, bytearray head, Py_ssize_t head_end, MessageView message
     ) except -1
-    @cython.locals(result=SubListResult, frame=Frame)
+    @cython.locals(result=SubListResult, frame=Frame, over=Frame)
     cpdef bint deliver(
         self, bytes deliver_subject, bytes message_subject, bytes reply, bytes headers,
         bytes payload
@@ -69,11 +69,6 @@ cdef class AccountSink(Sink):
     @cython.locals(result=SubListResult)
     cpdef Receiver receiver(self, bytes subject)
     cdef SubListResult _match(self, bytes subject)
-    @cython.locals(remotes=Remotes, here=SubListResult, there=SubListResult, taken=Py_ssize_t,
-                   reply=bytes, named=bytes, over=Frame)
-    cdef bint _deliver_over_links(
-        self, SubListResult result, Frame frame, bytes deliver_subject
-    ) except -1
     @cython.locals(result=SubListResult)
     cpdef bint has_interest(self, bytes subject) except -1
 

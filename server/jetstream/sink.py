@@ -7,7 +7,7 @@ from midge.jetstream.environment.sink import Receiver, Sink
 from midge.jetstream.store.interface import MessageView
 from midge.protocol import lines
 from midge.protocol.errors import UnsendableError
-from midge.protocol.frame import Frame, compose
+from midge.protocol.frame import compose
 from midge.server.accounts.links import AccountLinks
 from midge.server.accounts.service_link import any_reached
 from midge.server.accounts.stream_link import StreamLink
@@ -21,10 +21,10 @@ from midge.server.jetstream.receiver import (
     write_stored,
 )
 from midge.server.jetstream.subjects import Intake, Take
+from midge.server.peers.ack_replies import as_sent
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
-from midge.server.routing.over_links import pick_link
-from midge.sublist.result import QueueGroup, Remotes, SubListResult
+from midge.sublist.result import SubListResult
 from midge.sublist.subscription import Subscription
 
 
@@ -99,9 +99,9 @@ class AccountSink(Sink):
             frame = compose(message_subject, payload, reply or None, headers or None)
             if links is not None:
                 links.delivery = (frame, deliver_subject)
-            if result.remotes is not None:
-                return self._deliver_over_links(result, frame, deliver_subject)
-            return self.publisher.route_frame(self.account, result, frame, self.turn.producer) > 0
+            over = None if result.remotes is None else as_sent(frame, deliver_subject)
+            producer = self.turn.producer
+            return self.publisher.route_frame(self.account, result, frame, producer, over) > 0
         except UnsendableError:
             return False
         finally:
@@ -116,46 +116,6 @@ class AccountSink(Sink):
     def _match(self, subject: bytes) -> SubListResult:
         """Return who gets what is sent to `subject`, an inbox that often gets more than one."""
         return self.account.sublist.match_within(subject, 0, len(subject))
-
-    def _deliver_over_links(
-        self, result: SubListResult, frame: Frame, deliver_subject: bytes
-    ) -> bool:
-        """Deliver `frame` here as it is, and over links as JetStream does there.
-
-        A link carries it by the subject that the other side has told interest in, and the message's
-        own stands behind the reply.
-        """
-        here, remotes = self._parts_of(result)
-        taken = 0
-        if here:
-            taken = self.publisher.route_frame(self.account, here, frame, self.turn.producer)
-        reply = frame.reply_bytes()
-        named = None if reply is None else b"%b@%b" % (reply, frame.subject_bytes())
-        over = compose(deliver_subject, frame.payload_bytes(), named, frame.header_bytes())
-        there = SubListResult((), (), remotes)
-        return taken + self.publisher.route_frame(self.account, there, over, self.turn.producer) > 0
-
-    def _parts_of(self, result: SubListResult) -> tuple[SubListResult, Remotes]:
-        """Return what of `result` is here and what behind links, each queue group in one of both.
-
-        A group's members here count like those behind links.
-        """
-        remotes = result.remotes
-        assert remotes is not None, "there are links to deliver over"
-        local: dict[bytes, QueueGroup] = {group.name: group for group in result.queues}
-        groups: list[QueueGroup] = []
-        for group in remotes.queues:
-            if group.name not in local:
-                groups.append(group)
-                continue
-            count = result.count_members(group.name)
-            link = pick_link(group, self.turn.producer, self._router.chooser, count)
-            if link is not None:
-                del local[group.name]
-                chosen = tuple([one for one in group.members if one.owned_by() is link])
-                groups.append(QueueGroup(group.name, chosen))
-        here = SubListResult(result.plain, tuple(local.values()))
-        return here, Remotes(remotes.plain, tuple(groups))
 
     def has_interest(self, subject: bytes) -> bool:
         """Tell whether a subscription of the account would get what is sent to `subject`."""

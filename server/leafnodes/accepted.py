@@ -20,9 +20,10 @@ from midge.server.leafnodes.interest import LeafDialect
 from midge.server.leafnodes.rules import denied_for, rules_of, telling
 from midge.server.leafnodes.side import Side
 from midge.server.links.link import DOCUMENT_MAX_BYTES, INTRODUCTION_MAX_BYTES
-from midge.server.links.told import WANTED, Kind, Told
+from midge.server.links.told import Told
 from midge.server.links.verdict import when_decided
 from midge.server.listeners.sockets import host_in_url
+from midge.server.routing.role import Role
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -256,10 +257,8 @@ class Accepted(Side):
         link.takes_headers(connect.headers and broker.options.limits.header_support)
         link.max_interest = self.nodes.max_interest()
         is_isolated = connect.isolate or broker.options.leafnodes.isolate_interest
-        kind = Kind.HUB if connect.is_hub else Kind.LEAF
-        link.is_spoke = connect.is_hub
-        wanted = WANTED[kind] - ({Kind.LEAF} if is_isolated else set())
-        link.told = Told(link, broker.turns, LeafDialect(), kind, wanted)
+        link.pass_as(Role.HUB if connect.is_hub else Role.LEAF)
+        link.told = Told(link, broker.turns, LeafDialect(), is_isolated=is_isolated)
         info = self._second_info(link, identity)
         try:
             self._bind(link, identity.rules, connect.deny_pub or (), info)

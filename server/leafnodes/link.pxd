@@ -6,10 +6,11 @@ from midge.protocol.frame cimport Frame
 from midge.protocol.leaf cimport LeafParser
 from midge.server.links.link cimport Link
 from midge.server.links.outbound cimport Heads
+from midge.server.peers.passage cimport passes
 from midge.server.routing.client cimport Client
 from midge.sublist.subscription cimport RemoteSubscription
 
-cdef int _LEAF, _ROUTE
+cdef int _LEAF, BOTH
 cdef Heads _HEADS
 
 
@@ -27,6 +28,7 @@ cdef class LeafLink(Link):
     cpdef bint on_publish(self, Frame frame) except -1
     cpdef Py_ssize_t on_publish_run(self, Frame frame, Py_ssize_t count) except -1
     cpdef void on_link_message(self, Frame frame, list queues) except *
+    cpdef void pass_as(self, int role) except *
     @cython.locals(cluster=str)
     cpdef bint reaches(self, Client link, str origin) except -1
     cpdef bint forward(self, Client publisher, Frame frame, list queues) except -1

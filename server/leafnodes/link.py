@@ -6,6 +6,7 @@ from midge.protocol.frame import Frame
 from midge.protocol.leaf import LeafParser
 from midge.server.links.link import DOCUMENT_MAX_BYTES, Link
 from midge.server.links.outbound import Heads
+from midge.server.peers.passage import BOTH, passes
 from midge.server.routing.client import Client
 from midge.server.routing.role import Role
 from midge.sublist.subscription import RemoteSubscription
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
 
 _LEAF = int(Role.LEAF)
-_ROUTE = int(Role.ROUTE)
 _HEADS = Heads(b"LMSG ", b"HMSG ")
 
 
@@ -68,10 +68,14 @@ class LeafLink(Link):
         """Route a message that is for a member of each of `queues` too."""
         self.take_for(self, frame, queues)
 
+    def pass_as(self, role: int) -> None:
+        """Be a link of this role: Role.LEAF where the other server is a leaf, Role.HUB at a hub."""
+        self.role = role
+
     def reaches(self, link: Any, origin: str) -> bool:
         """Tell whether what comes from here may go over `link`, to interest of `origin`."""
         cluster = self.cluster
-        if link is self or (self.is_spoke and link.role == _ROUTE):
+        if link is self or passes(self.role, link.role) != BOTH:
             return False
         return not cluster or (link.cluster != cluster and origin != cluster)
 

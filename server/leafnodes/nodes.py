@@ -11,8 +11,8 @@ from midge.protocol.leaf_messages import LOOP_PREFIX
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.leafnodes.rules import telling
 from midge.server.links.interest import Interests
-from midge.server.links.told import Kind
 from midge.server.log.logger import get_logger
+from midge.server.routing.role import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,8 +46,8 @@ class LeafNodes:
         """Tell links of what is in `interests`, which all links of the server share."""
         self.broker = broker
         self.interests = interests
-        self.interests.extra[Kind.LEAF] = self._subjects_for
-        self.interests.extra[Kind.HUB] = self._subjects_for
+        self.interests.extra[Role.LEAF] = self._subjects_for
+        self.interests.extra[Role.HUB] = self._subjects_for
         self.links: dict[int, LeafLink] = {}
         self.connects: Counter[str] = Counter()
         self.joined: Callable[[LeafLink], object] | None = None

@@ -21,7 +21,8 @@ from midge.server.leafnodes.interest import LeafDialect
 from midge.server.leafnodes.rules import denied_for, rules_of, telling
 from midge.server.leafnodes.side import LOOP_DELAY_S, Side
 from midge.server.links.link import RENEWAL_BYTES
-from midge.server.links.told import Kind, Told
+from midge.server.links.told import Told
+from midge.server.routing.role import Role
 
 if TYPE_CHECKING:
     from midge.server.config.leafnodes import LeafRemote
@@ -131,9 +132,8 @@ class Solicited(Side):
         self._is_done = True
         self.compare_domains(link, has_jetstream=info.jetstream is True, domain=info.domain or "")
         link.max_interest = self.nodes.max_interest()
-        kind = Kind.LEAF if self._remote.table.hub else Kind.HUB
-        link.is_spoke = kind is Kind.HUB
-        link.told = Told(link, self.nodes.broker.turns, LeafDialect(), kind)
+        link.pass_as(Role.LEAF if self._remote.table.hub else Role.HUB)
+        link.told = Told(link, self.nodes.broker.turns, LeafDialect())
         if self._bind(link, info):
             self.nodes.join(link, link.take_rules)
 

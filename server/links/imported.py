@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from midge.server.accounts.plan import inverse_of
 from midge.server.accounts.service_link import Response, ServiceLink
 from midge.server.accounts.stream_link import StreamLink
+from midge.server.peers.passage import BOTH, STREAM, passes
 from midge.server.routing.role import Role
 from midge.sublist.subjects import common, covers, overlaps
 
@@ -179,9 +180,11 @@ class Imports:
         self._links = links
         self._of = of
         self.streams: list[ImportedStream] = []
+        self._watches = False
 
     def renew(self) -> bool:
         """Go by the imports in force now; tell whether they are others than before."""
+        self._watch(watches=self._links.has_crossings(self._account.name))
         wanted = self._links.streams_of(self._account.name)
         if [one.stream for one in self.streams] == wanted:
             return False
@@ -189,12 +192,16 @@ class Imports:
         for stream, one in known.items():
             if stream not in wanted:
                 one.end()
-        if wanted and not known:
-            self._account.add_watcher(self)
-        elif known and not wanted:
-            self._account.remove_watcher(self)
         self.streams = [known.get(stream) or self._begin(stream) for stream in wanted]
         return True
+
+    def _watch(self, *, watches: bool) -> None:
+        """Look again at each subject of the account that is imported, or no longer."""
+        if watches and not self._watches:
+            self._account.add_watcher(self)
+        elif self._watches and not watches:
+            self._account.remove_watcher(self)
+        self._watches = watches
 
     def _begin(self, stream: StreamLink) -> ImportedStream:
         """Follow what the importer of `stream` wants."""
@@ -205,21 +212,24 @@ class Imports:
 
     def end(self) -> None:
         """Follow no import any more."""
-        if self.streams:
-            self._account.remove_watcher(self)
+        self._watch(watches=False)
         for stream in self.streams:
             stream.end()
         self.streams = []
 
     def count_streams(self, subject: bytes) -> int:
-        """Count the imports of exactly `subject`, which are not interest by themselves."""
+        """Count the imports of exactly `subject`, as a stream."""
         return self._links.count_streams(self._account.name, subject)
+
+    def count_crossings(self, subject: bytes) -> int:
+        """Count the imports of exactly `subject`, of either kind."""
+        return self._links.count_crossings(self._account.name, subject)
 
     # The account's own subscriptions: an import hides where the first one comes and the last goes.
 
     def added(self, subscription: Subscription) -> None:
         """Have a subject that is imported looked at again."""
-        if subscription.queue is None and self.count_streams(subscription.subject):
+        if subscription.queue is None and self.count_crossings(subscription.subject):
             self._interest.look(subscription.subject, None)
 
     def removed(self, subscription: Subscription) -> None:
@@ -229,4 +239,4 @@ class Imports:
 
 def _counts(link: Link) -> bool:
     """Tell whether interest over `link` in an importer's account is interest in the stream."""
-    return link.role != Role.ROUTE
+    return passes(Role.CLIENT, link.role, STREAM) == BOTH

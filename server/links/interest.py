@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from midge.server.clients.observer import Observer
 from midge.server.links.imported import Imports
-from midge.server.links.told import Kind
-from midge.server.routing.role import BEHIND_ROUTES, LAST_CHOICE
+from midge.server.peers.passage import SERVICE, crosses
+from midge.server.routing.role import BEHIND_ROUTES, LAST_CHOICE, Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ class AccountInterest:
     def __init__(
         self,
         account: Account,
-        also: Callable[[Kind], list[bytes]],
+        also: Callable[[int], list[bytes]],
         outside: Callable[[Account, bytes, bytes | None, int, str], None] | None = None,
     ) -> None:
         self.account = account
@@ -78,7 +78,7 @@ class AccountInterest:
     def _walk_for(self, link: Link) -> Iterator[list[Key]]:
         """Yield the kinds of interest that `link` may have to be told of."""
         told = link.told
-        yield [(subject, None, "") for subject in self._also(told.kind)]
+        yield [(subject, None, "") for subject in self._also(link.role)]
         for batch in self.account.sublist.walk():
             yield [(subject, queue, "") for subject, queue in batch]
         for other in list(self._links):
@@ -97,8 +97,8 @@ class AccountInterest:
         if not from_cluster:
             count = sublist.count_members(subject, queue)
             if queue is None:
-                own = count - self._count_imports(subject)
-                count = min(max(own, 0), 1) + (subject in self._also(told.kind))
+                own = count - self._count_untold(link, subject)
+                count = min(max(own, 0), 1) + (subject in self._also(link.role))
         if sublist.remotes is not None:
             count += told.count_behind(sublist.remotes.exactly(subject, queue), key)
         return count + sum(stream.count(told, key) for stream in self._imported_streams())
@@ -107,8 +107,20 @@ class AccountInterest:
         return [] if self.imported is None else self.imported.streams
 
     def _count_imports(self, subject: bytes) -> int:
-        """Count the imports of exactly `subject`, which are not interest by themselves."""
-        return 0 if self.imported is None else self.imported.count_streams(subject)
+        """Count the imports of exactly `subject`, which are subscriptions of the server's own."""
+        return 0 if self.imported is None else self.imported.count_crossings(subject)
+
+    def _count_untold(self, link: Link, subject: bytes) -> int:
+        """Count the imports of exactly `subject` that are no interest to `link` by themselves.
+
+        None of a stream is, because what its importers want is told. One of a service is where
+        messages that come over the link may cross it.
+        """
+        if self.imported is None:
+            return 0
+        if crosses(link.role, SERVICE):
+            return self.imported.count_streams(subject)
+        return self.imported.count_crossings(subject)
 
     # What the account tells.
 
@@ -159,9 +171,8 @@ class AccountInterest:
         self, source: Link, subject: bytes, queue: bytes | None, change: int, origin: str = ""
     ) -> None:
         """Pass on to the other links that `source` has told of more, or less, interest."""
-        kind = source.told.kind
-        if self._outside is not None and kind is not Kind.WORKER:
-            from_where = "" if queue is None else _from_where(kind, origin)
+        if self._outside is not None and source.role != Role.WORKER:
+            from_where = "" if queue is None else _from_where(source.role, origin)
             self._outside(self.account, subject, queue, change, from_where)
         for stream in self.streams:
             stream.link_changed(source, subject, queue, origin)
@@ -175,14 +186,14 @@ class AccountInterest:
 class Interests(Observer):
     """The interest in each account of a server, for all of its links; `imports` is between them.
 
-    `extra` has, by kind of link, what gives the subjects that such a link of an account is told of
-    without a subscription. `outside` is told of interest behind links to other servers: account,
-    subject, queue group, change, and where its members are, see role.py.
+    `extra` has, by the role of a link, what gives the subjects that such a link of an account is
+    told of without a subscription. `outside` is told of interest behind links to other servers:
+    account, subject, queue group, change, and where its members are, see role.py.
     """
 
     def __init__(self, imports: AccountLinks | None = None) -> None:
         self._imports = imports
-        self.extra: dict[Kind, Callable[[Account], list[bytes]]] = {}
+        self.extra: dict[int, Callable[[Account], list[bytes]]] = {}
         self.outside: Callable[[Account, bytes, bytes | None, int, str], None] = _ignore
         self._accounts: dict[str, AccountInterest] = {}
 
@@ -191,8 +202,8 @@ class Interests(Observer):
         interest = self._accounts.get(account.name)
         if interest is None:
 
-            def also(kind: Kind) -> list[bytes]:
-                subjects = self.extra.get(kind)
+            def also(role: int) -> list[bytes]:
+                subjects = self.extra.get(role)
                 return [] if subjects is None else subjects(account)
 
             interest = AccountInterest(account, also, self._pass_on)
@@ -212,9 +223,9 @@ class Interests(Observer):
         self.outside(account, subject, queue, change, from_where)
 
 
-def _from_where(kind: Kind, origin: str) -> str:
-    """Say where members of a queue group are, behind a link of `kind`, that come from `origin`."""
-    if kind is Kind.ROUTE:
+def _from_where(role: int, origin: str) -> str:
+    """Say where members of a queue group are, behind a link of `role`, that come from `origin`."""
+    if role == Role.ROUTE:
         return BEHIND_ROUTES + (LAST_CHOICE if origin else "")
     return LAST_CHOICE
 

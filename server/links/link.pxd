@@ -43,6 +43,7 @@ cdef class Link(ChannelOwner):
     cdef unsigned long long _generation
     cdef bint _is_unusual
     cdef list _for_groups
+    cdef bint _names_every_group
 
     cpdef void send_ping(self) except *
     cpdef void opened(self) except *
@@ -70,12 +71,13 @@ cdef class Link(ChannelOwner):
     cdef list _queues_of(self, Frame frame)
     cdef bint _needs_care(self, Account account, Frame frame) except -1
     @cython.locals(subject=bytes, mapped=bytes, found=SubListResult, view=SubListResult,
-                   shown=Frame)
+                   is_mapped=bint)
     cdef void _take_with_care(
         self, Client source, Frame frame, list queues, object trace
     ) except *
-    cdef void _route_unless(
-        self, object trace, Client source, SubListResult view, Frame frame
+    @cython.locals(shown=Frame, offers="long long", taken="long long")
+    cdef void _route_as_shown(
+        self, Client source, SubListResult view, Frame frame, object trace
     ) except *
     cdef bint _take_traced(self, Client source, Frame frame, list queues) except -1
     @cython.locals(rules=Permissions)
@@ -86,6 +88,7 @@ cdef class Link(ChannelOwner):
     cdef SubListResult _found(self, SubList sublist, Frame frame)
     @cython.locals(sublist=SubList, view=SubListResult, found=SubListResult, queues=list)
     cdef SubListResult _match(self, Client source, Frame frame)
+    cdef SubListResult _full_view(self, Client source, SubListResult found)
     cdef SubListResult _plain_view(self, Client source, SubListResult found)
     @cython.locals(only=tuple, named=set, groups=tuple)
     cdef SubListResult _with_queues(self, Client source, SubListResult found, list queues)

@@ -22,9 +22,9 @@ from midge.server.clients.charges import (
 )
 from midge.server.clients.fair_turns import PORTION_BYTES
 from midge.server.clients.state import State
-from midge.server.links.ack_replies import ACK_PREFIX, as_shown
 from midge.server.links.interest_size import size_of
 from midge.server.links.outbound import Heads, LinkOutbound
+from midge.server.peers.ack_replies import ACK_PREFIX, as_shown
 from midge.server.routing import trace_headers
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
@@ -108,6 +108,7 @@ class Link(ChannelOwner):
         self._generation = 0
         self._is_unusual = False
         self._for_groups: list[bytes] | None = None
+        self._names_every_group = False
 
     # Come and gone.
 
@@ -308,7 +309,13 @@ class Link(ChannelOwner):
         self._route(source, self._with_queues(source, found, queues), frame)
 
     def names_group(self, name: bytes) -> bool:
-        """Tell whether the line at hand names the queue group `name`."""
+        """Tell whether the line at hand is for the queue group `name`.
+
+        One that a mapping applies to is for every group, as on nats-server: the server that sent it
+        knows the subject that is mapped, and not the groups of the other one.
+        """
+        if self._names_every_group:
+            return True
         return self._for_groups is not None and name in self._for_groups
 
     def _queues_of(self, frame: Frame) -> list[bytes] | None:
@@ -355,34 +362,54 @@ class Link(ChannelOwner):
             self.side.refuse_message(self, subject)
             return
         mapper = source.account.mapper if self._maps else None
+        is_mapped = False
         if mapper is not None:
             mapped = mapper.map(subject)
             if mapped is None:
                 return
             if mapped != subject:
                 frame = with_subject(frame, mapped)
+                is_mapped = True
         found = self._found(source.account.sublist, frame)
-        if queues is None:
-            view = self._plain_view(source, found)
-        else:
+        if queues is not None:
             view = self._with_queues(source, found, queues)
-        shown = as_shown(frame)
+        elif is_mapped:
+            view = self._full_view(source, found)
+        else:
+            view = self._plain_view(source, found)
         if trace is not None:
             trace.go_on(subject, frame.subject_bytes(), None)
-        if shown is frame:
-            self._route_unless(trace, source, view, frame)
-            return
-        # Over another link it goes as it came.
-        self._route_unless(trace, source, SubListResult(view.plain, view.queues), shown)
-        if view.remotes is not None:
-            self._route_unless(trace, source, SubListResult((), (), view.remotes), frame)
+        self._names_every_group = is_mapped and queues is None
+        try:
+            self._route_as_shown(source, view, frame, trace)
+        finally:
+            self._names_every_group = False
 
-    def _route_unless(self, trace: Any, source: Client, view: SubListResult, frame: Frame) -> None:
-        """Deliver `frame` to those in `view`, or have `trace` do so where there is one."""
-        if trace is None:
-            self._route(source, view, frame)
-        else:
-            self.spend(trace.route(view, frame) * (frame.end + _DELIVERY_BYTES))
+    def _route_as_shown(
+        self, source: Client, view: SubListResult, frame: Frame, trace: Any
+    ) -> None:
+        """Deliver `frame` to those in `view`: over links as it came, to clients as they see it.
+
+        With `trace`, that delivers it.
+        """
+        shown = as_shown(frame)
+        links = self.broker.admission.links
+        before = links.delivery
+        if shown is not frame:
+            links.delivery = (shown, frame.subject_bytes())
+        offers = self.router.offers
+        try:
+            if trace is not None:
+                taken = trace.route(view, shown, frame)
+            elif shown is frame:
+                self.router.route(source.account, view, source, frame)
+            else:
+                self.router.route_in_two_forms(source.account, view, source, shown, frame)
+            if trace is None:
+                taken = self.router.offers - offers
+        finally:
+            links.delivery = before
+        self.spend(taken * (frame.end + _DELIVERY_BYTES))
 
     def _may_take(self, subject: bytes) -> bool:
         rules = self.take_rules
@@ -431,6 +458,13 @@ class Link(ChannelOwner):
         if not found.queues and found.remotes is None:
             return found
         return SubListResult(found.plain, (), self._others(source, found.remotes, None))
+
+    def _full_view(self, source: Client, found: SubListResult) -> SubListResult:
+        """Return what a message for every queue group reaches."""
+        if found.remotes is None:
+            return found
+        named = {group.name for group in found.remotes.queues}
+        return SubListResult(found.plain, found.queues, self._others(source, found.remotes, named))
 
     def _with_queues(
         self, source: Client, found: SubListResult, queues: list[bytes]

@@ -1,18 +1,17 @@
 """The interest that one link is told: its state, and the lines that tell it.
 
-Which interest a link is told depends on its kind and on that of the link where the interest lies:
-see `WANTED`. A hub is told the interest of this server and of its leafs, never that of another hub
-or a route; a route is told the same, since every server of a cluster has a route to every other
-one.
+Which interest a link is told depends on its role and on that of the link where the interest lies:
+see peers/passage.py.
 """
 
 from __future__ import annotations
 
 import itertools
-from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from midge.server.clients.fair_turns import PORTION_BYTES
+from midge.server.peers.passage import is_told
+from midge.server.routing.role import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -35,24 +34,6 @@ grow, one of 4,000 less than 1 ms."""
 
 _TURN_MAX_BYTES = 128 * PORTION_BYTES
 """Most that one link takes of a turn, a quarter of it: 5 ms."""
-
-
-class Kind(Enum):
-    """The role of the server at the other end of a link, as seen from this one."""
-
-    LEAF = "leaf"
-    HUB = "hub"
-    ROUTE = "route"
-    WORKER = "worker"
-
-
-WANTED: Mapping[Kind, frozenset[Kind]] = {
-    Kind.LEAF: frozenset(Kind),
-    Kind.HUB: frozenset({Kind.LEAF, Kind.WORKER}),
-    Kind.ROUTE: frozenset({Kind.LEAF, Kind.WORKER}),
-    Kind.WORKER: frozenset({Kind.LEAF, Kind.HUB, Kind.ROUTE}),
-}
-"""The kinds of link whose interest each kind is told of, besides that of the account itself."""
 
 
 class Link(Protocol):
@@ -113,8 +94,8 @@ class Dialect(Protocol):
 class Told:
     """The interest that one link has been told, and is to be told.
 
-    `kind` is what the link leads to, and `wanted` are the kinds of link whose interest it is told
-    of besides that of the account itself. `allows` tells which interest may be told.
+    With `is_isolated` it is told of no interest behind leafs. `allows` tells which interest may be
+    told.
     """
 
     def __init__(
@@ -122,11 +103,10 @@ class Told:
         link: Link,
         turns: FairTurns,
         dialect: Dialect,
-        kind: Kind,
-        wanted: Iterable[Kind] | None = None,
+        *,
+        is_isolated: bool = False,
     ) -> None:
-        self.kind = kind
-        self._wanted = WANTED[kind] if wanted is None else frozenset(wanted)
+        self._is_isolated = is_isolated
         self._link = link
         self._turns = turns
         self._dialect = dialect
@@ -148,7 +128,9 @@ class Told:
         cluster = self._link.cluster
         if source is self._link or (cluster and origin == cluster):
             return False
-        return source.told.kind in self._wanted
+        if self._is_isolated and source.role == Role.LEAF:
+            return False
+        return is_told(self._link.role, source.role)
 
     def key_of(self, subject: bytes, queue: bytes | None, origin: str) -> Key:
         """Return the key of interest that came over another link."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from midge.server.links.told import Kind
 from midge.server.monitoring import go_format
+from midge.server.routing.role import Role
 
 if TYPE_CHECKING:
     from midge.server.leafnodes.link import LeafLink
@@ -41,7 +41,7 @@ def _entry(link: LeafLink, *, with_subscriptions: bool) -> dict[str, Any]:
     entry = {
         "id": link.cid,
         "name": link.name,
-        "is_spoke": link.told.kind is Kind.HUB,
+        "is_spoke": link.role == Role.HUB,
         "account": link.account.name,
         "ip": link.peer_host,
         "port": link.peer_port,

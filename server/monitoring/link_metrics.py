@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from midge.server.links.told import Kind
 from midge.server.monitoring.leafz import links_of
+from midge.server.routing.role import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,7 @@ def leafnode_metrics(state: State) -> Iterator[Metric]:
         return
     by_label: dict[tuple[str, str, str], list[LeafLink]] = {}
     for link in links_of(state):
-        role = "hub" if link.told.kind is Kind.HUB else "leaf"
+        role = "hub" if link.role == Role.HUB else "leaf"
         by_label.setdefault((link.account.name, link.name, role), []).append(link)
     yield from _gauges(by_label)
     for field, (name, text) in _COUNTERS.items():

@@ -17,7 +17,6 @@ cdef class Client(Handler):
     cdef public unsigned char dirty
     cdef public Client next_dirty
     cdef readonly unsigned char role
-    cdef public bint is_spoke
     cdef public long long in_messages
     cdef public long long in_bytes
     cdef public long long out_messages

@@ -20,9 +20,6 @@ class Client(Handler):
 
     `role` is one of role.py: most are what NATS calls clients.
 
-    With `is_spoke` it is a link to a hub: every server of a cluster has its own, so nothing goes
-    from there over routes, nor the reverse.
-
     The counts are of messages and of their bytes, header and payload. `dirty` tells that the
     router has put output into `outbound` and will flush it, after it that of `next_dirty`.
     """
@@ -35,7 +32,6 @@ class Client(Handler):
         self.dirty = False
         self.next_dirty: Client | None = None
         self.role = _CLIENT
-        self.is_spoke = False
         self.in_messages = 0
         self.in_bytes = 0
         self.out_messages = 0

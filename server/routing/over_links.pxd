@@ -3,12 +3,13 @@
 cimport cython
 
 from midge.protocol.frame cimport Frame
+from midge.server.peers.passage cimport passes
 from midge.server.routing.client cimport Client
 from midge.sublist.result cimport QueueGroup, Remotes, SubListResult
 from midge.sublist.subscription cimport RemoteSubscription
 
 
-cdef int _ROUTE
+cdef int GROUPS
 
 
 @cython.locals(remotes=Remotes, named=dict, group=QueueGroup, chosen=Client, taken=Py_ssize_t,

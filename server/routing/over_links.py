@@ -15,11 +15,9 @@ from random import Random
 from typing import Any
 
 from midge.protocol.frame import Frame
+from midge.server.peers.passage import GROUPS, passes
 from midge.server.routing.client import Client
-from midge.server.routing.role import Role
 from midge.sublist.result import QueueGroup, Remotes, SubListResult
-
-_ROUTE = int(Role.ROUTE)
 
 AFTER_ALL = b""
 """In place of the name of a CarriedGroup: its `deliver` is called after those of all groups."""
@@ -209,13 +207,13 @@ def pick_instead(
     `has_members` here, for two servers whose members all refuse would pass it to and fro.
     """
     chosen = pick_link(group, publisher, chooser, 0)
-    if chosen is not None or publisher is None or publisher.role != _ROUTE:
+    if chosen is not None or publisher is None:
         return chosen
     back: Client | None = None
     members: tuple[Any, ...] = group.members
     for member in members:
         link: Client = member.remote
-        if link.role == _ROUTE:
+        if passes(publisher.role, link.role) == GROUPS:
             if link is not publisher:
                 return link
             back = link

@@ -4,7 +4,10 @@ from enum import IntEnum
 
 
 class Role(IntEnum):
-    """The roles; `Client.role` holds one as a C integer."""
+    """The roles; `Client.role` holds one as a C integer.
+
+    That of a link is what the server at the other end is to this one, whichever has connected.
+    """
 
     CLIENT = 0
     SYSTEM = 1
@@ -12,6 +15,7 @@ class Role(IntEnum):
     LEAF = 3
     ROUTE = 4
     WORKER = 5
+    HUB = 6
 
 
 BEHIND_ROUTES = "~"

@@ -40,7 +40,10 @@ cdef class Router(FlushRule):
                    refused=list, picked=dict, carried=dict, subscriptions=tuple,
                    subscription=RoutedSubscription, group=QueueGroup)
     cdef Py_ssize_t _route_widely(
-        self, Account account, SubListResult result, Client publisher, Frame frame
+        self, Account account, SubListResult result, Client publisher, Frame frame, Frame over
+    ) except -1
+    cpdef Py_ssize_t route_in_two_forms(
+        self, Account account, SubListResult result, Client publisher, Frame frame, Frame over
     ) except -1
     @cython.locals(taken=Py_ssize_t, subscription=RoutedSubscription)
     cdef Py_ssize_t _deliver_to_all(

@@ -86,18 +86,37 @@ class Router(FlushRule):
             self.offers += 1
             return self.deliver(lone, publisher, frame)  # nothing fails that a client receives
         if result.queues or self.observer is not None:
-            return self._route_widely(account, result, publisher, frame)
+            return self._route_widely(account, result, publisher, frame, frame)
         remotes = result.remotes
         if remotes is None:
             return self._deliver_to_all(result.plain, publisher, frame)
         if remotes.queues:
-            return self._route_widely(account, result, publisher, frame)
+            return self._route_widely(account, result, publisher, frame, frame)
         taken = self._deliver_to_all(result.plain, publisher, frame)
         self.offers += len(remotes.plain)
         return taken + send_to_all(remotes.plain, publisher, frame)
 
+    def route_in_two_forms(
+        self,
+        account: Account,
+        result: SubListResult,
+        publisher: Client | None,
+        frame: Frame,
+        over: Frame,
+    ) -> int:
+        """Do what `route` does, with the form `over` of the message for links.
+
+        The receivers are chosen once, so a queue group has one of them, here or behind a link.
+        """
+        return self._route_widely(account, result, publisher, frame, over)
+
     def _route_widely(
-        self, account: Account, result: SubListResult, publisher: Client | None, frame: Frame
+        self,
+        account: Account,
+        result: SubListResult,
+        publisher: Client | None,
+        frame: Frame,
+        over: Frame,
     ) -> int:
         """Do what `route` does where there are queue groups, links or an observer."""
         plain = failed = queued = crossed = 0
@@ -129,7 +148,7 @@ class Router(FlushRule):
                 refused = [group.name] if refused is None else [*refused, group.name]
         if result.remotes is not None:
             self.offers += len(result.remotes.plain)
-            crossed = forward(result, publisher, frame, picked, refused, self.chooser, carried)
+            crossed = forward(result, publisher, over, picked, refused, self.chooser, carried)
             plain += crossed
         if self.observer is not None:
             self.crossed = crossed

@@ -7,6 +7,7 @@ from midge.protocol.frame cimport Frame, compose
 from midge.protocol.worker cimport BlockHandler, WorkerParser
 from midge.server.links.link cimport Link
 from midge.server.links.outbound cimport Heads
+from midge.server.peers.passage cimport passes
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
 from midge.server.routing.subscription cimport RoutedSubscription
@@ -14,7 +15,7 @@ from midge.sublist.result cimport SubListResult
 from midge.sublist.sublist cimport SubList
 from midge.sublist.subscription cimport RemoteSubscription, Subscription
 
-cdef int _WORKER, _ROUTE, BEHIND, _HARMLESS
+cdef int _WORKER, BEHIND, BOTH, STREAM, _HARMLESS
 cdef bytearray _NOTHING
 cdef bytes _CARRIED
 cdef Py_ssize_t _PUB_BYTES

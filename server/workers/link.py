@@ -17,6 +17,7 @@ from midge.protocol.worker import NOBODY, BlockHandler, WorkerParser
 from midge.server.broker.message_trace import TRACING_PROTOCOL
 from midge.server.links.link import Link
 from midge.server.links.outbound import Heads
+from midge.server.peers.passage import BOTH, STREAM, passes
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.role import LAST_CHOICE, Role
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
 
 _WORKER = int(Role.WORKER)
-_ROUTE = int(Role.ROUTE)
 _NOTHING = bytearray()
 _UNLIMITED = 1 << 62
 _LINE_MAX_BYTES = 1 << 16
@@ -329,7 +329,7 @@ class WorkerPart(Client):
 
     def reaches(self, link: Any, origin: str) -> bool:
         """Tell whether a message from the other worker may go on over `link`: not to a third."""
-        return bool(link.role != _WORKER)
+        return passes(self.role, link.role) == BOTH
 
     def carried(self) -> "WorkerPart":
         """Return the way over this link for what an import has carried to the account."""
@@ -376,7 +376,7 @@ class CarriedPart(WorkerPart):
 
     def reaches(self, link: Any, origin: str) -> bool:
         """Tell whether a message may go on over `link`: not to servers that have the import."""
-        return bool(link.role != _WORKER and link.role != _ROUTE)
+        return passes(self.role, link.role, STREAM) == BOTH
 
 
 class Numbered(Client):

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from midge.server.links.told import Kind
-
 if TYPE_CHECKING:
     from midge.server.links.interest import Interests
     from midge.server.routing.account import Account
@@ -48,8 +46,6 @@ class Outside:
 
 class NothingTold:
     """Tells a worker nothing of what other servers are told: `Interest` tells it everything."""
-
-    kind = Kind.WORKER
 
     def __init__(self) -> None:
         self.allows = _nothing

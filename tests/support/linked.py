@@ -22,16 +22,16 @@ a hub, a leaf that the near server has connected to, or another worker."""
 TO_SERVERS = LINKS[:-1]
 
 NAMES = ("server_name: NEAR\n", "server_name: FAR\n")
-ACCEPTING = 'leafnodes { listen: "127.0.0.1:%d" }\n'
+ACCEPTING = 'leafnodes { listen: "127.0.0.1:%d", %s }\n'
 
 
 class Linked:
-    """A near and a far place that a link of the kind `link` joins; the near one is a midge.
+    """A near and a far place that a link of the kind `link` joins.
 
-    `far` is what the other one is: "midge" or "real"; of workers both are one midge. `config` is
-    added to each configuration, and `near_config` and `far_config` to one of them. A leaf node
+    `near` and `far` are what they are: "midge" or "real"; of workers both are one midge. `config`
+    is added to each configuration, and `near_config` and `far_config` to one of them. A leaf node
     links `accounts`, each as a user whose name and password are the account's in lower case. The
-    near server is started with `flags`.
+    near server is started with `flags`, and takes leaf nodes besides.
     """
 
     def __init__(
@@ -39,6 +39,7 @@ class Linked:
         link: str,
         far: str = "real",
         *,
+        near: str = "midge",
         config: str = "",
         near_config: str = "",
         far_config: str = "",
@@ -47,7 +48,7 @@ class Linked:
         files: Mapping[str, bytes] = MappingProxyType({}),
     ) -> None:
         self._link = link
-        self._far = far
+        self._kinds = (near, far)
         self._near_config = config + near_config
         self._far_config = config + far_config
         self._accounts = accounts
@@ -70,19 +71,20 @@ class Linked:
 
     async def _start(self) -> None:
         if self._link == "workers":
-            self.near = self.far = await self._run("midge", self._near_config, ("--workers", "2"))
+            config = ACCEPTING % (-1, "") + self._near_config
+            self.near = self.far = await self._run("midge", config, ("--workers", "2"))
         elif self._link == "route":
             block = 'cluster { name: C1, listen: "127.0.0.1:-1", connect_retries: 50, %s }\n'
-            await self._run_near(block % "")
+            await self._run_near(block % "" + ACCEPTING % (-1, ""))
             port = await _port_of(route_port, self.near)
             await self._run_far(block % f'routes: ["nats-route://127.0.0.1:{port}"]')
         elif self._link == "leaf":
-            await self._run_near(ACCEPTING % -1)
+            await self._run_near(ACCEPTING % (-1, ""))
             await self._run_far(self._remotes(await _port_of(leaf_port, self.near)))
         else:
-            await self._run_far(ACCEPTING % -1)
+            await self._run_far(ACCEPTING % (-1, ""))
             port = await _port_of(leaf_port, self.far)
-            self._far_block = ACCEPTING % port
+            self._far_block = ACCEPTING % (port, "")
             await self._run_near(self._remotes(port))
 
     async def restart_far(self) -> None:
@@ -91,11 +93,12 @@ class Linked:
         await self._run_far(self._far_block)
 
     async def _run_near(self, block: str) -> None:
-        self.near = await self._run("midge", NAMES[0] + block + self._near_config, self._flags)
+        config = NAMES[0] + block + self._near_config
+        self.near = await self._run(self._kinds[0], config, self._flags)
 
     async def _run_far(self, block: str) -> None:
         self._far_block = block
-        self.far = await self._run(self._far, NAMES[1] + block + self._far_config)
+        self.far = await self._run(self._kinds[1], NAMES[1] + block + self._far_config)
 
     async def _run(self, kind: str, config: str, flags: tuple[str, ...] = ()) -> Server:
         server = Server(command_of(kind), config, flags, files=self._files)
@@ -112,18 +115,26 @@ class Linked:
             f'{{ url: "nats-leaf://{login}127.0.0.1:{port}"{account}{more} }}'
             for login, account in logins or [("", "")]
         ]
-        return f"leafnodes {{ reconnect: 100ms, remotes: [ {', '.join(remotes)} ] }}\n"
+        more = f"reconnect: 100ms, remotes: [ {', '.join(remotes)} ]"
+        return ACCEPTING % (-1, more)
+
+    async def add_leaf(self, config: str) -> Server:
+        """Start a nats-server that is a leaf of the near one, with this `config`."""
+        port = await _port_of(leaf_port, self.near)
+        remotes = f'leafnodes {{ remotes: [ {{ url: "nats-leaf://127.0.0.1:{port}" }} ] }}\n'
+        return await self._run("real", "server_name: MORE\n" + remotes + config)
 
     async def clients(self, **options: Any) -> tuple[Client, Client]:
         """Connect a client at either place; each new one goes to the worker with fewer."""
         servers = (self.near, self.far)
-        near, far = [
-            await SettlingClient.connected(server.url, allow_reconnect=False, **options)
-            for server in servers
-        ]
-        for client in (near, far):
-            self._stack.push_async_callback(client.close)
+        near, far = [await self.client_of(server, **options) for server in servers]
         return near, far
+
+    async def client_of(self, server: Server, **options: Any) -> Client:
+        """Connect a client to `server`."""
+        client = await SettlingClient.connected(server.url, allow_reconnect=False, **options)
+        self._stack.push_async_callback(client.close)
+        return client
 
 
 async def settle_both(near: Client, far: Client) -> None:

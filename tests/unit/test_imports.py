@@ -122,7 +122,7 @@ ROOMS = (
     ("config",),
     ("options",),
     ("log",),
-    ("routing",),
+    ("routing", "peers"),
     ("auth",),
     ("accounts",),
     ("clients",),

@@ -23,10 +23,11 @@ from midge.server.config.options import (
     Mapping,
     MappingDestination,
 )
+from midge.server.internal.producer import Producer
 from midge.server.internal.publisher import InternalPublisher
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
-from midge.server.routing.outbound import ChunkPool
+from midge.server.routing.role import Role
 from midge.server.routing.router import Router
 from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist.subscription import RemoteSubscription
@@ -84,11 +85,11 @@ class Probe(RoutedSubscription):
         return reply.encode()
 
 
-class NotingLink(Client):
-    """A link that notes the payload and the queue groups of what goes over it."""
+class NotingLink(Producer):
+    """A leaf node link that notes the payload and the queue groups of what goes over it."""
 
     def __init__(self, account: Account) -> None:
-        Client.__init__(self, 1, account, ChunkPool())
+        Producer.__init__(self, account, Role.LEAF)
         self.sent: list[tuple[bytes, list[bytes] | None]] = []
 
     def forward(self, publisher: Client | None, frame: Frame, queues: list[bytes] | None) -> bool:

@@ -11,8 +11,9 @@ from midge.server.leafnodes.interest import LeafDialect
 from midge.server.leafnodes.rules import rules_of, telling
 from midge.server.links import told
 from midge.server.links.interest import AccountInterest
-from midge.server.links.told import Kind, Told
+from midge.server.links.told import Told
 from midge.server.routing.account import Account
+from midge.server.routing.role import Role
 from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist import RemoteSubscription
 from midge.testing import ManualClock
@@ -27,8 +28,8 @@ class Link:
         self.cluster = cluster
         self.interest: dict[object, RemoteSubscription] = {}
         self.lines: list[str] = []
-        kind = Kind.HUB if is_hub else Kind.LEAF
-        self.told = Told(self, turns, LeafDialect(), kind)
+        self.role = Role.HUB if is_hub else Role.LEAF
+        self.told = Told(self, turns, LeafDialect())
 
     def send(self, piece: bytes) -> None:
         self.lines.append(piece.decode().removesuffix("\r\n"))

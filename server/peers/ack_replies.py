@@ -19,3 +19,10 @@ def as_shown(frame: Frame) -> Frame:
     if at < 0 or reply.count(b".", 0, at) < _DOTS or at + 1 == len(reply):
         return frame
     return compose(reply[at + 1 :], frame.payload_bytes(), reply[:at], frame.header_bytes())
+
+
+def as_sent(frame: Frame, deliver_subject: bytes) -> Frame:
+    """Return `frame` as it goes over links: under the subject by which JetStream delivers it."""
+    reply = frame.reply_bytes()
+    named = None if reply is None else b"%b@%b" % (reply, frame.subject_bytes())
+    return compose(deliver_subject, frame.payload_bytes(), named, frame.header_bytes())

@@ -1,0 +1,1 @@
+"""Links to other servers and between workers: leaf nodes, routes, and what may cross them."""

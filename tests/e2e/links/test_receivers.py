@@ -1,0 +1,224 @@
+"""Who gets a message that crosses a link, where imports, mappings or deliver groups have a part.
+
+Each test runs for every kind of link. With a nats-server in midge's place each of them passes, too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from nats.aio.msg import Msg
+from nats.js.api import AckPolicy, ConsumerConfig
+
+from tests.support.leafnodes import Inbox, settle, until
+from tests.support.linked import LINKS, Linked, settle_both
+
+LEAFS = ("leaf", "hub", "hub: true")
+
+ACCOUNTS = """
+accounts {
+  A { users: [ { user: a, password: a } ]
+      exports: [ { stream: "str.>" }, { stream: "deliver.>" }, { service: "svc.>" } ] }
+  B { users: [ { user: b, password: b } ]
+      imports: [ { stream: { account: A, subject: "str.>" } }
+                 { stream: { account: A, subject: "deliver.>" }, to: "local.>" }
+                 { service: { account: A, subject: "svc.x" } } ] }
+}
+"""
+A: dict[str, Any] = {"user": "a", "password": "a"}
+B: dict[str, Any] = {"user": "b", "password": "b"}
+
+nears = pytest.mark.parametrize("near", ["midge", pytest.param("real", marks=pytest.mark.full)])
+
+
+def skip_unless_real(near: str, link: str) -> None:
+    if near == "real" and link == "workers":
+        pytest.skip("a nats-server has no workers")
+
+
+async def answer(message: Msg) -> None:
+    await message.respond(b"yes")
+
+
+@nears
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("far", ["real", "midge"])
+async def test_one_member_of_a_deliver_group_gets_each_message(
+    link: str, far: str, near: str
+) -> None:
+    skip_unless_real(near, link)
+    async with Linked(link, far, near=near) as places:
+        more = await places.add_leaf('jetstream { store_dir: "@directory@/js", domain: J }\n')
+        client = await places.client_of(more)
+        clients = await places.clients()
+        got: list[str] = []
+
+        async def take(message: Msg) -> None:
+            got.append(message.data.decode())
+            assert message.subject == "s"
+            await message.ack()
+
+        for one in clients:
+            await one.subscribe("deliver.g", "w", cb=take)
+        await settle_both(*clients)
+        for one in clients:
+            await settle(one, client)
+            await settle(client, one)
+        stream = client.jetstream()
+        await stream.add_stream(name="S", subjects=["s"])
+        config = ConsumerConfig(
+            durable_name="G",
+            deliver_subject="deliver.g",
+            deliver_group="w",
+            ack_policy=AckPolicy.EXPLICIT,
+            ack_wait=600,
+        )
+        await stream.add_consumer("S", config)
+        count = 40
+        for number in range(count):
+            await stream.publish("s", b"%d" % number)
+        await until(lambda: len(got) >= count)
+        for one in clients:
+            await settle(one, client)
+        await settle_both(*clients)
+        assert sorted(got, key=int) == [str(number) for number in range(count)]
+
+
+@nears
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("queue", ["", "w"])
+async def test_a_responder_behind_a_link_answers_an_imported_service(
+    queue: str, link: str, near: str
+) -> None:
+    skip_unless_real(near, link)
+    async with Linked(link, near=near, config=ACCOUNTS, accounts=("A",)) as places:
+        near_a, far_a = await places.clients(**A)
+        await far_a.subscribe("svc.x", queue, cb=answer)
+        await settle_both(near_a, far_a)
+        requester = await places.client_of(places.near, **B)
+        for _ in range(3):
+            reply = await requester.request("svc.x", b"", timeout=10)
+            assert reply.data == b"yes"
+
+
+@nears
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("queue", ["", "w"])
+async def test_an_answer_goes_to_whoever_listens_behind_a_link(
+    queue: str, link: str, near: str
+) -> None:
+    skip_unless_real(near, link)
+    async with Linked(link, near=near, config=ACCOUNTS, accounts=("B",)) as places:
+        responder = await places.client_of(places.near, **A)
+        await responder.subscribe("svc.x", cb=answer)
+        await responder.flush()
+        near_b, far_b = await places.clients(**B)
+        if link == "workers":
+            near_b, far_b = far_b, near_b  # the third client is in the same worker as the first
+        inbox = Inbox()
+        await far_b.subscribe("inbox.of.mine", queue, cb=inbox.take)
+        await settle_both(near_b, far_b)
+        await near_b.publish("svc.x", b"", reply="inbox.of.mine")
+        await near_b.flush()
+        await inbox.has(b"yes")
+
+
+@nears
+@pytest.mark.parametrize("link", LINKS)
+async def test_a_mapped_message_goes_to_the_queue_groups_of_its_new_subject(
+    link: str, near: str
+) -> None:
+    skip_unless_real(near, link)
+    accounts = ACCOUNTS.replace("A { users", 'A { mappings: { "in.*": "out.$1" }, users')
+    is_leaf = link in LEAFS
+    async with Linked(
+        link,
+        near=near,
+        near_config=accounts,
+        far_config=ACCOUNTS if is_leaf else accounts,
+        accounts=("A",),
+    ) as places:
+        near_a, far_a = await places.clients(**A)
+        plain, group = Inbox(), Inbox()
+        await near_a.subscribe("out.1", cb=plain.take)
+        await near_a.subscribe("out.1", "g", cb=group.take)
+        await settle_both(near_a, far_a)
+        for number in range(3):
+            await far_a.publish("in.1", b"%d" % number)
+        await far_a.flush()
+        await plain.has(b"0", b"1", b"2")
+        await near_a.flush()
+        await group.has(b"0", b"1", b"2")
+
+
+@nears
+@pytest.mark.parametrize("link", ["route", "workers"])
+async def test_a_service_gets_a_request_once_although_the_requesters_account_listens_to_it(
+    link: str, near: str
+) -> None:
+    skip_unless_real(near, link)
+    async with Linked(link, near=near, config=ACCOUNTS) as places:
+        near_a, far_a = await places.clients(**A)
+        near_b, far_b = await places.clients(**B)
+        requests = Inbox()
+        await near_a.subscribe("svc.x", cb=requests.take)
+        await near_a.subscribe("svc.x", "w", cb=answer)
+        await near_b.subscribe("svc.>")
+        await settle_both(near_a, far_a)
+        await settle_both(near_b, far_b)
+        for number in range(3):
+            await far_b.request("svc.x", b"%d" % number, timeout=10)
+        await settle_both(near_a, far_a)
+        await requests.has(b"0", b"1", b"2")
+
+
+@nears
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("subject", ["svc.x", "svc.*", "str.x", "str.>"])
+async def test_interest_in_an_imported_subject_is_announced(
+    subject: str, link: str, near: str
+) -> None:
+    skip_unless_real(near, link)
+    async with Linked(link, near=near, config=ACCOUNTS, accounts=("B",)) as places:
+        near_b, far_b = await places.clients(**B)
+        inbox = Inbox()
+        await near_b.subscribe(subject, cb=inbox.take)
+        await settle_both(near_b, far_b)
+        literal = subject.replace("*", "x").replace(">", "x")
+        await far_b.publish(literal, b"1")
+        await far_b.flush()
+        await inbox.has(b"1")
+
+
+@nears
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("far", ["real", "midge"])
+@pytest.mark.parametrize("queue", ["", "w"])
+async def test_a_delivery_through_an_imported_stream_crosses_a_link(
+    queue: str, far: str, link: str, near: str
+) -> None:
+    skip_unless_real(near, link)
+    streams = 'jetstream { store_dir: "@directory@/js" }\n'
+    with_streams = streams + ACCOUNTS.replace("A { users", "A { jetstream: enabled, users")
+    async with Linked(
+        link, far, near=near, near_config=with_streams, far_config=ACCOUNTS, accounts=("B",)
+    ) as places:
+        near_b, far_b = await places.clients(**B)
+        client = await places.client_of(places.near, **A)
+        inbox = Inbox()
+        await far_b.subscribe("local.d", queue, cb=inbox.take)
+        await settle_both(near_b, far_b)
+        stream = client.jetstream()
+        await stream.add_stream(name="S", subjects=["s.*"])
+        config = ConsumerConfig(
+            durable_name="D",
+            deliver_subject="deliver.d",
+            deliver_group=queue or None,
+            ack_policy=AckPolicy.NONE,
+        )
+        await stream.add_consumer("S", config)
+        for number in range(3):
+            await stream.publish(f"s.{number}", b"%d" % number)
+        await inbox.has(b"0", b"1", b"2")
+        assert [message.subject for message in inbox.messages] == ["s.0", "s.1", "s.2"]
