@@ -18,7 +18,6 @@ from midge.pipeline.commands.terminal import (
     warn,
 )
 from midge.pipeline.errors import OptionError, PipelineError, reason_of, sentence_of
-from midge.pipeline.lake import taken
 from midge.pipeline.lake.settings import PipelineSettings, load_settings
 from midge.sublist.subjects import is_valid_subject
 
@@ -62,6 +61,8 @@ def session(settings: PipelineSettings, show: "Bars") -> "Iterator[SparkSession]
 
 def run_job(args: argparse.Namespace) -> None:
     """Load all new records into the lake and rebuild gold."""
+    from midge.pipeline.lake import taken
+
     settings = settings_of(args)
     _require(settings, rebuild=args.rebuild)
     if not args.rebuild and taken.is_complete(settings):
@@ -74,6 +75,8 @@ def run_job(args: argparse.Namespace) -> None:
 
 def fill(settings: PipelineSettings, show: "Bars", *, rebuild: bool = False) -> "Progress":
     """Fill the lake of `settings` from its records, with progress bars."""
+    from midge.pipeline.lake import taken
+
     _require(settings, rebuild=rebuild)
     is_local = "://" not in settings.records_directory + settings.lake_directory
     files = taken.recorded_files(settings) if is_local else {}
