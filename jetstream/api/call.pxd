@@ -15,6 +15,7 @@ cdef class Call:
     cdef readonly bytes headers
     cdef readonly bytes body
     cdef readonly object client
+    cdef readonly object is_wanted
     cdef public bint is_counted
     cdef object _respond
     cdef bytes _response

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
+def always() -> bool:
+    """Return True: the answer is wanted."""
+    return True
+
+
 class Family:
     """One kind of request: its answers' type, and what they hold besides an error.
 
@@ -41,7 +46,10 @@ class Family:
 
 
 class Call:
-    """A request. `tokens` are those of the subject behind ``$JS.API``, `client` says who asks."""
+    """A request. `tokens` are those of the subject behind ``$JS.API``, `client` says who asks.
+
+    `is_wanted` returns False once no subscription takes the answer any more.
+    """
 
     __slots__ = (
         "_respond",
@@ -53,6 +61,7 @@ class Call:
         "family",
         "headers",
         "is_counted",
+        "is_wanted",
         "tokens",
     )
 
@@ -65,8 +74,10 @@ class Call:
         body: bytes,
         respond: Callable[..., object],
         client: Callable[[], dict[str, Any]] = dict,
+        is_wanted: Callable[[], bool] = always,
     ) -> None:
         self.client = client
+        self.is_wanted = is_wanted
         self.account = account
         self.family = family
         self.tokens = tokens

@@ -14,7 +14,8 @@ cdef Family _find_stream(list tokens)
 
 @cython.locals(tokens=list, family=Family, call=Call)
 cpdef bint handle(
-    object account, bytes subject, bytes headers, bytes body, object respond, object client=*
+    object account, bytes subject, bytes headers, bytes body, object respond, object client=*,
+    object is_wanted=*
 ) except -1
 
 cdef void _check(Call call) except *

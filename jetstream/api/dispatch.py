@@ -9,7 +9,7 @@ from midge.jetstream import errors
 from midge.jetstream import headers as header_block
 from midge.jetstream.account.account import JetStreamAccount
 from midge.jetstream.api import consumers, messages, streams
-from midge.jetstream.api.call import Call, Family
+from midge.jetstream.api.call import Call, Family, always
 from midge.jetstream.config.versions import is_known_level
 from midge.jetstream.errors import ApiError, JetStreamError
 from midge.jetstream.json.encode import encode, text
@@ -59,10 +59,12 @@ def handle(
     body: bytes,
     respond: Callable[..., object],
     client: Callable[[], dict[str, Any]] = dict,
+    is_wanted: Callable[[], bool] = always,
 ) -> bool:
     """Answer a request to `subject`, which begins with ``$JS.API.``, by calling `respond`.
 
-    It gets the answer, and with some answers a header block. `client` describes who asks.
+    It gets the answer, and with some answers a header block. `client` describes who asks,
+    and `is_wanted` returns False once no subscription takes the answer.
     The call may come later, when what was asked for is durable.
 
     Returns:
@@ -72,7 +74,7 @@ def handle(
     family = find(tokens)
     if family is None:
         return False
-    call = Call(account, family, tokens, headers, body, respond, client)
+    call = Call(account, family, tokens, headers, body, respond, client, is_wanted)
     try:
         _check(call)
         family.handle(call)

@@ -8,7 +8,7 @@ from midge.jetstream import errors
 from midge.jetstream.api import requests
 from midge.jetstream.api.call import Call, Family
 from midge.jetstream.config import checks
-from midge.jetstream.config.names import to_bytes
+from midge.jetstream.config.names import SEQ_MAX, to_bytes
 from midge.jetstream.config.stream import REQUEST, StreamRequest
 from midge.jetstream.json.encode import encode, text
 from midge.jetstream.json.structure import is_empty_request
@@ -109,7 +109,13 @@ def info(call: Call) -> None:
     stream = call.account.lookup(call.tokens[2])
     offset = max(request.offset, 0)
     pieces = _find_details(stream, request, offset)
-    in_turns(stream, pieces, lambda found: _detail(call, stream, offset, found), call.refuse)
+    in_turns(
+        stream,
+        pieces,
+        lambda found: _detail(call, stream, offset, found),
+        call.refuse,
+        is_wanted=call.is_wanted,
+    )
 
 
 def _find_details(
@@ -163,7 +169,7 @@ def delete(call: Call) -> None:
 def purge(call: Call) -> None:
     """STREAM.PURGE: remove all messages, or some."""
     request: requests.PurgeRequest = call.decode_optional(requests.PURGE, requests.PurgeRequest())
-    if request.seq > 0 and request.keep > 0:
+    if (request.seq > 0 and request.keep > 0) or request.seq > SEQ_MAX:
         raise errors.BAD_REQUEST.error()
     stream = call.account.lookup(call.tokens[2])
     if stream.is_sealed:

@@ -7,11 +7,14 @@ written as they are there.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
 
 from midge.jetstream.archive.entries import ArchiveError
 from midge.jetstream.config import consumer as configuration
 from midge.jetstream.config.consumer_config import ConsumerConfig
+from midge.jetstream.config.names import SEQ_MAX
 from midge.jetstream.consumer.state import StoredState
 from midge.jetstream.json import structure
 from midge.jetstream.json.encode import encode
@@ -61,31 +64,71 @@ def _pair(numbers: tuple[int, int]) -> dict[str, int]:
     return {"consumer_seq": numbers[0], "stream_seq": numbers[1]}
 
 
+_Number = Annotated[int, msgspec.Meta(ge=0, le=SEQ_MAX - 1)]
+
+
+class _Positions(msgspec.Struct):
+    """A pair of sequences."""
+
+    consumer_seq: _Number
+    stream_seq: _Number
+
+
+class _Pending(msgspec.Struct):
+    """A message that has been delivered and not acknowledged."""
+
+    Sequence: _Number
+    Timestamp: _Number
+
+
+class _State(msgspec.Struct):
+    """The state of a consumer."""
+
+    delivered: _Positions
+    ack_floor: _Positions
+    pending: dict[_Number, _Pending] | None = None
+    redelivered: dict[_Number, _Number] | None = None
+
+
+class _Archived(msgspec.Struct):
+    """A consumer as archives hold it; `config` is read by Go's rules."""
+
+    config: msgspec.Raw = msgspec.Raw()
+    state: _State | None = None
+
+
+_DECODER = msgspec.json.Decoder(_Archived)
+
+
 def read(name: str, data: bytes) -> StoredState:
     """Read a consumer.
 
     Raises:
-        ArchiveError: it cannot be read.
+        ArchiveError: it cannot be read, or a number in it is none that a consumer can have.
     """
+    shown = json.dumps(name)
     try:
-        found = json.loads(data)
-        config, state = found.get("config"), found.get("state")
-        if config is None or state is None:
-            missing = "config" if config is None else "state"
-            raise ArchiveError(f"consumer {json.dumps(name)} is missing {missing}")
+        found = _DECODER.decode(data)
+        has_config = bytes(found.config) not in (b"", b"null")
+        if not has_config or found.state is None:
+            missing = "state" if has_config else "config"
+            raise ArchiveError(f"consumer {shown} is missing {missing}")
         stored = StoredState()
         stored.config = structure.decode_lenient(
-            encode(config), configuration.STRUCTURE, ConsumerConfig()
+            bytes(found.config), configuration.STRUCTURE, ConsumerConfig()
         )
-        return take_state(stored, state)
-    except (ValueError, KeyError, TypeError, AttributeError, structure.JsonProblem) as error:
-        raise ArchiveError(f"failed to decode consumer {json.dumps(name)} state: {error}") from None
+    except RecursionError:
+        raise ArchiveError(f"failed to decode consumer {shown} state: too deep") from None
+    except (msgspec.MsgspecError, ValueError, structure.JsonProblem) as error:
+        raise ArchiveError(f"failed to decode consumer {shown} state: {error}") from None
+    _take_state(stored, found.state)
+    return stored
 
 
-def take_state(stored: StoredState, state: dict[str, Any]) -> StoredState:
-    """Enter what nats-server's JSON says of positions and pending messages."""
-    delivered_consumer, delivered = _numbers(state["delivered"])
-    floor_consumer, floor = _numbers(state["ack_floor"])
+def _take_state(stored: StoredState, state: _State) -> None:
+    """Enter positions and pending messages."""
+    delivered_consumer, delivered = state.delivered.consumer_seq, state.delivered.stream_seq
+    floor_consumer, floor = state.ack_floor.consumer_seq, state.ack_floor.stream_seq
     if stored.config.ack_policy == "none":
         floor_consumer, floor = delivered_consumer, delivered
     stored.positions = (
@@ -96,12 +139,6 @@ def take_state(stored: StoredState, state: dict[str, Any]) -> StoredState:
         *(delivered, delivered_consumer),
         *(0, 0, 0),
     )
-    for seq, one in (state.get("pending") or {}).items():
-        stored.pending[int(seq)] = (int(one["Sequence"]), int(one["Timestamp"]))
-    for seq, count in (state.get("redelivered") or {}).items():
-        stored.redelivered[int(seq)] = int(count)
-    return stored
-
-
-def _numbers(pair: dict[str, Any]) -> tuple[int, int]:
-    return int(pair["consumer_seq"]), int(pair["stream_seq"])
+    for seq, one in (state.pending or {}).items():
+        stored.pending[seq] = (one.Sequence, one.Timestamp)
+    stored.redelivered = state.redelivered or {}

@@ -123,17 +123,19 @@ class Receiving:
 
     def _store(self, reply: bytes, data: bytes, budget: int) -> int:
         """Work on the first chunk, which goes when all that it completes is stored."""
-        if not data:
-            self._chunks.popleft()
-            self._finish(reply)
-            return 0
         if not self._is_fed:
             self._is_fed = True
-            self._unpacker.feed(data)
+            if data:
+                self._unpacker.feed(data)
+            else:
+                self._unpacker.end()
         spent = self._unpacker.work(budget)
         if spent < budget:
             self._is_fed = False
             self._chunks.popleft()
+            if not data:
+                self._finish(reply)
+                return spent
             self._waiting_bytes -= len(data)
             self._total_bytes += len(data)
             self.restored.store.barrier(lambda: self._around.sink.send(reply, b"", b"", b""))

@@ -6,14 +6,16 @@ nats-server 2.15, `tar_restore` the older one; `Unpacker` finds out which form a
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from typing import Annotated
+
+import msgspec
 
 from midge.jetstream.archive import consumers, entries
 from midge.jetstream.archive.entries import ArchiveError, Entry, EntryReader
 from midge.jetstream.archive.framing import S2Reader
 from midge.jetstream.archive.restored import RestoredStream
 from midge.jetstream.archive.tar_restore import TarRestore
+from midge.jetstream.config.names import SEQ_MAX
 from midge.jetstream.json.encode import text
 
 _MESSAGE_COST = 256
@@ -23,7 +25,18 @@ _PART_MAX = 16 << 20
 """The largest part of an entry that is waited for, unless messages may be larger: the state of a
 consumer with 200,000 pending messages."""
 
-_ZERO_STATE = {"messages": 0, "bytes": 0, "first_seq": 0, "last_seq": 0, "consumer_count": 0}
+_Number = Annotated[int, msgspec.Meta(ge=0, le=SEQ_MAX)]
+
+
+class _State(msgspec.Struct):
+    """The parts of a stream's state that a restore goes by."""
+
+    first_seq: _Number = 0
+    last_seq: _Number = 0
+    consumer_count: _Number = 0
+
+
+_STATE = msgspec.json.Decoder(_State)
 
 
 class Restore:
@@ -57,6 +70,9 @@ class Restore:
             spent += len(entry.headers) + len(entry.payload) + _MESSAGE_COST
         return spent
 
+    def end(self) -> None:
+        """Do nothing: all entries are stored by then."""
+
     def finish(self) -> None:
         """Check that the archive is whole; raises ArchiveError."""
         if self._entries.left():
@@ -83,13 +99,13 @@ class Restore:
         if entry.name != entries.STATE:
             raise ArchiveError("expected state.json first")
         try:
-            state: dict[str, Any] = {**_ZERO_STATE, **json.loads(entry.payload)}
-            first_seq, self._last_seq = int(state["first_seq"]), int(state["last_seq"])
-            self._consumers_left = int(state["consumer_count"])
-        except (ValueError, TypeError) as error:
+            state = _STATE.decode(entry.payload)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise ArchiveError(f"error in state.json: {error}") from None
+        self._last_seq = state.last_seq
+        self._consumers_left = state.consumer_count
         self._has_state = True
-        self._restored.begin(first_seq)
+        self._restored.begin(state.first_seq)
 
     def _take_consumer(self, entry: Entry) -> None:
         if not entry.name.startswith(entries.CONSUMERS):
@@ -129,6 +145,11 @@ class Unpacker:
             if self._reader is not None:
                 spent += self._reader.work(budget - spent) if spent < budget else 0
         return spent
+
+    def end(self) -> None:
+        """Begin what follows the last byte; `work` must be done with it before `finish`."""
+        if self._reader is not None:
+            self._reader.end()
 
     def finish(self) -> None:
         """Check that the archive was whole; raises ArchiveError."""

@@ -70,15 +70,16 @@ class TarRestore:
             spent += cost
         return spent
 
+    def end(self) -> None:
+        """Begin to remove the deleted messages, as all are known now; `work` goes on with that."""
+        if self._removing is None:
+            self._removing = self._remove_gone(Index())
+
     def finish(self) -> None:
         """Check that the archive is whole, and complete the stream; raises ArchiveError."""
         self._tar.finish()
         if not self._has_meta:
             raise ArchiveError("meta.inf: no such file or directory")
-        if self._removing is None:
-            self._removing = self._remove_gone(Index())
-        while self._remove_one():
-            pass
         for name, files in self._consumers.items():
             stored = self._consumer(name, files)
             self._restored.add_consumer(name.encode("utf-8", "surrogateescape"), stored)
@@ -176,9 +177,17 @@ class TarRestore:
                 store.remove(seq)
                 yield
                 seq = store.next_seq((), seq)
-        for seq in self._gone | index.deleted:
-            if store.remove(seq):
+        for seq in self._gone:
+            store.remove(seq)
+            yield
+        for span in index.deleted.spans():
+            seq = store.next_seq((), span.start, span.stop - 1)
+            while seq:
+                if seq in index.deleted:
+                    store.remove(seq)
                 yield
+                seq = store.next_seq((), seq + 1, span.stop - 1) if seq + 1 < span.stop else 0
+            yield
 
     def _consumer(self, name: str, files: dict[str, bytes]) -> Any:
         """Return a consumer's configuration and state."""

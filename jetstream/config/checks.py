@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from midge.jetstream import errors, transform
 from midge.jetstream.config import names, source_checks
+from midge.jetstream.config.names import SEQ_MAX
 from midge.jetstream.config.source import SubjectTransform
 from midge.jetstream.config.stream import (
     ASYNC,
@@ -65,6 +66,7 @@ def check(
     _check_persist_mode(config)
     source_checks.check_origins(config, surroundings, pedantic=pedantic)
     _check_subjects(config)
+    _check_sequences(config)
     required, limit = surroundings.stream_bytes_limits(config)
     if required and config.max_bytes <= 0:
         raise errors.STREAM_MAX_BYTES_REQUIRED.error()
@@ -223,6 +225,15 @@ def _check_subjects(config: StreamConfig) -> None:
         if i == overlapping:
             other = next(one for one in config.subjects[i + 1 :] if names.collide(one, subject))
             raise invalid(f"subject {quoted(subject)} overlaps with {quoted(other)}")
+
+
+def _check_sequences(config: StreamConfig) -> None:
+    """Refuse sequences that no stream can use; nats-server takes them, and begins again at 0."""
+    if config.first_seq > SEQ_MAX:
+        raise invalid(f"first sequence can not be above {SEQ_MAX}")
+    origins = [config.mirror] if config.mirror is not None else []
+    if any(one.start_seq > SEQ_MAX for one in [*origins, *config.sources]):
+        raise invalid(f"start sequence can not be above {SEQ_MAX}")
 
 
 def _check_catch_all(config: StreamConfig) -> None:

@@ -13,6 +13,7 @@ from midge.jetstream import errors
 from midge.jetstream.config import names
 from midge.jetstream.config.consumer import SOURCING_HEARTBEAT_NS
 from midge.jetstream.config.consumer_config import Allowance, ConsumerConfig
+from midge.jetstream.config.names import SEQ_MAX
 from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.json.times import format_duration
 from midge.protocol.errors import quote
@@ -207,6 +208,8 @@ def _check_start(config: ConsumerConfig) -> None:
     """Check that the start position is the one that the deliver policy asks for."""
     policy = config.deliver_policy
     words = f"consumer delivery policy is deliver {_START_WORDS[policy]}, but optional "
+    if config.opt_start_seq > SEQ_MAX:
+        raise errors.CONSUMER_INVALID_POLICY.error(err=f"start sequence is above {SEQ_MAX}")
     if policy == "by_start_sequence":
         if config.opt_start_seq == 0:
             raise errors.CONSUMER_INVALID_POLICY.error(err=f"{words}start sequence is not set")

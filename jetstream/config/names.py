@@ -1,4 +1,4 @@
-"""Which names and subjects a configuration may hold."""
+"""Which names, subjects and sequences a configuration may hold."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Iterable
 
 from midge.sublist import subjects
 from midge.sublist.overlaps import PatternSet
+
+SEQ_MAX = (1 << 63) - 1
+"""The last sequence that a stream can use, so that sums of two still fit into 64 bits."""
 
 NAME_MAX_BYTES = 255
 DESCRIPTION_MAX_BYTES = 4 * 1024

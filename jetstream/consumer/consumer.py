@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from midge.jetstream import errors
 from midge.jetstream.config.consumer_config import ConsumerConfig
+from midge.jetstream.config.names import SEQ_MAX
 from midge.jetstream.consumer.delivering import Delivering
 from midge.jetstream.consumer.host import ConsumerHost
 from midge.jetstream.consumer.log import ConsumerLog
@@ -267,6 +268,8 @@ class Consumer(Delivering):
 
     def _check_reset(self, seq: int) -> None:
         config = self.config
+        if seq > SEQ_MAX:
+            raise errors.CONSUMER_INVALID_RESET.error(err=f"above {SEQ_MAX}")
         if config.deliver_policy == "by_start_sequence":
             if seq < config.opt_start_seq:
                 raise errors.CONSUMER_INVALID_RESET.error(err="below start seq")

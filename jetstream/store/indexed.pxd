@@ -13,7 +13,7 @@ from midge.protocol cimport lines as protocol_lines
 from midge.protocol.frame cimport Frame
 
 cdef Py_ssize_t _SUBJECT_MAX, _FILTERS_KEPT
-cdef unsigned long long _FAR, _NEAR
+cdef unsigned long long _FAR, _NEAR, _SEQ_MAX
 
 
 @cython.final

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from midge.jetstream.config.names import SEQ_MAX
 from midge.jetstream.store.entering import enter_lines
 from midge.jetstream.store.filters import Filters
 from midge.jetstream.store.interface import MessageView, StoreError, StreamStore
@@ -19,6 +20,7 @@ from midge.jetstream.store.subject_index import SubjectIndex
 from midge.protocol import lines as protocol_lines
 from midge.protocol.frame import Frame
 
+_SEQ_MAX = SEQ_MAX  # a C number where this is compiled
 _SUBJECT_MAX = 0xFFFF  # what a record has room for
 _FILTERS_KEPT = 64
 _FAR = 0xFFFFFFFF  # a distance that a row of the index has no room for
@@ -171,7 +173,11 @@ class IndexedStore(StreamStore):
     def resolve_lines(self, lines: PublishedLines, epoch: int) -> int:
         """Keep of `lines` those before the first one that `append_lines` cannot take."""
         known = self._known
-        if known is None or self.last_seq - self.first_seq > _NEAR:
+        if (
+            known is None
+            or self.last_seq - self.first_seq > _NEAR
+            or self.last_seq > _SEQ_MAX - _NEAR
+        ):
             lines.keep(0)
             return 0
         return known.resolve(lines, epoch)
@@ -205,6 +211,8 @@ class IndexedStore(StreamStore):
         """Use up all sequences to `last_seq` without storing anything."""
         if last_seq <= self.last_seq:
             return
+        if last_seq > _SEQ_MAX:
+            raise StoreError(f"sequence {last_seq} is above {_SEQ_MAX}")
         self._admit()
         self.last_seq = last_seq
         if self.messages == 0:
@@ -216,6 +224,8 @@ class IndexedStore(StreamStore):
         length = incoming.subject_end - incoming.subject_start
         if incoming.seq <= self.last_seq:
             raise StoreError(f"sequence {incoming.seq} is not after the last, {self.last_seq}")
+        if incoming.seq > _SEQ_MAX:
+            raise StoreError(f"sequence {incoming.seq} is above {_SEQ_MAX}")
         if length > _SUBJECT_MAX:
             raise StoreError(f"a subject of {length} bytes is too long to be stored")
         offset = self._place(incoming)

@@ -484,6 +484,13 @@ class StreamStore:
         """Iterate over those sequences."""
         raise NotImplementedError
 
+    def gap(self, seq: int) -> tuple[int, int]:
+        """Return the first of those sequences from `seq` on, and the next one with a message.
+
+        Behind the last message that is the sequence after `last_seq`. Two zeros: there is none.
+        """
+        raise NotImplementedError
+
     def ids(self) -> Iterator[tuple[bytes, int, int]]:
         """Iterate over the message ids found at the start: id, sequence and time, oldest first.
 

@@ -330,14 +330,20 @@ class SearchableStore(RemovingStore):
 
     def deleted(self) -> Iterator[int]:
         """Iterate over those sequences."""
-        return self._gaps(self.first_seq or 1)
-
-    def _gaps(self, seq: int) -> Iterator[int]:
-        while seq := next_missing(self._index, seq, self.last_seq):
-            live = self._index.next_live(seq)
-            end = live or self.last_seq + 1
-            yield from range(seq, end)
+        seq = self.first_seq or 1
+        while True:
+            start, end = self.gap(seq)
+            if start == end:
+                return
+            yield from range(start, end)
             seq = end + 1
+
+    def gap(self, seq: int) -> tuple[int, int]:
+        """Return the next sequences without a message from `seq` on; see `StreamStore`."""
+        start = next_missing(self._index, seq, self.last_seq)
+        if start == 0:
+            return 0, 0
+        return start, self._index.next_live(start) or self.last_seq + 1
 
     def _subject_number(self, seq: int) -> int:
         """Return the number of the subject of a message that is there."""

@@ -27,6 +27,7 @@ from midge.jetstream import errors, headers
 from midge.jetstream.config import consumer as consumer_config
 from midge.jetstream.config import consumer_rules, names
 from midge.jetstream.config.consumer_config import Allowance, ConsumerConfig
+from midge.jetstream.config.names import SEQ_MAX
 from midge.jetstream.json.encode import text
 from midge.protocol import lines
 from midge.protocol.errors import quote
@@ -121,6 +122,8 @@ def stored_problem(store: StreamStore) -> str:
         return f"its configuration cannot be read: {error}"
     if problem:
         return problem
+    if store.last_seq > SEQ_MAX:
+        return f"its last sequence {store.last_seq} is invalid: the largest is {SEQ_MAX}"
     subject = store.unsendable_subject()
     if subject is not None:
         return f"a message has the subject {quote(subject)}, which is invalid"

@@ -90,16 +90,24 @@ def in_turns(
     done: Callable[[Result], object],
     refused: Callable[[ApiError], object],
     failure: ApiError = errors.STREAM_STORE_FAILED,
+    is_wanted: Callable[[], bool] = lambda: True,
 ) -> None:
     """Do the first piece now and the others in later turns; `done` is told the result.
 
     Nothing but the pieces waits for what they wait for.
 
     `refused` is called if their owner, a stream, is deleted before the end, or, with `failure`, if
-    its store fails.
+    its store fails. Nothing is called, and no further piece is done, once `is_wanted` returns
+    False, because the requester has gone.
     """
+    is_begun = False
 
     def go_on() -> bool:
+        nonlocal is_begun
+        if is_begun and not is_wanted():
+            pieces.close()
+            return False
+        is_begun = True
         if owner.is_closed:
             refused(errors.STREAM_NOT_FOUND)
             return False

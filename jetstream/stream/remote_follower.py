@@ -12,11 +12,12 @@ is acknowledged goes by those answers.
 
 from __future__ import annotations
 
-import json
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
 
 from midge.jetstream import errors, headers
-from midge.jetstream.config.names import short_hash, to_bytes
+from midge.jetstream.config.names import SEQ_MAX, is_valid_publish_subject, short_hash, to_bytes
 from midge.jetstream.config.source import ExternalStream, StreamSource
 from midge.jetstream.consumer.ack_subject import AckNumbers
 from midge.jetstream.errors import ApiError
@@ -54,6 +55,45 @@ _LEVEL_ERRORS = {errors.REQUIRED_API_LEVEL.err_code, errors.INVALID_JSON.err_cod
 _ACK_TOKENS = 9
 _CONSUMER_TOKEN = 3
 _TOKENS_BEFORE = 2  # domain and account, in acks of the second form
+
+
+_DESCRIPTION_MAX = 1024  # of an error that the origin's server describes, letters
+
+_Number = Annotated[int, msgspec.Meta(ge=0, le=SEQ_MAX - 1)]
+
+
+class _Error(msgspec.Struct):
+    """An error that the origin's server answers with."""
+
+    code: _Number = 500
+    err_code: _Number = 0
+    description: str = ""
+
+
+class _Config(msgspec.Struct):
+    """The parts of a consumer's configuration that are used."""
+
+    deliver_subject: str = ""
+    ack_policy: str = ""
+
+
+class _Delivered(msgspec.Struct):
+    """How far a consumer has got."""
+
+    stream_seq: _Number
+
+
+class _Answer(msgspec.Struct):
+    """The answer to a request for a consumer, from a server that need not be trusted."""
+
+    error: _Error | None = None
+    config: _Config = msgspec.field(default_factory=_Config)
+    name: str = ""
+    delivered: _Delivered = msgspec.field(default_factory=lambda: _Delivered(0))
+    num_pending: _Number = 0
+
+
+_ANSWER = msgspec.json.Decoder(_Answer)
 
 
 class Delivery(NamedTuple):
@@ -216,13 +256,16 @@ class RemoteFollower(Follower):
         if self._answers is None or self._is_stopped:
             return False
         try:
-            answer = json.loads(payload)
-            if "error" in answer:
-                self._refused(answer["error"])
-            else:
-                self._accepted(answer, headers.find(block, _IDENTITY) if block else None)
-        except (ValueError, TypeError, KeyError, AttributeError):
+            answer = _ANSWER.decode(payload)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             self._fail(self._invalid_answer().fill(err="invalid consumer create response"))
+            return True
+        if answer.error is not None:
+            self._refused(answer.error)
+        elif not is_valid_publish_subject(answer.config.deliver_subject):
+            self._fail(self._invalid_answer().fill(err="invalid deliver subject"))
+        else:
+            self._accepted(answer, headers.find(block, _IDENTITY) if block else None)
         return True
 
     def _invalid_answer(self) -> ApiError:
@@ -230,9 +273,9 @@ class RemoteFollower(Follower):
             return errors.MIRROR_CONSUMER_SETUP_FAILED
         return errors.SOURCE_CONSUMER_SETUP_FAILED
 
-    def _refused(self, error: dict[str, Any]) -> None:
+    def _refused(self, error: _Error) -> None:
         """Ask again, less of it or later."""
-        code = int(error.get("err_code", 0))
+        code = error.err_code
         if code in _LEVEL_ERRORS and self._level < len(_LEVELS) - 1:
             self._level += 1
             self._let_go()
@@ -242,8 +285,7 @@ class RemoteFollower(Follower):
             self._let_go()
             self._ask(self._asked_ns)
         else:
-            text = str(error.get("description", ""))
-            self._fail(ApiError(int(error.get("code", 500)), code, text))
+            self._fail(ApiError(error.code, code, error.description[:_DESCRIPTION_MAX]))
 
     def _start_over(self) -> None:
         """Take all of a stream that was made again under the name of the one before."""
@@ -251,14 +293,13 @@ class RemoteFollower(Follower):
         self.last_seq = 0
         self.identity = b""
 
-    def _accepted(self, answer: dict[str, Any], identity: bytes | None) -> None:
+    def _accepted(self, answer: _Answer, identity: bytes | None) -> None:
         """Take what the consumer delivers."""
-        config = answer["config"]
-        deliver_subject = to_bytes(config["deliver_subject"])
+        deliver_subject = to_bytes(answer.config.deliver_subject)
         durable = self.source.consumer
         if durable is not None:
             deliver_subject = to_bytes(durable.deliver_subject)
-            if config.get("ack_policy") != "flow_control":
+            if answer.config.ack_policy != "flow_control":
                 self._fail(
                     errors.MIRROR_CONSUMER_REQUIRES_ACK_FC
                     if self.is_mirror
@@ -274,13 +315,13 @@ class RemoteFollower(Follower):
                 self._ask(self._asked_ns)
                 return
             self.identity = identity
-        self._consumer = to_bytes(answer["name"])
+        self._consumer = to_bytes(answer.name)
         self._consumer_seq = 0
         self._heard_ns = self._stream.clock.monotonic_ns()
-        delivered = int(answer["delivered"]["stream_seq"])
+        delivered = answer.delivered.stream_seq
         self._skip(delivered + 1)
         self.last_seq = max(self.last_seq, delivered)
-        self._lag = int(answer.get("num_pending", 0))
+        self._lag = answer.num_pending
         self._deliveries = self._sink.subscribe(deliver_subject, self._take_delivery)
 
     def _fail(self, error: ApiError | None) -> None:
@@ -329,6 +370,9 @@ class RemoteFollower(Follower):
         if told.seq <= self.last_seq:
             self._consumer_seq += is_next
             return
+        if told.seq > SEQ_MAX:
+            self._fail(self._invalid_answer().fill(err="a sequence that no stream can use"))
+            return
         if not is_next:
             self._begin_anew()
             return
@@ -365,8 +409,8 @@ class RemoteFollower(Follower):
             )
             self._stream.store.barrier(lambda: self._sink.send(reply, b"", last, b""))
             return
-        consumer_seq = headers.find(block, _LAST_CONSUMER) or b""
-        if consumer_seq.isdigit() and 0 < int(consumer_seq) != self._consumer_seq:
+        consumer_seq = headers.parse_number(headers.find(block, _LAST_CONSUMER) or b"")
+        if 0 < consumer_seq != self._consumer_seq:
             self._begin_anew()
         elif stalled := headers.find(block, _STALLED):
             self._sink.send(stalled, b"", b"", b"")
@@ -383,6 +427,8 @@ def read_delivery(reply: bytes) -> Delivery | None:
     try:
         time_ns, pending = int(tokens[at + 4]), int(tokens[at + 5])
     except ValueError:
+        return None
+    if not (0 <= time_ns <= SEQ_MAX and 0 <= pending <= SEQ_MAX):
         return None
     seqs = numbers.deliveries, numbers.seq, numbers.consumer_seq
     return Delivery(tokens[at], *seqs, time_ns, pending)

@@ -372,7 +372,10 @@ class Stream(StreamHost):
     def _skip(self, message: Incoming) -> int:
         """Use up a sequence for a message that no consumer is interested in."""
         seq = self.store.last_seq + 1
-        self.store.skip_to(seq)
+        try:
+            self.store.skip_to(seq)
+        except StoreError as error:
+            raise Refused(_store_failed(error)) from None
         self.skipped_ns = self.now_ns
         self._remember(message, seq)
         self._roll_up(message, 0)

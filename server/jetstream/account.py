@@ -200,7 +200,13 @@ class AccountJetStream:
             return
         headers = request.headers or b""
         dispatch.handle(
-            self.streams, request.subject, headers, request.payload, to.respond, to.client
+            self.streams,
+            request.subject,
+            headers,
+            request.payload,
+            to.respond,
+            to.client,
+            to.is_wanted,
         )
 
     def _take_flow_control(

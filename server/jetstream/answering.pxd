@@ -14,4 +14,6 @@ cdef class Answering:
 
     @cython.locals(reply=bytes)
     cpdef void respond(self, bytes answer, bytes headers=*) except *
+    @cython.locals(reply=bytes)
+    cpdef bint is_wanted(self) except -1
     cpdef object client(self)

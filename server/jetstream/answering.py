@@ -27,6 +27,11 @@ class Answering:
             self._sink.send(reply, b"", headers, answer)
         self._audit.answered(self._request, answer)
 
+    def is_wanted(self) -> bool:
+        """Return whether a subscription still takes the answer."""
+        reply = self._request.reply
+        return bool(reply) and self._sink.has_interest(reply)
+
     def client(self) -> dict[str, Any]:
         """Describe who sent the request."""
         return self._audit.requester(self._request)

@@ -146,7 +146,12 @@ class AccountRig:
             MessageRequests(self.account).take(raw, reply.encode(), block or b"", payload)
         elif raw.startswith(dispatch.PREFIX):
             dispatch.handle(
-                self.account, raw, block or b"", payload, lambda answer: self._answer(reply, answer)
+                self.account,
+                raw,
+                block or b"",
+                payload,
+                lambda answer: self._answer(reply, answer),
+                is_wanted=lambda: self.outbox.has_interest(reply.encode()),
             )
         else:
             self._route(raw, payload, block, reply)

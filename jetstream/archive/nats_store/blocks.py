@@ -174,7 +174,8 @@ class Gone:
         self.first_seq = index.first_seq
         self.last_seq = max(index.first_seq - 1, 0)
         self._firsts = index.firsts
-        self._seqs = set(index.deleted)
+        self._deleted = index.deleted
+        self._seqs: set[int] = set()
 
     def take(self, block: Block) -> None:
         """Take note of what a block says."""
@@ -187,5 +188,7 @@ class Gone:
         """Yield the messages of a block that are left."""
         first = max(self.first_seq, self._firsts.get(block.index, 0))
         for record in block.records:
-            if not record.is_gone and record.seq >= first and record.seq not in self._seqs:
+            if record.is_gone or record.seq < first or record.seq in self._seqs:
+                continue
+            if record.seq not in self._deleted:
                 yield record

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import Any
 
 from midge.jetstream.archive.entries import ArchiveError
 from midge.jetstream.archive.nats_store.highway import HighwayHash
+from midge.jetstream.config.names import SEQ_MAX
 
 _STATE_MAGIC = 11
 _STATE_VERSION = 4
@@ -42,6 +43,36 @@ def read_meta(key: str, data: bytes, total: bytes, opener: Opener | None = None)
     return found
 
 
+class SequenceSet:
+    """Sequences, as bits from multiples of a span on; a byte of the file stands for up to eight."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[int, int] = {}
+        self._span = 0
+
+    def add(self, base: int, bits: int, span: int) -> None:
+        """Add the sequences of a node.
+
+        Raises:
+            ArchiveError: it is not where a node can be.
+        """
+        if base % span or self._span not in (0, span) or base + span > SEQ_MAX:
+            raise ArchiveError("its index is damaged")
+        self._span = span
+        self._nodes[base] = self._nodes.get(base, 0) | bits
+
+    def __contains__(self, seq: object) -> bool:
+        if not self._nodes or not isinstance(seq, int):
+            return False
+        place = seq % self._span
+        return bool(self._nodes.get(seq - place, 0) >> place & 1)
+
+    def spans(self) -> Iterator[range]:
+        """Yield the ranges in which there are any."""
+        for base in self._nodes:
+            yield range(base, base + self._span)
+
+
 class Index:
     """The sequences without a message, as an `index.db` lists them.
 
@@ -53,7 +84,7 @@ class Index:
     def __init__(self) -> None:
         self.first_seq = 0
         self.firsts: dict[int, int] = {}
-        self.deleted: set[int] = set()
+        self.deleted = SequenceSet()
 
 
 def read_index(stream: str, data: bytes, opener: Opener | None = None) -> Index:
@@ -73,6 +104,8 @@ def _read_index(numbers: _Numbers, version: int) -> Index:
     index = Index()
     numbers.skip(2)
     index.first_seq = numbers.unsigned()
+    if index.first_seq > SEQ_MAX:
+        raise ArchiveError("its index is damaged")
     numbers.skip(3)
     for _ in range(numbers.unsigned()):
         length = numbers.unsigned()
@@ -92,7 +125,7 @@ def _read_index(numbers: _Numbers, version: int) -> Index:
     return index
 
 
-def _read_set(numbers: _Numbers, into: set[int]) -> None:
+def _read_set(numbers: _Numbers, into: SequenceSet) -> None:
     """Read a set of sequences: nodes of a tree, each with 32 or 64 words of bits."""
     magic, version = numbers.take(2)
     buckets = {1: 64, 2: 32}.get(version, 0)
@@ -103,10 +136,7 @@ def _read_set(numbers: _Numbers, into: set[int]) -> None:
         base = int.from_bytes(numbers.take(8), "little")
         bits = int.from_bytes(numbers.take(8 * buckets), "little")
         numbers.take(2)
-        while bits:
-            lowest = bits & -bits
-            into.add(base + lowest.bit_length() - 1)
-            bits ^= lowest
+        into.add(base, bits, 64 * buckets)
 
 
 def read_consumer(data: bytes) -> dict[str, Any]:
@@ -136,6 +166,8 @@ def read_consumer(data: bytes) -> dict[str, Any]:
         consumer_seq = numbers.unsigned() + floor_consumer if version == 2 else 0
         time_s = numbers.signed()
         time_s = base - time_s if version == 2 else base + time_s
+        if not 0 <= time_s * _SECOND_NS <= SEQ_MAX:
+            raise ArchiveError("its state is damaged")
         state["pending"][str(seq)] = {"Sequence": consumer_seq, "Timestamp": time_s * _SECOND_NS}
     for _ in range(numbers.unsigned()):
         seq, times = numbers.unsigned(), numbers.unsigned()
@@ -171,6 +203,7 @@ class _Numbers:
         return taken
 
     def unsigned(self) -> int:
+        """Return the next number; raises ArchiveError."""
         number = 0
         for shift in range(0, 70, 7):
             if self._at >= len(self._data):
@@ -179,6 +212,8 @@ class _Numbers:
             self._at += 1
             number |= (octet & 0x7F) << shift
             if octet < 0x80:
+                if number >> 64:
+                    break
                 return number
         raise ArchiveError("its state is damaged")
 

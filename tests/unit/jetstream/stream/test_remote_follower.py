@@ -338,3 +338,60 @@ def test_both_forms_of_ack_subjects_are_read() -> None:
     assert read_delivery(b"$JS.ACK.S.C.1.2.3.4.5") == (b"C", 1, 2, 3, 4, 5)
     assert read_delivery(b"$JS.ACK.D.hash.S.C.1.2.3.4.5") == (b"C", 1, 2, 3, 4, 5)
     assert read_delivery(b"$JS.ACK.D.hash.S.C.1.2.3.4.5.token") == (b"C", 1, 2, 3, 4, 5)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"config": {"deliver_subject": "x y"}},
+        {"config": {"deliver_subject": "x\r\nLS+ >"}},
+        {"config": {"deliver_subject": ">"}},
+        {"config": {"deliver_subject": ""}},
+        {"config": None},
+        {"config": []},
+        {"delivered": {"stream_seq": 2**63}},
+        {"delivered": {"stream_seq": -1}},
+        {"delivered": {"stream_seq": 1.5}},
+        {"num_pending": 2**70},
+        {"num_pending": "1"},
+        {"name": 1},
+        {"error": {"code": 2**70, "err_code": 1}},
+        {"error": {"description": ["x"]}},
+    ],
+)
+def test_an_answer_that_no_server_gives_is_refused(changed: dict[str, Any]) -> None:
+    origin = Origin()
+    config = origin.request()
+    before = set(origin.rig.outbox.subscribed)
+    good = {"name": "C", "config": config, "delivered": {"consumer_seq": 0, "stream_seq": 0}}
+    origin.reply(json.dumps(good | changed).encode())
+    assert set(origin.rig.outbox.subscribed) < before
+    assert origin.info()["error"]["err_code"] == 10029
+    assert origin.copy.store.last_seq == 0
+    origin.rig.clock.advance(5)
+    origin.answer(origin.request())
+    origin.deliver(1)
+    assert origin.stored() == [1]
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[" * 100_000, b'{"a":' * 100_000, b"\xff", b"1e400", b"NaN"]
+)
+def test_an_answer_that_is_no_json_is_refused(body: bytes) -> None:
+    origin = Origin()
+    origin.request()
+    origin.reply(body)
+    assert origin.info()["error"]["err_code"] == 10029
+
+
+@pytest.mark.parametrize("seq", [2**63, 2**64 - 1, 10**19, 10**30])
+def test_a_delivery_beyond_the_last_sequence_is_not_taken(seq: int) -> None:
+    origin = Origin()
+    origin.answer(origin.request())
+    origin.deliver(1)
+    origin.deliver(seq)
+    if origin.rig.outbox.subscribed:
+        origin.control(f"Nats-Last-Consumer: {'9' * 5000}")
+    origin.rig.clock.advance(0.1)
+    assert origin.copy.store.last_seq == 1
+    assert "error" not in origin.rig.publish("other")

@@ -71,7 +71,7 @@ def test_what_is_gone_is_left_out_wherever_that_is_said() -> None:
     )
     assert seqs(first, second) == [1, 4, 5, 6]
     index = Index()
-    index.deleted = {5}
+    index.deleted.add(0, 1 << 5, 2048)
     index.first_seq = 4
     assert seqs(first, second, index=index) == [4, 6]
     index = Index()
@@ -138,11 +138,17 @@ def index_file(body: bytes, version: int = 4) -> bytes:
 
 def test_the_index_is_read() -> None:
     deleted = b"\x16\x02" + (1).to_bytes(4, "little") + (2).to_bytes(4, "little")
+    base = len(deleted)
     deleted += (0).to_bytes(8, "little") + (0b1010 << 64).to_bytes(256, "little") + b"\x01\x00"
     subjects = b"\x01" + b"\x01s" + b"\x05\x01\x02"
     blocks = b"\x01" + b"\x03\x00\x04\x00\x09\x00\x02" + b"\x00\x00" + deleted
     body = b"\x05\x00\x04\x00\x09\x00" + subjects + blocks
     index = read_index("S", index_file(body))
-    assert (index.first_seq, index.firsts, index.deleted) == (4, {3: 4}, {65, 67})
+    assert (index.first_seq, index.firsts) == (4, {3: 4})
+    assert [seq for seq in range(5000) if seq in index.deleted] == [65, 67]
+    assert list(index.deleted.spans()) == [range(2048)]
+    for start in (7, 2**63, 2**64 - 2048):
+        wrong = deleted[:base] + start.to_bytes(8, "little") + deleted[base + 8 :]
+        assert read_index("S", index_file(body.replace(deleted, wrong))).firsts == {}
     for wrong in (b"", index_file(body)[:-1], index_file(body, 9), index_file(body[:20])):
         assert read_index("S", wrong).firsts == {}
