@@ -259,8 +259,12 @@ class JetStreamAccount:
         self._check_overlap(config.subjects)
         restored.store.set_dedup_window(config.duplicate_window_ns)
         stream = self._add(config, restored.store, restored.created_ns)
-        self._save(stream)
-        stream.take_up(restored.ids, restored.ttls, restored.consumers)
+        try:
+            self._save(stream)
+            stream.take_up(restored.ids, restored.ttls, restored.consumers)
+        except BaseException:
+            self._forget(stream)
+            raise
         stream.events.created()
         return stream
 

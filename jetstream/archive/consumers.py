@@ -97,6 +97,9 @@ class _Archived(msgspec.Struct):
     state: _State | None = None
 
 
+_CONFIG_MAX_BYTES = 512 << 10
+"""A request may have up to `max_payload`, 1 MiB; of that, metadata may take 128 KiB."""
+
 _DECODER = msgspec.json.Decoder(_Archived)
 
 
@@ -113,6 +116,8 @@ def read(name: str, data: bytes) -> StoredState:
         if not has_config or found.state is None:
             missing = "state" if has_config else "config"
             raise ArchiveError(f"consumer {shown} is missing {missing}")
+        if len(found.config) > _CONFIG_MAX_BYTES:
+            raise ArchiveError(f"the configuration of consumer {shown} is larger than allowed")
         stored = StoredState()
         stored.config = structure.decode_lenient(
             bytes(found.config), configuration.STRUCTURE, ConsumerConfig()

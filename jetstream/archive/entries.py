@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
+
 from midge.protocol.errors import MidgeError
 
 MAGIC = b"NATSARC1"
@@ -25,6 +27,23 @@ _UINT64_MAX = (1 << 64) - 1
 
 class ArchiveError(MidgeError):
     """An archive is damaged, cut short, or none at all."""
+
+
+def json_members(data: bytes, what: str) -> dict[str, msgspec.Raw]:
+    """Return the members of a JSON object as they are written; `encode` takes them so.
+
+    Raises:
+        ArchiveError: it is none.
+    """
+    try:
+        return _MEMBERS.decode(data)
+    except RecursionError:
+        raise ArchiveError(f"{what}: it is too deep") from None
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise ArchiveError(f"{what}: {error}") from None
+
+
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class Entry(NamedTuple):

@@ -31,6 +31,12 @@ RESTORE_PREFIX = b"$JS.SNAPSHOT.RESTORE."
 _PATIENCE_S = 5.0
 """How long the next chunk may take, as nats-server has it."""
 
+_PROGRESS_S = 60.0
+_PROGRESS_BYTES = 64 << 10
+"""So much must come in this time, or all: a slower sender would occupy its place for ever."""
+
+_TOLD_MAX = 500  # of an error's text
+
 _WAITING_MAX_BYTES = 32 << 20
 """Most that may wait to be stored, from a sender that does not wait for acknowledgements."""
 
@@ -83,6 +89,8 @@ class Receiving:
         self._is_waiting = False
         self._is_fed = False
         self._timer: Timer | None = None
+        self._arrived_bytes = 0
+        self._progress_timer = self._around.clock.call_later(_PROGRESS_S, self._check_progress)
         self._watch()
 
     def chunk(self, reply: bytes, data: bytes) -> None:
@@ -93,6 +101,7 @@ class Receiving:
         self._watch()
         self._chunks.append((reply, data))
         self._waiting_bytes += len(data)
+        self._arrived_bytes += len(data)
         if self._waiting_bytes > _WAITING_MAX_BYTES:
             problem = "too much is under way without acknowledgement"
             self._fail(reply, errors.STREAM_RESTORE.fill(err=problem))
@@ -117,6 +126,9 @@ class Receiving:
                 spent += self._store(reply, data, budget - spent)
             except (ArchiveError, S2Error, StoreError) as error:
                 self._fail(reply, errors.STREAM_RESTORE.fill(err=error))
+            except Exception as error:  # noqa: BLE001 - a sender must not stop the server's loop
+                told = f"internal error: {type(error).__name__}: {error}"
+                self._fail(reply, errors.STREAM_RESTORE.fill(err=told[:_TOLD_MAX]))
         if self._chunks and not self._is_over:
             self._wait()
         return spent
@@ -178,6 +190,14 @@ class Receiving:
         if not self._chunks:
             self._drop()
 
+    def _check_progress(self) -> None:
+        """End a transfer of which hardly anything has come."""
+        if self._arrived_bytes < _PROGRESS_BYTES and not self._chunks:
+            self._drop()
+            return
+        self._arrived_bytes = 0
+        self._progress_timer = self._around.clock.call_later(_PROGRESS_S, self._check_progress)
+
     def _drop(self) -> None:
         """Forget the transfer and what it stored."""
         self._forget()
@@ -188,6 +208,7 @@ class Receiving:
             self._is_over = True
             self._ended(self.id)
         self._chunks.clear()
+        self._progress_timer.cancel()
         self._cancel()
 
     def _watch(self) -> None:

@@ -111,6 +111,7 @@ class Restore:
         if not entry.name.startswith(entries.CONSUMERS):
             raise ArchiveError(f'expected consumer, found "{text(entry.name)}"')
         self._consumers_left -= 1
+        self._restored.spend_on_consumers(len(entry.payload))
         name = entry.name[len(entries.CONSUMERS) :]
         self._restored.add_consumer(name, consumers.read(text(name), entry.payload))
 

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from midge.jetstream.consumer.state import StoredState
 
 
+_CONSUMERS_MAX_BYTES = 64 << 20
+"""States of 100,000 idle consumers, or of some with a million pending messages together."""
+
+
 class RestoredStream:
     """A store that is being filled, and what its stream needs to know of it.
 
@@ -45,6 +49,7 @@ class RestoredStream:
         self.max_payload = max_payload
         self._allowed = allowed
         self._work_queue = WorkQueue()
+        self._consumer_bytes = 0
 
     def begin(self, first_seq: int) -> None:
         """Set the sequence of the first message."""
@@ -79,6 +84,16 @@ class RestoredStream:
             self.ids.append((msg_id, seq, time_ns))
         if ttl_s:
             self.ttls.append((seq, time_ns, ttl_s))
+
+    def spend_on_consumers(self, size: int) -> None:
+        """Count bytes that describe consumers, which are in memory until the end.
+
+        Raises:
+            ArchiveError: they are too many.
+        """
+        self._consumer_bytes += size
+        if self._consumer_bytes > _CONSUMERS_MAX_BYTES:
+            raise ArchiveError("the states of the consumers are larger than allowed")
 
     def add_consumer(self, name: bytes, stored: StoredState) -> None:
         """Take a consumer, which is made when all messages are stored.

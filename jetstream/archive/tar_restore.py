@@ -6,13 +6,14 @@ all are stored first, and what is gone is removed then. Nobody sees the stream b
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from midge.jetstream.archive import consumers
-from midge.jetstream.archive.entries import ArchiveError
+from midge.jetstream.archive.entries import ArchiveError, json_members
 from midge.jetstream.archive.nats_store.blocks import Record, RecordReader
 from midge.jetstream.archive.nats_store.metadata import Index, read_consumer, read_index
 from midge.jetstream.archive.tar import Piece, TarReader
@@ -27,6 +28,9 @@ _RECORD_COST = 512
 _REMOVAL_COST = 64
 _FILE_MAX = 16 << 20
 """The largest file beside the blocks: the state of a consumer with a million pending messages."""
+
+_META_MAX = 1 << 20
+"""The largest configuration: more than any request may have."""
 
 _BLOCK_NAME = re.compile(r"msgs/(\d{1,9})\.blk")
 _CONSUMER_FILE = re.compile(r"obs/([^/]+)/(meta\.inf|o\.dat)")
@@ -133,7 +137,8 @@ class TarRestore:
 
     def _take_file(self, piece: Piece) -> None:
         """Take a piece of a file that is read as a whole."""
-        if piece.size > _FILE_MAX:
+        limit = _META_MAX if piece.name.endswith("meta.inf") else _FILE_MAX
+        if piece.size > limit:
             raise ArchiveError(f"{text(piece.name.encode())} is larger than allowed")
         self._file += piece.data
         if not piece.is_last:
@@ -142,6 +147,7 @@ class TarRestore:
         self._file.clear()
         named = _CONSUMER_FILE.fullmatch(piece.name)
         if named is not None:
+            self._restored.spend_on_consumers(len(data))
             self._consumers.setdefault(named[1], {})[named[2]] = data
         elif piece.name == "meta.inf":
             self._check_meta(data)
@@ -151,8 +157,8 @@ class TarRestore:
             self._removing = self._remove_gone(read_index(self._name, data))
 
     def _check_meta(self, data: bytes) -> None:
-        meta = _object(data, "meta.inf")
-        if meta.get("name") != self._name:
+        name = json_members(data, "meta.inf").get("name", msgspec.Raw())
+        if bytes(name) != encode(self._name):
             raise ArchiveError("stream names do not match")
         self._has_meta = True
 
@@ -192,7 +198,7 @@ class TarRestore:
     def _consumer(self, name: str, files: dict[str, bytes]) -> Any:
         """Return a consumer's configuration and state."""
         told = f'error restoring consumer ["{name}"]'
-        meta = _object(files.get("meta.inf", b""), told)
+        meta = json_members(files.get("meta.inf", b""), told)
         config = {key: value for key, value in meta.items() if key not in ("Created", "Name")}
         state: dict[str, Any] = {"delivered": _NOTHING, "ack_floor": _NOTHING}
         try:
@@ -201,14 +207,3 @@ class TarRestore:
         except ArchiveError:
             raise ArchiveError(f"{told}: corrupt state file") from None
         return consumers.read(name, encode({"config": config, "state": state}))
-
-
-def _object(data: bytes, told: str) -> dict[str, Any]:
-    """Return a JSON object; raises ArchiveError."""
-    try:
-        found = json.loads(data)
-    except ValueError as error:
-        raise ArchiveError(f"{told}: {error}") from None
-    if not isinstance(found, dict):
-        raise ArchiveError(f"{told}: this is no JSON object")
-    return found

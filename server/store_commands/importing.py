@@ -87,6 +87,9 @@ async def _import_one(jetstream: JetStream, path: Path, keys: tuple[bytes, ...])
     except (MidgeError, JetStreamError, OSError) as error:
         result.error = str(error)
         return result
+    except Exception as error:  # noqa: BLE001 - the other streams are imported all the same
+        result.error = f"internal error: {type(error).__name__}: {error}"
+        return result
     result.read, result.consumers = stream.messages, stream.consumers
     result.messages = info["state"]["messages"]
     result.damages = stream.damages

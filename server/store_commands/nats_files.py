@@ -11,12 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from midge.jetstream.archive import entries
 from midge.jetstream.archive.entries import ArchiveError
 from midge.jetstream.archive.framing import S2Writer
 from midge.jetstream.archive.nats_store.blocks import Block, Gone
 from midge.jetstream.archive.nats_store.metadata import read_consumer, read_index, read_meta
 from midge.jetstream.json.encode import encode
+from midge.jetstream.stream import admission
 from midge.protocol.errors import MidgeError
 
 if TYPE_CHECKING:
@@ -44,8 +47,14 @@ class StoredStream:
         self._keys = keys
         self._key = self._find_key(path / "meta.key", path.name)
         meta = self._meta(path, path.name, self._key)
-        self.name = str(meta.get("name", path.name))
-        self.config = {key: value for key, value in meta.items() if key != "Created"}
+        try:
+            config = {key: msgspec.json.decode(value) for key, value in meta.items()}
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise ArchiveError(f"its meta.inf is no JSON: {error}") from None
+        self.name = str(config.get("name", path.name))
+        if problem := admission.name_problem(self.name):
+            raise ArchiveError(problem)
+        self.config = {key: value for key, value in config.items() if key != "Created"}
 
     def state(self) -> dict[str, Any]:
         """Return the state that a request to restore it carries."""
@@ -108,7 +117,7 @@ class StoredStream:
 
         return AccountKeys(self.account, self._keys).find(context, stored)
 
-    def _meta(self, path: Path, name: str, key: FileKey | None) -> dict[str, Any]:
+    def _meta(self, path: Path, name: str, key: FileKey | None) -> dict[str, msgspec.Raw]:
         """Return what the `meta.inf` in a directory says, which `name` is the checksum's key of."""
         opener = key.open if key is not None else None
         return read_meta(name, _read(path / "meta.inf"), _read(path / "meta.sum"), opener)

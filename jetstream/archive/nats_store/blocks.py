@@ -157,11 +157,11 @@ def _uncompressed(data: bytes) -> bytes:
 
 
 def _prefix(data: bytes) -> int:
-    """Return the length of what stands before the compressed records."""
-    at = 4
-    while data[at] >= 0x80:
-        at += 1
-    return at + 1
+    """Return the length of the head before the compressed records; raises S2Error."""
+    for at in range(4, min(len(data), 4 + 10)):
+        if data[at] < 0x80:
+            return at + 1
+    raise S2Error("the compressed block has no length")
 
 
 class Gone:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import Any
 
-from midge.jetstream.archive.entries import ArchiveError
+import msgspec
+
+from midge.jetstream.archive.entries import ArchiveError, json_members
 from midge.jetstream.archive.nats_store.highway import HighwayHash
 from midge.jetstream.config.names import SEQ_MAX
 
@@ -23,7 +24,9 @@ Opener = Callable[[bytes], bytes]
 """Decrypts a file, see `keys.FileKey.open`."""
 
 
-def read_meta(key: str, data: bytes, total: bytes, opener: Opener | None = None) -> dict[str, Any]:
+def read_meta(
+    key: str, data: bytes, total: bytes, opener: Opener | None = None
+) -> dict[str, msgspec.Raw]:
     """Return what a `meta.inf` says; `total` is what its `meta.sum` holds, `key` names it.
 
     The key is the stream's name, or stream and consumer with a slash between them. The checksum
@@ -34,13 +37,7 @@ def read_meta(key: str, data: bytes, total: bytes, opener: Opener | None = None)
     """
     if total and _sum(key, data).hex().encode() != total.strip():
         raise ArchiveError("its meta.inf is damaged: the checksum does not match")
-    try:
-        found = json.loads(opener(data) if opener is not None else data)
-    except ValueError as error:
-        raise ArchiveError(f"its meta.inf is no JSON: {error}") from None
-    if not isinstance(found, dict):
-        raise ArchiveError("its meta.inf is no JSON object")
-    return found
+    return json_members(opener(data) if opener is not None else data, "its meta.inf is no JSON")
 
 
 class SequenceSet:

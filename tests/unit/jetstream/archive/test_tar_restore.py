@@ -115,7 +115,7 @@ def without_tombstones(block: bytes) -> bytes:
     [
         ("meta.inf", None, "meta.inf: no such file or directory"),
         ("meta.inf", b'{"name":"OTHER"}', "stream names do not match"),
-        ("meta.inf", b"[]", "meta.inf: this is no JSON object"),
+        ("meta.inf", b"[]", "meta.inf: Expected `object`, got `array`"),
         ("obs/C/meta.inf", None, 'error restoring consumer ["C"]: '),
         ("obs/C/o.dat", b"\xff", 'error restoring consumer ["C"]: corrupt state file'),
         ("errors.txt", b"no room", "the backup is incomplete: no room"),
