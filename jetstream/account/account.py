@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from midge.jetstream import errors
 from midge.jetstream.account.limits import NO_TIER, AccountLimits, ServerLimits, tier_of
+from midge.jetstream.archive.restored import RestoredStream
 from midge.jetstream.archive.transfers import Transfers
 from midge.jetstream.config import checks, names, source_checks, updates
 from midge.jetstream.config.consumer_config import Allowance
 from midge.jetstream.config.stream import MEMORY, STREAM, StreamConfig
 from midge.jetstream.config.versions import API_LEVEL
+from midge.jetstream.errors import JetStreamError
 from midge.jetstream.json import encode, structure
 from midge.jetstream.store.interface import StoreError, StreamStore
 from midge.jetstream.stream import admission
@@ -20,9 +22,6 @@ from midge.jetstream.stream.stream import Stream
 from midge.jetstream.stream.surroundings import Surroundings
 from midge.jetstream.stream.usage import Usage
 from midge.sublist.overlaps import PatternSet
-
-if TYPE_CHECKING:
-    from midge.jetstream.archive.restored import RestoredStream
 
 UNFINISHED = b'{"restoring":true}'
 """The configuration of a store while a restore fills it; a start deletes such a store."""
@@ -234,18 +233,37 @@ class JetStreamAccount:
         if config.num_replicas > 1:
             raise errors.STREAM_REPLICAS_NOT_SUPPORTED.error()
         limits = self._require_limits(config.num_replicas)
-        self._check_count(limits, config)
-        self._check_room(limits, config, max(config.max_bytes, size))
-        if config.name in self.streams:
+        coming = self.transfers.configs()
+        if 0 < limits.max_streams <= len(self._others(config)) + len(coming):
+            raise errors.MAXIMUM_STREAMS_LIMIT.error()
+        is_memory = config.storage == MEMORY
+        alike = [one for one in coming if (one.storage == MEMORY) == is_memory]
+        already = sum(max(one.max_bytes, 0) for one in alike)
+        self._check_room(limits, config, max(config.max_bytes, size), already)
+        if config.name in self.streams or any(one.name == config.name for one in coming):
             raise errors.STREAM_NAME_EXIST_RESTORE_FAILED.error()
         source_checks.check_filters(config)
         return config
 
-    def new_store(self, config: StreamConfig) -> StreamStore:
-        """Return an empty store for a stream that does not exist until its restore is complete."""
+    def begin_restore(self, config: StreamConfig) -> RestoredStream:
+        """Return an empty stream to be filled; it is not there before it is full.
+
+        Its name, its place among the account's streams and `max_bytes` are reserved until
+        `drop_restore` or `finish_restore`.
+        """
         store = self._make_store(config)
         store.save_config(UNFINISHED)
-        return store
+        self._reserve(config, max(config.max_bytes, 0))
+        around = self.surroundings
+        now_ns = around.clock.wall_ns()
+        usage = self._usage_of(config)
+        return RestoredStream(config, store, now_ns, around.max_payload, self.allowance(), usage)
+
+    def drop_restore(self, restored: RestoredStream) -> None:
+        """Delete what has been restored, and give back what was reserved for it."""
+        restored.release()
+        self._reserve(restored.config, -max(restored.config.max_bytes, 0))
+        self.delete_store(restored.store)
 
     def finish_restore(self, restored: RestoredStream) -> Stream:
         """Make a stream from restored data.
@@ -257,6 +275,19 @@ class JetStreamAccount:
         if config.name in self.streams:
             raise errors.STREAM_NAME_EXIST_RESTORE_FAILED.error()
         self._check_overlap(config.subjects)
+        limits = self._require_limits(config.num_replicas)  # they may have changed meanwhile
+        if 0 < limits.max_streams <= len(self._others(config)):
+            raise errors.MAXIMUM_STREAMS_LIMIT.error()
+        if self._usage_of(config).would_exceed_account(0):
+            raise errors.ACCOUNT_RESOURCES_EXCEEDED.error()
+        reserved = max(config.max_bytes, 0)
+        self._reserve(config, -reserved)
+        try:
+            self._check_room(limits, config, config.max_bytes)
+        except JetStreamError:
+            self._reserve(config, reserved)
+            raise
+        restored.release()
         restored.store.set_dedup_window(config.duplicate_window_ns)
         stream = self._add(config, restored.store, restored.created_ns)
         try:
@@ -264,6 +295,7 @@ class JetStreamAccount:
             stream.take_up(restored.ids, restored.ttls, restored.consumers)
         except BaseException:
             self._forget(stream)
+            self._reserve(config, reserved)  # until `drop_restore`
             raise
         stream.events.created()
         return stream
@@ -355,7 +387,7 @@ class JetStreamAccount:
         return stream
 
     def _add(self, config: StreamConfig, store: StreamStore, created_ns: int) -> Stream:
-        usage = self.memory if config.storage == MEMORY else self.storage
+        usage = self._usage_of(config)
         stream = Stream(config, store, self.surroundings, usage, created_ns, self.streams)
         self.streams[config.name] = stream
         self._take_subjects(config.subjects)
@@ -372,6 +404,9 @@ class JetStreamAccount:
             self._with_origins[stream] = None
         else:
             self._with_origins.pop(stream, None)
+
+    def _usage_of(self, config: StreamConfig) -> Usage:
+        return self.memory if config.storage == MEMORY else self.storage
 
     def _tell_followers(self, name: str) -> None:
         """Notify mirrors and sourcing streams that a stream was added or removed."""

@@ -6,6 +6,7 @@ cdef class Family:
     cdef readonly object handle
     cdef readonly dict with_error
     cdef readonly bint takes_body
+    cdef readonly Py_ssize_t body_max
 
 
 cdef class Call:

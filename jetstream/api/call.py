@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
+BODY_MAX_BYTES = 64 << 10
+"""The largest body of a request with no larger limit of its own: such bodies have 100 bytes."""
+
+CONFIG_MAX_BYTES = 8 << 20
+"""The largest body of a request with a stream's configuration: 100,000 subjects of 80 bytes."""
+
+
 def always() -> bool:
     """Return True: the answer is wanted."""
     return True
@@ -36,13 +43,18 @@ class Family:
         with_error: dict[str, Any] | None = None,
         *,
         takes_body: bool = True,
+        body_max: int = BODY_MAX_BYTES,
     ) -> None:
-        """Set the parts; with `takes_body` False, a request with a body is refused."""
+        """Set the parts; with `takes_body` False, a request with a body is refused.
+
+        `body_max` is the size of the largest body in bytes.
+        """
         self.type = type_names.API + kind
         self.head = encode({"type": self.type})[:-1]
         self.handle = handle
         self.with_error = with_error or {}
         self.takes_body = takes_body
+        self.body_max = body_max
 
 
 class Call:

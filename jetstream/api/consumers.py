@@ -338,7 +338,10 @@ def _name(consumer: Consumer) -> str:
     return consumer.name.decode("utf-8", "surrogateescape")
 
 
-_CREATE = Family("consumer_create_response", create)
+_CREATE_MAX_BYTES = 1 << 20
+"""The largest body of a request that makes a consumer; metadata may take 128 KiB of it."""
+
+_CREATE = Family("consumer_create_response", create, body_max=_CREATE_MAX_BYTES)
 _OF_STREAM = {
     "NAMES": Family("consumer_names_response", names_of, _NO_CONSUMERS),
     "LIST": Family("consumer_list_response", listing, _NO_CONSUMERS),

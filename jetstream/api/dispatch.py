@@ -97,5 +97,9 @@ def _check(call: Call) -> None:
         level = header_block.find(call.headers, _REQUIRED_LEVEL)
         if level and not is_known_level(text(level)):
             raise errors.REQUIRED_API_LEVEL.error()
+    size, most = len(call.body), call.family.body_max
+    if size > most:
+        problem = f"a body of {size} bytes is larger than the {most} of this request"
+        raise errors.INVALID_JSON.error(err=problem)
     if not call.family.takes_body and not is_empty_request(call.body):
         raise errors.NOT_EMPTY_REQUEST.error()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from midge.jetstream import errors
 from midge.jetstream.api import requests
-from midge.jetstream.api.call import Call, Family
+from midge.jetstream.api.call import CONFIG_MAX_BYTES, Call, Family
 from midge.jetstream.config import checks
 from midge.jetstream.config.names import SEQ_MAX, to_bytes
 from midge.jetstream.config.stream import REQUEST, StreamRequest
@@ -253,15 +253,17 @@ def _info(stream: Stream, *, domain: str = "") -> dict[str, Any]:
 
 
 FAMILIES = {
-    "CREATE": Family("stream_create_response", create),
-    "UPDATE": Family("stream_update_response", update),
+    "CREATE": Family("stream_create_response", create, body_max=CONFIG_MAX_BYTES),
+    "UPDATE": Family("stream_update_response", update, body_max=CONFIG_MAX_BYTES),
     "NAMES": Family("stream_names_response", names, {**_NO_PAGE, "streams": None}),
     "LIST": Family("stream_list_response", listing, {**_NO_PAGE, "streams": []}),
     "INFO": Family("stream_info_response", info, _NO_PAGE),
     "DELETE": Family("stream_delete_response", delete, takes_body=False),
     "PURGE": Family("stream_purge_response", purge, {"purged": 0}),
     "SNAPSHOT": Family("stream_snapshot_response", snapshot),
-    "RESTORE": Family("stream_restore_response", restore, {"deliver_subject": ""}),
+    "RESTORE": Family(
+        "stream_restore_response", restore, {"deliver_subject": ""}, body_max=CONFIG_MAX_BYTES
+    ),
 }
 """The requests by the token behind ``STREAM``; `NAMES` and `LIST` name no stream."""
 

@@ -19,10 +19,8 @@ from midge.jetstream.store.interface import StoreError
 from midge.jetstream.stream import events, state
 
 if TYPE_CHECKING:
-    from midge.jetstream.config.consumer_config import Allowance
     from midge.jetstream.config.stream import StreamConfig
     from midge.jetstream.environment.clock import Timer
-    from midge.jetstream.store.interface import StreamStore
     from midge.jetstream.stream.stream import Stream
     from midge.jetstream.stream.surroundings import Surroundings
 
@@ -45,13 +43,12 @@ class RestoreHost(Protocol):
     """The account, as archives need it of which a stream is to be made."""
 
     surroundings: Surroundings
-    delete_store: Callable[[StreamStore], object]
 
-    def new_store(self, config: StreamConfig) -> StreamStore:
-        """Return an empty store for a stream that is not there before it is full."""
+    def begin_restore(self, config: StreamConfig) -> RestoredStream:
+        """Return an empty stream to be filled, and reserve what its configuration asks for."""
 
-    def allowance(self) -> Allowance:
-        """Return what server and account allow a consumer."""
+    def drop_restore(self, restored: RestoredStream) -> None:
+        """Delete what has been restored, and give back what was reserved for it."""
 
     def finish_restore(self, restored: RestoredStream) -> Stream:
         """Make a stream of what has been restored; raises JetStreamError."""
@@ -201,7 +198,7 @@ class Receiving:
     def _drop(self) -> None:
         """Forget the transfer and what it stored."""
         self._forget()
-        self._host.delete_store(self.restored.store)
+        self._host.drop_restore(self.restored)
 
     def _forget(self) -> None:
         if not self._is_over:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from midge.jetstream import headers
+from midge.jetstream import errors, headers
 from midge.jetstream.archive.entries import ArchiveError
 from midge.jetstream.config.consumer_rules import WorkQueue
 from midge.jetstream.errors import JetStreamError
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from midge.jetstream.config.consumer_config import Allowance
     from midge.jetstream.config.stream import StreamConfig
     from midge.jetstream.consumer.state import StoredState
+    from midge.jetstream.stream.usage import Usage
 
+
+_MESSAGE_BYTES = 34  # that a stored message counts beside its parts, at most
 
 _CONSUMERS_MAX_BYTES = 64 << 20
 """States of 100,000 idle consumers, or of some with a million pending messages together."""
@@ -38,6 +41,7 @@ class RestoredStream:
         now_ns: int,
         max_payload: int,
         allowed: Allowance,
+        usage: Usage,
     ) -> None:
         self.config = config
         self.store = store
@@ -49,6 +53,8 @@ class RestoredStream:
         self.max_payload = max_payload
         self._allowed = allowed
         self._work_queue = WorkQueue()
+        self._usage = usage
+        self._used_bytes = 0
         self._consumer_bytes = 0
 
     def begin(self, first_seq: int) -> None:
@@ -78,12 +84,34 @@ class RestoredStream:
         if ttl_s > 0 and self._now_ns > time_ns + ttl_s * SECOND_NS:
             self.store.skip_to(seq)
             return
+        self._check_room(len(subject) + size + _MESSAGE_BYTES)
         msg_id = self._id_of(block, time_ns) if block else None
         self.store.append(subject, block, payload, time_ns, seq, ttl_s, msg_id)
+        self.account()
         if msg_id:
             self.ids.append((msg_id, seq, time_ns))
         if ttl_s:
             self.ttls.append((seq, time_ns, ttl_s))
+
+    def account(self) -> None:
+        """Count the bytes stored so far towards the account's and the server's."""
+        self._usage.add(self.store.bytes - self._used_bytes)
+        self._used_bytes = self.store.bytes
+
+    def release(self) -> None:
+        """Count nothing any more, because the stream does from now on, or nothing is left."""
+        self._usage.add(-self._used_bytes)
+        self._used_bytes = 0
+
+    def _check_room(self, size: int) -> None:
+        """Refuse a message that account or server have no room for; raises ArchiveError."""
+        error = None
+        if self._usage.would_exceed_account(size):
+            error = errors.ACCOUNT_RESOURCES_EXCEEDED
+        elif self._usage.is_exceeded(size):
+            error = errors.INSUFFICIENT_RESOURCES
+        if error is not None:
+            raise ArchiveError(f"{error.description} ({error.err_code})")
 
     def spend_on_consumers(self, size: int) -> None:
         """Count bytes that describe consumers, which are in memory until the end.
@@ -106,6 +134,8 @@ class RestoredStream:
             raise ArchiveError(f"consumer {shown} comes twice")
         config = stored.config
         try:
+            if 0 < self._consumers_max() <= len(self.consumers):
+                raise errors.MAXIMUM_CONSUMERS_LIMIT.error()
             admission.check_consumer(name, config, self.config, self._allowed, self._work_queue)
         except JetStreamError as error:
             said = f"{error.api.description} ({error.api.err_code})"
@@ -113,6 +143,11 @@ class RestoredStream:
         if not (config.direct or config.sourcing):
             self._work_queue.add(config.filters())
         self.consumers.append((name, stored))
+
+    def _consumers_max(self) -> int:
+        """Return how many consumers stream and account allow; 0 or less means no limit."""
+        limits = (self.config.max_consumers, self._allowed.max_consumers)
+        return min((one for one in limits if one > 0), default=0)
 
     def _id_of(self, block: bytes, time_ns: int) -> bytes | None:
         """Return a message's id if its window is still open."""
@@ -122,4 +157,5 @@ class RestoredStream:
 
     def end(self, last_seq: int) -> None:
         """Set the last sequence, even if the last message has a lower one."""
+        self.account()
         self.store.skip_to(last_seq)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from midge.jetstream import errors
 from midge.jetstream.archive.receiving import RESTORE_PREFIX, Receiving, RestoreHost
-from midge.jetstream.archive.restored import RestoredStream
 from midge.jetstream.archive.sending import ACK_PREFIX, Sending, in_flight
 from midge.jetstream.archive.snapshot import Snapshot
 from midge.jetstream.archive.work import WaitTurn, Work
@@ -59,16 +58,16 @@ class Transfers:
         """
         _check_room(self.receiving)
         surroundings = self._host.surroundings
-        store = self._host.new_store(config)
-        now_ns = surroundings.clock.wall_ns()
-        restored = RestoredStream(
-            config, store, now_ns, surroundings.max_payload, self._host.allowance()
-        )
+        restored = self._host.begin_restore(config)
         receiving = Receiving(self._host, restored, self._wait, self._received)
         self.receiving[receiving.id] = receiving
         receiving.client = client
         events.advise_restore_create(surroundings, receiving.name, client)
         return receiving
+
+    def configs(self) -> list[StreamConfig]:
+        """Return the configurations of the streams that are being restored."""
+        return [receiving.restored.config for receiving in self.receiving.values()]
 
     def take(self, subject: bytes, reply: bytes, payload: bytes) -> bool:
         """Take a message to a subject below `PREFIX`; False if the transfer does not exist."""

@@ -51,6 +51,9 @@ class _NakOptions:
     delay_ns: int = 0
 
 
+_ARGUMENT_MAX_BYTES = 4096
+"""The largest argument of a NAK that is read: a delay has 30 bytes."""
+
 _OPTIONS = Structure(
     "ConsumerNakOptions", _NakOptions, [Field("delay", Integer("time.Duration"), "delay_ns")]
 )
@@ -59,7 +62,7 @@ _OPTIONS = Structure(
 def nak_delay_ns(body: bytes) -> int | None:
     """Return the delay of a NAK, or None without one; a delay that cannot be parsed is ignored."""
     argument = body[len(_NAK) :].strip(_BLANKS)
-    if not argument:
+    if not argument or len(argument) > _ARGUMENT_MAX_BYTES:
         return None
     if argument.startswith(b"{"):
         options = _NakOptions()

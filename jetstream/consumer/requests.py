@@ -72,6 +72,9 @@ _BODY = Structure(
 _ATTRIBUTES = {field.name: field.attribute for field in _BODY.fields}
 _TYPES = {"no_wait": bool, "group": str, "id": str}
 
+_BODY_MAX_BYTES = 4096
+"""The largest body of a pull request: clients write up to 200 bytes."""
+
 _read_bodies: dict[bytes, RequestBody] = {}
 
 
@@ -81,6 +84,8 @@ def read_body(body: bytes) -> RequestBody:
     Raises:
         BadRequestError: it is an object that cannot be read.
     """
+    if len(body) > _BODY_MAX_BYTES:
+        raise BadRequestError(f"a body of {len(body)} bytes is larger than {_BODY_MAX_BYTES}")
     known = _read_bodies.get(body)
     if known is not None:
         return known

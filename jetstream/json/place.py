@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from midge.jetstream.json import syntax
+from midge.jetstream.json import lazy, syntax
 from midge.jetstream.json.syntax import Node
 from midge.protocol.errors import MidgeError
 
@@ -46,4 +46,6 @@ class Place:
 
     def raw(self, node: Node) -> bytes:
         """Return the text of `node`."""
+        if node[2] < 0:
+            return lazy.written(node)
         return self.data[node[2] : node[3]]

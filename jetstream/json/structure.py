@@ -8,16 +8,19 @@ value that does not fit is the error, but malformed text anywhere comes first.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any
 
-from midge.jetstream.json import plain, syntax
+from midge.jetstream.json import lazy, plain, syntax
 from midge.jetstream.json.place import Place, Unfit
 from midge.jetstream.json.plain import NOT_PLAIN
 from midge.jetstream.json.syntax import Node
 from midge.jetstream.json.times import TimeProblem, Timestamp, parse_time
 from midge.protocol.errors import MidgeError, quote
+
+_EMPTY = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*\}[ \t\r\n]*")
 
 
 class JsonProblem(MidgeError):
@@ -226,18 +229,14 @@ class Items(Kind):
         if node[0] != syntax.ARRAY:
             raise place.unfit(node, self.go_type)
         values = []
-        problem: Unfit | None = None
         for i, item in enumerate(node[1]):
             place.path.append(str(i))
             try:
                 is_null = item[0] == syntax.NULL and isinstance(self._kind, Structure)
                 zero = self._kind.zero()
                 values.append(zero if is_null else decode_node(self._kind, item, place, zero))
-            except Unfit as unfit:
-                problem = problem or unfit
-            place.path.pop()
-        if problem is not None:
-            raise problem
+            finally:
+                place.path.pop()
         return values
 
     def decode_null(self, node: Node, place: Place, current: Any) -> Any:
@@ -267,16 +266,12 @@ class TextMap(Kind):
             raise place.unfit(node, self.go_type)
         values = dict(current or {})
         text = Text()
-        problem: Unfit | None = None
         for name, item in node[1]:
             place.path.append(name)
             try:
                 values[name] = decode_node(text, item, place, "")
-            except Unfit as unfit:
-                problem = problem or unfit
-            place.path.pop()
-        if problem is not None:
-            raise problem
+            finally:
+                place.path.pop()
         return values
 
     def decode_null(self, node: Node, place: Place, current: Any) -> Any:
@@ -341,14 +336,8 @@ class Structure(Kind):
         if node[0] != syntax.OBJECT:
             raise place.unfit(node, self.go_type)
         made = self._make() if current is None else current
-        problem: Unfit | None = None
         for name, value in node[1]:
-            try:
-                self._decode_member(made, name, value, place)
-            except Unfit as unfit:
-                problem = problem or unfit
-        if problem is not None:
-            raise problem
+            self._decode_member(made, name, value, place)
         return made
 
     def decode_null(self, node: Node, place: Place, current: Any) -> Any:
@@ -414,6 +403,8 @@ def decode(data: bytes, structure: Structure, into: Any, *, is_strict: bool = Tr
     Raises:
         JsonProblem: it cannot be read. Unknown names are read over unless `is_strict`.
     """
+    if len(data) > lazy.SMALL_BYTES:
+        return _decode_large(data, structure, into, is_strict=is_strict)
     if structure.plain(plain.read(data), into) is not NOT_PLAIN:
         return into
     try:
@@ -422,6 +413,20 @@ def decode(data: bytes, structure: Structure, into: Any, *, is_strict: bool = Tr
         if is_strict:
             raise
     return decode_lenient(data, structure, into)
+
+
+def _decode_large(data: bytes, structure: Structure, into: Any, *, is_strict: bool) -> Any:
+    """Read a request that is too large for a reader in Python; see `lazy`."""
+    try:
+        value = lazy.read(data)
+        if structure.plain(value, into) is NOT_PLAIN:
+            place = Place(data, structure.name, is_lenient=not is_strict)
+            decode_node(structure, lazy.node_of(value), place, into)
+    except syntax.SyntaxProblem as problem:
+        raise JsonProblem(problem.with_offset() if is_strict else problem.text) from None
+    except Unfit as unfit:
+        raise JsonProblem(str(unfit)) from None
+    return into
 
 
 def _decode_all(data: bytes, structure: Structure, into: Any) -> Any:
@@ -444,6 +449,8 @@ def decode_lenient(data: bytes, structure: Structure, into: Any) -> Any:
     Raises:
         JsonProblem: it cannot be read.
     """
+    if len(data) > lazy.SMALL_BYTES:
+        return _decode_large(data, structure, into, is_strict=False)
     try:
         node = syntax.read_value(data, 0)
         end = syntax.skip_blanks(data, node[3])
@@ -462,15 +469,7 @@ def decode_lenient(data: bytes, structure: Structure, into: Any) -> Any:
 
 def is_empty_request(data: bytes) -> bool:
     """Tell whether a request is nothing, or an object without members."""
-    if not data:
-        return True
-    try:
-        node = syntax.read_value(data, 0)
-    except syntax.SyntaxProblem:
-        return False
-    return (
-        node[0] == syntax.OBJECT and not node[1] and syntax.skip_blanks(data, node[3]) == len(data)
-    )
+    return not data or _EMPTY.fullmatch(data) is not None
 
 
 def is_object_or_array(data: bytes) -> bool:

@@ -10,7 +10,7 @@ store holds anything that the API would refuse. Two kinds of harm follow otherwi
 * A configuration that no check has seen makes the code that relies on these checks fail.
 
 `message_problem`, `name_problem` and `stored_problem` return a text for errors and logs, which is
-empty when nothing is wrong. `check_consumer` raises what the request for such a consumer would get.
+empty when nothing is wrong. `check_message` and `check_consumer` raise the error to answer.
 
 Any message is allowed here that a client could have published: its subject may hold ``*`` and
 ``>``, and control bytes other than TAB, CR and LF, as with nats-server.
@@ -29,6 +29,7 @@ from midge.jetstream.config import consumer_rules, names
 from midge.jetstream.config.consumer_config import Allowance, ConsumerConfig
 from midge.jetstream.config.names import SEQ_MAX
 from midge.jetstream.json.encode import text
+from midge.jetstream.stream.incoming import Incoming, Refused
 from midge.protocol import lines
 from midge.protocol.errors import quote
 from midge.sublist.subjects import has_empty_token
@@ -65,6 +66,12 @@ def message_problem(subject: bytes, block: bytes) -> str:
     if block and headers.to_store(block) != block:
         return "the header block has a status"
     return subject_problem(subject)
+
+
+def check_message(message: Incoming) -> None:
+    """Refuse a message that no client can have published; raises Refused."""
+    if problem := message_problem(message.subject, message.headers):
+        raise Refused(errors.STREAM_STORE_FAILED.fill(err=problem))
 
 
 def name_problem(name: str) -> str:

@@ -7,7 +7,7 @@ their counters, what they add to the limits.
 from __future__ import annotations
 
 from midge.jetstream import errors, headers
-from midge.jetstream.stream import checks, counters, schedule_checks
+from midge.jetstream.stream import admission, checks, counters, schedule_checks
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming, Refused
@@ -46,6 +46,7 @@ class Stage:
         raw_subject = message.subject
         if stream.transform is not None:
             message.subject = stream.transform.apply(raw_subject) or raw_subject
+            admission.check_message(message)
         stream.contents.check_record_size(message)
         if message.headers:
             self._check_headers(message)

@@ -32,6 +32,8 @@ _MESSAGE_COST = 512
 # Work, in items of 10 ns; see `StreamStore.work`.
 _MESSAGE_WORK = 130
 _BYTES_PER_WORK = 3
+_BODY_MAX_BYTES = 256 * 1024
+"""The largest body of a get: a batch of the last messages of 1,024 subjects."""
 
 _USUAL_FIELDS: dict[str, type] = {
     "seq": int,
@@ -391,6 +393,8 @@ def _ignore(_: None) -> None:
 
 def _read(body: bytes) -> GetRequest | None:
     """Return the request that `body` is, None when it is malformed."""
+    if len(body) > _BODY_MAX_BYTES:
+        return None
     request = _read_usual(body)
     if request is not None:
         return request

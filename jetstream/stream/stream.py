@@ -292,9 +292,7 @@ class Stream(StreamHost):
         if self.transform is not None:
             message.subject = self.transform.apply(message.subject) or message.subject
         if message.is_sourced or self.transform is not None:
-            problem = admission.message_problem(message.subject, message.headers)
-            if problem:
-                raise Refused(errors.STREAM_STORE_FAILED.fill(err=problem))
+            admission.check_message(message)
         self.contents.check_record_size(message)
         if self.is_sealed and not message.is_checked:
             raise Refused(errors.STREAM_SEALED)

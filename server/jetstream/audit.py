@@ -73,6 +73,6 @@ def _object(data: bytes | None) -> dict[str, Any]:
     """Read what another account, or a server behind a link, says of a client."""
     try:
         found = json.loads(data or b"{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -283,8 +283,9 @@ def test_only_so_many_are_under_way(rig: Rig, monkeypatch: pytest.MonkeyPatch) -
     for expected in (None, None, 10023):
         answer = rig.snapshot(chunk_size=1024, window_size=1024)
         assert answer.get("error", {}).get("err_code") == expected
-    for expected in (None, None, 10023):
-        answer = rig.api("STREAM.RESTORE.S", {"config": {"name": "S"}, "state": {}})
+    for number, expected in enumerate((None, None, 10023)):
+        name = f"S{number}"
+        answer = rig.api(f"STREAM.RESTORE.{name}", {"config": {"name": name}, "state": {}})
         assert answer.get("error", {}).get("err_code") == expected
     rig.clock.advance(10)
     assert rig.account.transfers.receiving == {}

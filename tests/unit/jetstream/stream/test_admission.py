@@ -266,3 +266,15 @@ def test_a_mirror_does_not_take_a_subject_that_nobody_can_publish_to() -> None:
     origin.audience.announce_when_durable()
     rig.clock.advance(3)
     assert rig.account.streams["M"].store.messages == 0
+
+
+def test_a_transform_does_not_make_a_subject_that_nobody_can_publish_to() -> None:
+    rig = AccountRig()
+    made = {"src": "a.*", "dest": "b.{{split(1,-)}}"}
+    store = rig.create(subject_transform=made, allow_atomic=True).store
+    assert rig.publish("a.--")["error"]["err_code"] == 10077
+    assert rig.publish("a.x-y")["seq"] == 1
+    rig.publish("a.x", b"", {"Nats-Batch-Id": "i", "Nats-Batch-Sequence": "1"})
+    last = {"Nats-Batch-Id": "i", "Nats-Batch-Sequence": "2", "Nats-Batch-Commit": "1"}
+    assert rig.publish("a.--", b"", last)["error"]["err_code"] == 10077
+    assert store.messages == 1
