@@ -38,6 +38,9 @@ cdef class PatternSet:
     cpdef void remove(self, bytes pattern) except *
     @cython.locals(one=PatternNode, other=PatternNode)
     cpdef long long first_overlap(self) except? -1
+    @cython.locals(tokens=list, others=list, node=PatternNode, below=PatternNode,
+                   pwc=PatternNode, place=Py_ssize_t, last=Py_ssize_t)
+    cpdef bint matches(self, bytes subject) except -1
     @cython.locals(one=PatternNode, other=PatternNode)
     cpdef bint has_covered(self) except -1
     cpdef bint overlaps(self, PatternSet other) except -1

@@ -134,6 +134,35 @@ class PatternSet:
             before = path[i - 1]
             before.drop(tokens[i - 1])
 
+    def matches(self, subject: bytes) -> bool:
+        """Return True if a pattern matches the literal `subject`."""
+        tokens = subject.split(b".")
+        last = len(tokens) - 1
+        others: list[tuple[PatternNode, int]] = []
+        node: PatternNode | None = self._root
+        place = 0
+        while node is not None:
+            if node.fwc is not None:
+                return True
+            below = None if node.nodes is None else node.nodes.get(tokens[place])
+            pwc = node.pwc
+            if place == last:
+                if (below is not None and below.count) or (pwc is not None and pwc.count):
+                    return True
+                below = pwc = None
+            place += 1
+            if below is not None:
+                if pwc is not None:
+                    others.append((pwc, place))
+                node = below
+            elif pwc is not None:
+                node = pwc
+            elif others:
+                node, place = others.pop()
+            else:
+                node = None
+        return False
+
     def first_overlap(self) -> int:
         """Return the lowest number of a pattern that overlaps another one; -1 if none does."""
         self._begin(False)

@@ -4,8 +4,11 @@ cimport cython
 
 from midge.jetstream.store cimport numbers
 from midge.jetstream.store.subject_index cimport Pattern, SubjectIndex
+from midge.sublist.overlaps cimport PatternSet
 
 cdef int _UNKNOWN, _NO, _YES
+cdef Py_ssize_t _MANY, _SCANNED_PER_WORK
+cdef unsigned long long _SET_COST
 
 
 @cython.final
@@ -15,6 +18,11 @@ cdef class Filters:
     cdef SubjectIndex _subjects
     cdef list _patterns
     cdef bytearray _noted
+    cdef PatternSet _set
+    cdef unsigned long long _cost
+    cdef public unsigned long long work
+    cdef public unsigned long long last_seq
+    cdef public unsigned long long last_upto
     cdef bint _takes_all
     cdef unsigned long long _narrowed
 
@@ -24,7 +32,8 @@ cdef class Filters:
     @cython.locals(pattern=Pattern)
     cpdef bint takes_all(self) except -1
     cdef bytearray note_all(self)
-    @cython.locals(limit=Py_ssize_t, left=Py_ssize_t, pattern=Pattern, no=int)
+    @cython.locals(limit=Py_ssize_t, left=Py_ssize_t, pattern=Pattern, no=int,
+                   subject=Py_ssize_t)
     cdef void note_some(self, Py_ssize_t start, Py_ssize_t end) except *
     @cython.locals(pattern=Pattern, found=bint)
     cdef bint _compare(self, Py_ssize_t subject) except -1

@@ -12,7 +12,7 @@ from midge.jetstream.store.subject_index cimport SubjectIndex
 from midge.protocol cimport lines as protocol_lines
 from midge.protocol.frame cimport Frame
 
-cdef Py_ssize_t _SUBJECT_MAX, _FILTERS_KEPT
+cdef Py_ssize_t _SUBJECT_MAX, _FILTERS_KEPT, _PATTERNS_KEPT
 cdef unsigned long long _FAR, _NEAR
 
 
@@ -51,6 +51,7 @@ cdef class IndexedStore(StreamStore):
     cdef tuple _latest_filters
     cdef Filters _latest_found
     cdef KnownSubjects _known
+    cdef Py_ssize_t _patterns_kept
 
     @cython.locals(incoming=Incoming)
     cpdef unsigned long long append(

@@ -21,6 +21,7 @@ from midge.protocol.frame import Frame
 
 _SUBJECT_MAX = 0xFFFF  # what a record has room for
 _FILTERS_KEPT = 64
+_PATTERNS_KEPT = 8192  # of all of them together: some 6 MiB
 _FAR = 0xFFFFFFFF  # a distance that a row of the index has no room for
 _NEAR = _FAR - 1024  # so far apart messages may be of which many are stored at once
 
@@ -92,6 +93,7 @@ class IndexedStore(StreamStore):
         self._latest_filters: tuple[bytes, ...] | None = None
         self._latest_found: Filters | None = None
         self._known: KnownSubjects | None = None
+        self._patterns_kept = 0
 
     def append(
         self,
@@ -333,9 +335,11 @@ class IndexedStore(StreamStore):
             return self._latest_found
         found = self._filters.get(filters)
         if found is None:
-            if len(self._filters) >= _FILTERS_KEPT:
+            self._patterns_kept += len(filters)
+            if len(self._filters) >= _FILTERS_KEPT or self._patterns_kept > _PATTERNS_KEPT:
                 self._filters.clear()
                 self._subjects.unwatch_all()
+                self._patterns_kept = len(filters)
             found = Filters(self._subjects, filters)
             self._filters[filters] = found
         self._latest_filters = filters

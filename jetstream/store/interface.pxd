@@ -54,6 +54,7 @@ cdef class StreamStore:
     cdef readonly long long last_time_ns
     cdef readonly unsigned long long subject_count
     cdef readonly unsigned long long removals
+    cdef public unsigned long long work
     cdef readonly unsigned long long group
     cdef public bint is_async
     cdef public list keepers

@@ -162,6 +162,8 @@ class StreamStore:
     `removals` grows with every message that goes, for whatever reason, so that a count made earlier
     can be known to be stale. `subject_count` is the number of distinct subjects stored.
 
+    `work` counts the items that searches and removals looked at, 10 ns each, to charge a client.
+
     `keepers` are told of every message before it goes, as a snapshot needs that is being written.
 
     `is_async` tells that changes count as durable at once, without waiting for their group: so it
@@ -177,6 +179,7 @@ class StreamStore:
         self.last_time_ns = 0
         self.subject_count = 0
         self.removals = 0
+        self.work = 0
         self.group = 0
         self.is_async = True
         self.keepers: list[Keeper] = []
@@ -415,19 +418,19 @@ class StreamStore:
         raise NotImplementedError
 
     def newest(
-        self, filters: tuple[bytes, ...], number: int, count: int, upto_seq: int
+        self, filters: tuple[bytes, ...], number: int, count: int, upto_seq: int, most: int
     ) -> tuple[list[int], int]:
         """Return the last sequences up to `upto_seq` of `count` subjects from `number` that match.
 
-        They are in no order. Behind them stands the number to go on with; -1 when there are no
-        more. That looks at every message behind `upto_seq`.
+        They are in no order, and at most `most`. Behind them stands the number to go on with; -1
+        when there are no more. That looks at every message behind `upto_seq`.
         """
         raise NotImplementedError
 
     def newest_between(
-        self, filters: tuple[bytes, ...], start_seq: int, end_seq: int, upto_seq: int
+        self, filters: tuple[bytes, ...], start_seq: int, end_seq: int, upto_seq: int, most: int
     ) -> list[int]:
-        """Return the sequences from `start_seq` to `end_seq` that match and are last.
+        """Return the first `most` sequences from `start_seq` to `end_seq` that match and are last.
 
         Last means: of the messages of their subject up to `upto_seq`.
         """

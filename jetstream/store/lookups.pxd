@@ -12,6 +12,7 @@ from midge.jetstream.store.subject_index cimport SubjectIndex
 
 cdef unsigned long long _CHAIN_MAX
 cdef Py_ssize_t _ROWS_MAX, _ROWS_PER_SUBJECT, _NOTED_ROWS
+cdef unsigned long long _ROWS_PER_WORK, _ROW_WORK
 cdef int _WANTED
 cdef char _PWC, _FWC
 
@@ -38,7 +39,8 @@ cdef class SearchableStore(RemovingStore):
         self, tuple filters, unsigned long long start_seq, unsigned long long end_seq=*
     )
     @cython.locals(start="unsigned long long", end="unsigned long long", wanted=Filters,
-                   number=Py_ssize_t, seq="unsigned long long", looked=Py_ssize_t)
+                   number=Py_ssize_t, seq="unsigned long long", looked=Py_ssize_t,
+                   before="unsigned long long", passed="unsigned long long")
     cpdef unsigned long long next_seq(
         self, tuple filters, unsigned long long start_seq, unsigned long long end_seq=*
     ) except? 0
@@ -66,17 +68,23 @@ cdef class SearchableStore(RemovingStore):
     cpdef tuple subject_names(self, bytes subject, Py_ssize_t number, Py_ssize_t count)
     @cython.locals(end=Py_ssize_t)
     cpdef Py_ssize_t note_subjects(self, tuple filters, Py_ssize_t number, Py_ssize_t count)
-    @cython.locals(wanted=Filters, end=Py_ssize_t, one=Py_ssize_t, seq="unsigned long long")
+    @cython.locals(wanted=Filters, end=Py_ssize_t, one=Py_ssize_t, seq="unsigned long long",
+                   before="unsigned long long", found=list)
     cpdef tuple newest(
-        self, tuple filters, Py_ssize_t number, Py_ssize_t count, unsigned long long upto_seq
+        self, tuple filters, Py_ssize_t number, Py_ssize_t count, unsigned long long upto_seq,
+        Py_ssize_t most
     )
-    @cython.locals(seq="unsigned long long", after="unsigned long long")
+    @cython.locals(seq="unsigned long long", after="unsigned long long", found=list)
     cpdef list newest_between(
         self, tuple filters, unsigned long long start_seq, unsigned long long end_seq,
-        unsigned long long upto_seq
+        unsigned long long upto_seq, Py_ssize_t most
     )
+    cdef bint _is_noted_last(self, Filters wanted) except -1
+    @cython.locals(before="unsigned long long")
+    cdef void _charge_all(self, Filters wanted) except *
     @cython.locals(upto="unsigned long long", wanted=Filters, number=Py_ssize_t,
-                   seq="unsigned long long", looked=Py_ssize_t)
+                   seq="unsigned long long", looked=Py_ssize_t, is_whole=bint,
+                   before="unsigned long long")
     cpdef unsigned long long last_matching(
         self, bytes subject, unsigned long long upto_seq=*, bint is_near=*
     ) except? 0
@@ -99,7 +107,8 @@ cdef class SearchableStore(RemovingStore):
     cdef SubjectState _state(self, Py_ssize_t number)
     cdef bint _is_wanted(self, Filters wanted, Py_ssize_t number) except -1
     @cython.locals(subjects=SubjectIndex, first="unsigned long long",
-                   before="unsigned long long", position=Py_ssize_t, seq="unsigned long long")
+                   before="unsigned long long", position=Py_ssize_t, seq="unsigned long long",
+                   passed="unsigned long long")
     cdef unsigned long long _next_of(
         self, Py_ssize_t number, unsigned long long start, unsigned long long end
     ) except? 0
@@ -121,7 +130,8 @@ cdef class SearchableStore(RemovingStore):
     ) except? 0
     @cython.locals(count="unsigned long long", number=Py_ssize_t, noted=bytearray)
     cdef unsigned long long _count_all(self, Filters wanted) except? 0
-    @cython.locals(count="unsigned long long", seq="unsigned long long")
+    @cython.locals(count="unsigned long long", seq="unsigned long long",
+                   rows="unsigned long long")
     cdef unsigned long long _count_rows(
         self, Filters wanted, unsigned long long start, unsigned long long end
     ) except? 0

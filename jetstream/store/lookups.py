@@ -24,6 +24,10 @@ _NOTED_ROWS = 4
 """Subjects that are compared rather than each row looked up: at most so many for one row."""
 _WANTED = WANTED  # a C number where this is compiled
 
+# Work, in items of 10 ns; see `StreamStore.work`.
+_ROWS_PER_WORK = 3  # rows that a scan passes
+_ROW_WORK = 4  # a row that is looked up by its sequence
+
 
 class SearchableStore(RemovingStore):
     """Answers every question but for where the bytes of a message are."""
@@ -104,11 +108,15 @@ class SearchableStore(RemovingStore):
             return seq if seq <= end else 0
         seq = self._index.next_wanted(wanted.noted(), start, end)
         looked = 0
+        before = wanted.work
         while seq and not wanted.is_match(self._subject_number(seq)):
             looked += 1
             if looked == _ROWS_MAX:
                 wanted.note_all()
             seq = self._index.next_wanted(wanted.noted(), seq + 1, end) if seq < end else 0
+        passed = (seq or end) - start
+        passed = min(passed, self.messages)
+        self.work += wanted.work - before + looked * _ROW_WORK + passed // _ROWS_PER_WORK
         return seq
 
     def next_last_seq(self, filters: tuple[bytes, ...], start_seq: int, upto_seq: int = 0) -> int:
@@ -130,6 +138,7 @@ class SearchableStore(RemovingStore):
     def _first_last(self, wanted: Filters, start: int, upto: int) -> int:
         """Return the first sequence from `start` on that is its subject's last; 0 for none."""
         found = 0
+        self._charge_all(wanted)
         for number in range(self._subjects.limit()):
             if self._is_wanted(wanted, number):
                 last = self._last_upto(number, upto)
@@ -186,12 +195,28 @@ class SearchableStore(RemovingStore):
             return self._last_upto(number, upto) if number >= 0 else 0
         seq = self._index.previous_live(upto)
         looked = 0
+        is_whole = upto == self.last_seq
+        before = wanted.work
         while seq and not wanted.takes_all() and not wanted.is_match(self._subject_number(seq)):
+            if is_whole and seq <= wanted.last_upto <= upto and self._is_noted_last(wanted):
+                seq = wanted.last_seq
+                break
             if looked == _ROWS_MAX:
-                return 0 if is_near else self._last_of_all(wanted, seq)
+                if is_near:
+                    return 0
+                seq = self._last_of_all(wanted, seq)
+                break
             looked += 1
             seq = self._index.previous_live(seq - 1)
+        self.work += wanted.work - before + looked * _ROW_WORK
+        if is_whole:
+            wanted.last_upto = upto
+            wanted.last_seq = seq
         return seq
+
+    def _is_noted_last(self, wanted: Filters) -> bool:
+        """Return True if the last match noted is still there, or there was none."""
+        return wanted.last_seq == 0 or self._index.locate(wanted.last_seq) >= 0
 
     def subjects(self, subject: bytes = b">") -> Iterator[SubjectState]:
         """Iterate over the stored subjects that match, in no order."""
@@ -239,29 +264,34 @@ class SearchableStore(RemovingStore):
         return self._number_after(end)
 
     def newest(
-        self, filters: tuple[bytes, ...], number: int, count: int, upto_seq: int
+        self, filters: tuple[bytes, ...], number: int, count: int, upto_seq: int, most: int
     ) -> tuple[list[int], int]:
         """Return the last sequences up to `upto_seq` of `count` subjects from `number` that match.
 
-        Behind them stands the number to go on with; -1 when there are no more.
+        They are at most `most`. Behind them stands the number to continue with, -1 at the end.
         """
         wanted = self._filters_of(filters)
-        found = []
+        before = wanted.work
+        found: list[int] = []
         end = min(number + count, self._subjects.limit())
-        for one in range(number, end):
+        one = number
+        while one < end and len(found) < most:
             if self._is_wanted(wanted, one):
                 seq = self._last_upto(one, upto_seq)
                 if seq:
                     found.append(seq)
-        return found, self._number_after(end)
+            one += 1
+        self.work += wanted.work - before + one - number
+        return found, self._number_after(one)
 
     def newest_between(
-        self, filters: tuple[bytes, ...], start_seq: int, end_seq: int, upto_seq: int
+        self, filters: tuple[bytes, ...], start_seq: int, end_seq: int, upto_seq: int, most: int
     ) -> list[int]:
-        """Return the sequences from `start_seq` to `end_seq` that are last up to `upto_seq`."""
-        found = []
+        """Return the first `most` sequences of a range that are last up to `upto_seq`."""
+        found: list[int] = []
         seq = self.next_seq(filters, start_seq, end_seq)
-        while seq:
+        while seq and len(found) < most:
+            self.work += _ROW_WORK
             after = self._index.after(seq)
             if after == 0 or seq + after > upto_seq:
                 found.append(seq)
@@ -371,7 +401,10 @@ class SearchableStore(RemovingStore):
         elif subjects.count(number) <= _CHAIN_MAX:
             seq = self._chain_back(number, start)
         else:
-            return self._index.next_of(number, start, end)
+            seq = self._index.next_of(number, start, end)
+            passed = min((seq or end) - start, self.messages)
+            self.work += passed // _ROWS_PER_WORK
+            return seq
         return seq if seq <= end else 0
 
     def _chain_back(self, number: int, start: int) -> int:
@@ -396,6 +429,7 @@ class SearchableStore(RemovingStore):
     def _last_of_all(self, wanted: Filters, upto: int) -> int:
         """Return the last sequence up to `upto` of all subjects that match; 0 for none."""
         wanted.note_all()
+        self.work += self._subjects.limit()
         found = 0
         for number in range(self._subjects.limit()):
             if self._is_wanted(wanted, number) and self._subjects.last(number) > found:
@@ -410,13 +444,21 @@ class SearchableStore(RemovingStore):
             number = self._subjects.find(wanted.literal, 0, len(wanted.literal))
             return 1 if number >= 0 and self._last_upto(number, end) >= start else 0
         count = 0
+        self._charge_all(wanted)
         for number in range(self._subjects.limit()):
             if self._is_wanted(wanted, number) and self._last_upto(number, end) >= start:
                 count += 1
         return count
 
+    def _charge_all(self, wanted: Filters) -> None:
+        """Count that all subjects are compared, and looked at."""
+        before = wanted.work
+        wanted.note_all()
+        self.work += wanted.work - before + self._subjects.limit()
+
     def _count_all(self, wanted: Filters) -> int:
-        noted = wanted.note_all()
+        self._charge_all(wanted)
+        noted = wanted.noted()
         count = 0
         for number in range(self._subjects.limit()):
             if noted[number] == _WANTED:
@@ -424,8 +466,12 @@ class SearchableStore(RemovingStore):
         return count
 
     def _count_rows(self, wanted: Filters, start: int, end: int) -> int:
+        rows = min(end + 1 - start, self.messages)
         if (end + 1 - start) * _NOTED_ROWS >= self._subjects.limit():
-            return count_wanted(self._index, wanted.note_all(), start, end)
+            self._charge_all(wanted)
+            self.work += rows // _ROWS_PER_WORK
+            return count_wanted(self._index, wanted.noted(), start, end)
+        self.work += rows * _ROW_WORK
         count = 0
         seq = self._index.next_live(start)
         while seq and seq <= end:
@@ -445,6 +491,7 @@ class SearchableStore(RemovingStore):
             count += 1
             after = self._index.after(seq)
             seq = seq + after if after else 0
+        self.work += count * _ROW_WORK
         return count
 
     # What an implementation adds.

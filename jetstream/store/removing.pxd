@@ -10,7 +10,7 @@ from midge.jetstream.store.sweep cimport Sweep
 
 cdef unsigned long long _NO_LIMIT
 cdef Py_ssize_t _SINGLY, _TURN_SUBJECTS
-cdef unsigned long long _CHAIN_SHARE
+cdef unsigned long long _CHAIN_SHARE, _ROW_WORK, _DROP_WORK
 
 
 cdef class RemovingStore(IndexedStore):
@@ -42,6 +42,15 @@ cdef class RemovingStore(IndexedStore):
     cdef Py_ssize_t _purge_but(
         self, bytes subject, unsigned long long upto, unsigned long long keep
     ) except -1
+    @cython.locals(number=Py_ssize_t, gone="unsigned long long", count=Py_ssize_t,
+                   first="unsigned long long")
+    cdef Py_ssize_t _purge_chain_but(
+        self, bytes subject, unsigned long long upto, unsigned long long keep
+    ) except -1
+    @cython.locals(seq="unsigned long long")
+    cdef unsigned long long _stays_from(
+        self, Py_ssize_t number, unsigned long long keep
+    ) except 0
     @cython.locals(wanted=Filters, index=MessageIndex, seq="unsigned long long",
                    position=Py_ssize_t)
     cdef unsigned long long _nth_matching(

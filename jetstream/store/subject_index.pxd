@@ -95,11 +95,11 @@ cdef class SubjectIndex:
     cpdef bint are_all_below(self, Pattern pattern) except -1
     @cython.locals(size=Py_ssize_t, same=Py_ssize_t)
     cdef void _narrow(self, Py_ssize_t start, Py_ssize_t end) except *
-    @cython.locals(subject=Py_ssize_t)
-    cpdef void note(
+    @cython.locals(subject=Py_ssize_t, compared=Py_ssize_t)
+    cpdef Py_ssize_t note(
         self, Pattern pattern, bytearray notes, unsigned char yes, unsigned char no,
         Py_ssize_t start, Py_ssize_t end
-    ) except *
+    ) except -1
     cpdef Py_ssize_t size(self) noexcept
     @cython.locals(subject=Py_ssize_t, notes=bytearray)
     cdef Py_ssize_t _take_row(self) except -1

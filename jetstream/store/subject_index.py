@@ -264,14 +264,18 @@ class SubjectIndex:
 
     def note(
         self, pattern: Pattern, notes: bytearray, yes: int, no: int, start: int, end: int
-    ) -> None:
+    ) -> int:
         """Compare each stored subject whose byte in `notes` is zero; note `yes` or `no` there.
 
         That goes for the subjects with the numbers from `start` up to but not including `end`.
+        Returns how many were compared.
         """
+        compared = 0
         for subject in range(start, min(end, self._used)):
             if notes[subject] == 0 and self.count(subject) > 0:
                 notes[subject] = yes if self.is_match(subject, pattern) else no
+                compared += 1
+        return compared
 
     def size(self) -> int:
         """Return the bytes of memory that the index takes."""

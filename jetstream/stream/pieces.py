@@ -90,10 +90,12 @@ def in_turns(
     done: Callable[[Result], object],
     refused: Callable[[ApiError], object],
     failure: ApiError = errors.STREAM_STORE_FAILED,
+    is_wanted: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Do the first piece now and the others in later turns; `done` is told the result.
+    """Do the first piece now, if there is time, and the others later; `done` gets the result.
 
-    Nothing but the pieces waits for what they wait for.
+    Nothing but the pieces waits for what they wait for. They end when `is_wanted` returns False, as
+    when the requester has gone: `done` and `refused` are not called then.
 
     `refused` is called if their owner, a stream, is deleted before the end, or, with `failure`, if
     its store fails.
@@ -102,6 +104,9 @@ def in_turns(
     def go_on() -> bool:
         if owner.is_closed:
             refused(errors.STREAM_NOT_FOUND)
+            return False
+        if not is_wanted():
+            pieces.close()
             return False
         try:
             arrival = next(pieces)
@@ -118,5 +123,4 @@ def in_turns(
     def go_on_later() -> None:
         owner.surroundings.turns.add(go_on)
 
-    if go_on():
-        go_on_later()
+    owner.surroundings.turns.start(go_on)

@@ -9,6 +9,7 @@ from midge.server.routing.router cimport Router
 from midge.server.routing.subscription cimport RoutedSubscription
 
 cdef Py_ssize_t _IN_TURN
+cdef double _NOTED_S, _TURN_S
 
 
 cdef class Services:
@@ -19,13 +20,18 @@ cdef class Services:
     cdef long long _answered_in
     cdef dict _waiting
     cdef set _tasks
+    cdef object _ready
+    cdef bint _is_asked
+    cdef double _used_s
 
     @cython.locals(router=Router)
     cpdef void take(self, Service service, object request) except *
+    cdef void _get_ready(self, object account) except *
+    cdef void _ask(self) except *
     @cython.locals(router=Router, is_postponed=bint)
-    cpdef void _answer_waiting(self, object account) except *
-    @cython.locals(service=Service)
-    cdef void _answer_in_turn(self, object account) except *
+    cpdef void _answer_waiting(self) except *
+    @cython.locals(service=Service, began_s=double, now_s=double)
+    cdef void _answer_some(self, object account) except *
     cdef object _soon(self)
     cpdef void _send(self, object request, object answer) except *
 

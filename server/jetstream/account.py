@@ -167,7 +167,7 @@ class AccountJetStream:
             has_second_acks=context.options.ack_format == "v2",
         )
         surroundings.bounds = context.bounds
-        surroundings.turns = context.stores.turns
+        surroundings.turns = context.stores.turns.share()
         surroundings.origin_notes = LoggedNotes(self.account.name)
         streams = JetStreamAccount(
             self.account.name,

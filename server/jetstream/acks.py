@@ -8,6 +8,7 @@ from midge.jetstream.consumer.ack_subject import AckNumbers
 from midge.jetstream.consumer.consumer import Consumer
 from midge.protocol import memory
 from midge.protocol.frame import Frame
+from midge.server.jetstream.ingest import charge
 from midge.server.routing.client import Client
 from midge.server.routing.subscription import RoutedSubscription
 
@@ -17,6 +18,7 @@ _ACK = b"+ACK"
 _ACK_SIZE = len(_ACK)
 _NUMBERS = 5
 _DOT = 0x2E
+_LEAST_WORK = 100  # 1 us: what an ack costs at least is charged by its verb
 _SECOND_DOTS = 10  # $JS.ACK.<domain>.<account>.<stream>.<consumer>.<5 numbers>, or more
 
 
@@ -45,11 +47,14 @@ class AckIntake(RoutedSubscription):
             or not _is_plain(frame)
             or not self._is_for_the_same(frame)
         ):
-            return self._take(frame)
+            return self._take(publisher, frame)
         if not consumer.takes_acks():
             return False
         reply = frame.reply_bytes()
+        before = consumer.store.work
         consumer.ack_plainly(self._numbers, b"" if reply is None else reply)
+        if consumer.store.work - before > _LEAST_WORK:
+            charge(publisher, consumer.store.work - before)
         return True
 
     def _is_for_the_same(self, frame: Frame) -> bool:
@@ -62,7 +67,7 @@ class AckIntake(RoutedSubscription):
         tokens = self._numbers.read_from(data, start + len(self._prefix), end)
         return tokens == _NUMBERS or (self._is_second and tokens > _NUMBERS)
 
-    def _take(self, frame: Frame) -> bool:
+    def _take(self, publisher: Client | None, frame: Frame) -> bool:
         """Take any ack; False when its subject names no consumer that takes acks."""
         subject = frame.subject_bytes()
         dots = count_dots(subject, len(subject))
@@ -80,7 +85,10 @@ class AckIntake(RoutedSubscription):
         if not consumer.takes_acks():
             return False
         reply = frame.reply_bytes()
+        before = consumer.store.work
         consumer.ack(subject, b"" if reply is None else reply, frame.payload_bytes())
+        if consumer.store.work - before > _LEAST_WORK:
+            charge(publisher, consumer.store.work - before)
         return True
 
     def _look_up(self, subject: bytes, is_second: bool) -> Consumer | None:

@@ -14,7 +14,12 @@ from midge.server.routing.client cimport Client
 from midge.server.routing.subscription cimport RoutedSubscription
 from midge.sublist.sublist cimport SubList
 
-cdef Py_ssize_t _PUB_BYTES
+cdef Py_ssize_t _PUB_BYTES, _WORK_BYTES
+cdef unsigned long long _LEAST_WORK
+
+
+@cython.locals(owner=ChannelOwner)
+cpdef void charge(Client publisher, unsigned long long work) except *
 
 
 cdef class StreamSubscription(RoutedSubscription):
@@ -22,7 +27,7 @@ cdef class StreamSubscription(RoutedSubscription):
     cdef readonly Gate gate
     cdef readonly StreamLines lines
 
-    @cython.locals(gate=Gate)
+    @cython.locals(gate=Gate, store=StreamStore, before="unsigned long long")
     cpdef bint receive(self, Client publisher, Frame frame) except -1
     @cython.locals(handler=Client, owner=ChannelOwner)
     cdef void _offer_lines(self, Client publisher, Frame frame) except *

@@ -7,6 +7,7 @@ from midge.jetstream.stream.stream import Stream
 from midge.protocol.frame import Frame
 from midge.protocol.stream_parser import LineTaker, StreamParser
 from midge.server.clients.channel_owner import ChannelOwner
+from midge.server.clients.charges import WORK_BYTES
 from midge.server.clients.gate import Gate
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
@@ -14,6 +15,15 @@ from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist.sublist import SubList
 
 _PUB_BYTES = 4  # with its blank
+_WORK_BYTES = WORK_BYTES  # a C number where this is compiled
+_LEAST_WORK = 100  # 1 us: what a message costs at least is charged by its verb
+
+
+def charge(publisher: Client | None, work: int) -> None:
+    """Charge the sender of a message for what a store looked at for it."""
+    if isinstance(publisher, ChannelOwner):
+        owner: ChannelOwner = publisher
+        owner.spend(work * _WORK_BYTES)
 
 
 class StreamSubscription(RoutedSubscription):
@@ -32,7 +42,11 @@ class StreamSubscription(RoutedSubscription):
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
         """Store a message; the stream answers its publisher by itself."""
+        store = self.stream.store
+        before = store.work
         self.stream.publish_frame(frame)
+        if store.work - before > _LEAST_WORK:
+            charge(publisher, store.work - before)
         gate = self.gate
         if (
             gate is not None

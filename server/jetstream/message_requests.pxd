@@ -17,9 +17,12 @@ cdef class MessageRequests:
     cdef Consumer _consumer
     cdef bytes _get_prefix
     cdef Stream _stream
+    cdef readonly unsigned long long work
 
     @cython.locals(data="const unsigned char *", start=Py_ssize_t, end=Py_ssize_t,
-                   consumer=Consumer, stream=Stream, reply=bytes, subject=bytes)
+                   consumer=Consumer, stream=Stream, reply=bytes, subject=bytes,
+                   before="unsigned long long")
     cpdef bint take_next(self, Frame frame) except -1
-    @cython.locals(consumer=Consumer, stream=Stream, name=bytes, dot=bytes, wanted=bytes)
+    @cython.locals(consumer=Consumer, stream=Stream, name=bytes, dot=bytes, wanted=bytes,
+                   before="unsigned long long")
     cpdef bint take(self, bytes subject, bytes reply, bytes headers, bytes body) except -1

@@ -17,6 +17,8 @@ class MessageRequests:
 
     They come in rows for one consumer or one stream, so the latest of each is kept beside what
     names it in a subject: the next request that begins so needs no look-up by name.
+
+    `work` is what the store looked at for the latest request, see `StreamStore.work`.
     """
 
     def __init__(self, streams: JetStreamAccount) -> None:
@@ -25,6 +27,7 @@ class MessageRequests:
         self._consumer: Consumer | None = None
         self._get_prefix = _NOTHING
         self._stream: Stream | None = None
+        self.work = 0
 
     def take_next(self, frame: Frame) -> bool:
         """Take a request like one before; False, and then nothing has happened, for any other."""
@@ -42,7 +45,9 @@ class MessageRequests:
             if consumer.is_closed:
                 return False
             reply = frame.reply_bytes()
+            before = consumer.store.work
             consumer.request(_NOTHING if reply is None else reply, frame.payload_bytes())
+            self.work = consumer.store.work - before
             return True
         stream = self._stream
         if (
@@ -53,20 +58,25 @@ class MessageRequests:
         ):
             return False
         reply = frame.reply_bytes()
+        before = stream.store.work
         if reply is not None:
             subject = memory.take(data, start + len(self._get_prefix), end)
             stream.direct_get.get_last(reply, subject, frame.payload_bytes())
+        self.work = stream.store.work - before
         return True
 
     def take(self, subject: bytes, reply: bytes, headers: bytes, body: bytes) -> bool:
         """Take any request; False if nothing answers it: no responders."""
         streams = self._streams
+        self.work = 0
         if subject.startswith(routes.NEXT):
             self._pull_subject = subject
             self._consumer = consumer = routes.consumer_of_pull(streams, subject)
             if consumer is None:
                 return False
+            before = consumer.store.work
             routes.pull(streams, consumer, reply, headers, body)
+            self.work = consumer.store.work - before
             return True
         name, dot, wanted = subject[len(routes.DIRECT_GET) :].partition(b".")
         stream = routes.stream_of(streams, name)
@@ -75,6 +85,8 @@ class MessageRequests:
             self._stream = stream
         if stream is None or not stream.allows_direct:
             return False
+        before = stream.store.work
         if reply:
             routes.direct_get(streams, stream, wanted if dot else None, reply, headers, body)
+        self.work = stream.store.work - before
         return True

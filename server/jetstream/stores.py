@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Protocol
 
 from midge.jetstream.config.names import to_bytes
@@ -96,7 +97,7 @@ class MemoryStores:
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.gate: Gate | None = None
-        self.turns = Turns(loop.call_soon if loop is not None else None)
+        self.turns = Turns(loop.call_soon if loop is not None else None, time.monotonic_ns)
 
     def make(self, account: str, config: StreamConfig) -> StreamStore:
         """Return an empty store."""
@@ -154,6 +155,7 @@ class FileStores:
             disk.close()  # its lock would keep the next start in this process out
             raise
         self.turns = self._directory.turns
+        self.turns.measure(time.monotonic_ns)
         self._directory.log.on_pressure = self._press
         self._directory.log.listen(listener)
         if sync_interval_ns:

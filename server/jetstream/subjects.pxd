@@ -4,6 +4,7 @@ cimport cython
 
 from midge.protocol.frame cimport Frame
 from midge.server.internal.service cimport Service, Services
+from midge.server.jetstream.ingest cimport charge
 from midge.server.jetstream.message_requests cimport MessageRequests
 from midge.server.routing.client cimport Client
 from midge.server.routing.subscription cimport RoutedSubscription
@@ -27,5 +28,5 @@ cdef class ApiService(RoutedSubscription):
     cdef object _domain_sink
 
     @cython.locals(requests=MessageRequests, subject=bytes, reply=bytes, headers=bytes,
-                   payload=bytes, request=bytes)
+                   payload=bytes, request=bytes, is_taken=bint)
     cpdef bint receive(self, Client publisher, Frame frame) except -1

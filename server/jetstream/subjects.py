@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from midge.jetstream.api import routes
 from midge.server.internal.service import Request, Service
+from midge.server.jetstream.ingest import charge
 from midge.server.jetstream.message_requests import MessageRequests
 from midge.server.routing.subscription import RoutedSubscription
 
@@ -83,6 +84,8 @@ class ApiService(RoutedSubscription):
         """Take a request; False when it is for a consumer or stream that is not there."""
         requests = self._requests
         if requests is not None and requests.take_next(frame):
+            if requests.work:
+                charge(publisher, requests.work)
             return True
         subject = frame.subject_bytes()
         reply = frame.reply_bytes() or b""
@@ -94,7 +97,12 @@ class ApiService(RoutedSubscription):
             if self._domain_sink is not None and request.startswith(_BUCKETS):
                 return self._domain_sink.send(request, reply, headers, payload) > 0
         if subject.startswith(_AT_ONCE):
-            return requests is not None and requests.take(subject, reply, headers, payload)
+            if requests is None:
+                return False
+            is_taken = requests.take(subject, reply, headers, payload)
+            if requests.work:
+                charge(publisher, requests.work)
+            return is_taken
         taken = Request(self._account, publisher, subject, reply, headers, payload)
         self._services.take(self._queued, taken)
         return True

@@ -39,6 +39,35 @@ def test_each_turn_does_one_piece() -> None:
     assert done == ["a", "b", "a", "b", "a"]
 
 
+def test_a_turn_ends_with_its_time_and_accounts_have_turns_of_their_own() -> None:
+    calls: Calls = []
+    now_ns = 0
+    turns = Turns(calls.append, lambda: now_ns)
+    done: list[str] = []
+
+    def work(name: str, pieces: int, piece_ns: int) -> Callable[[], bool]:
+        def step() -> bool:
+            nonlocal now_ns
+            now_ns += piece_ns
+            done.append(name)
+            return done.count(name) < pieces
+
+        return step
+
+    hostile, other = turns.share(), turns.share()
+    for number in range(4):
+        hostile.start(work(f"h{number}", 2, 3_000_000))
+    assert done == ["h0", "h1"]  # for the others there is no time left
+    other.start(work("o", 1, 1_000))
+    assert done == ["h0", "h1"]
+    while calls:
+        calls.pop()()
+    assert done == ["h0", "h1", "h0", "o", "h1", "h2", "h3", "h2", "h3"]
+    other.start(work("o", 2, 1_000))
+    assert done[-1] == "o"
+    assert not calls
+
+
 def test_without_a_loop_everything_is_done_at_once() -> None:
     left = [3]
 
