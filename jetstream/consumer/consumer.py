@@ -23,6 +23,9 @@ _SECOND_NS = 1_000_000_000
 _STALE = 0xFFFFFFFFFFFFFFFF
 
 
+_LOOKED_THROUGH = 32  # redelivered messages that are searched for the first of them
+
+
 class FilterSubscription(Subscription):
     """One filter of a consumer as a subscription, matched against the stream's messages.
 
@@ -145,11 +148,11 @@ class Consumer(Delivering):
                 self.num_pending -= 1
         Tracking.removed(self, seq)
 
-    def trimmed(self) -> None:
+    def trimmed(self, before_seq: int, most: int) -> bool:
         """See `Tracking.trimmed`."""
         if self.next_seq < self.store.first_seq:
             self._removals = _STALE
-        super().trimmed()
+        return super().trimmed(before_seq, most)
 
     def purged(self, first_seq: int, gone_seq: int, *, is_wider: bool) -> None:
         """See `Tracking.purged`."""
@@ -160,10 +163,17 @@ class Consumer(Delivering):
         """Take note that what was on its way to the disk is there, or lost."""
 
     def lowest_seq(self) -> int:
-        """Return the first sequence whose removal would concern this consumer."""
+        """Return a sequence up to which no removal concerns this consumer.
+
+        Where many messages have been delivered again, the next removal may concern it.
+        """
         first = self.pending.first
         lowest = self.next_seq if first is None else min(first.seq, self.next_seq)
-        return min(lowest, *self.redelivered) if self.redelivered else lowest
+        if not self.redelivered:
+            return lowest
+        if len(self.redelivered) > _LOOKED_THROUGH:
+            return min(lowest, self.store.first_seq)
+        return min(lowest, *self.redelivered)
 
     def signal(self) -> None:
         """Ask for a turn if there is a receiver."""

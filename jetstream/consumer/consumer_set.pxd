@@ -12,6 +12,7 @@ from midge.sublist.bounded_cache cimport BoundedCache
 from midge.sublist.sublist cimport SubList
 
 cdef Py_ssize_t _MATCHES_REMEMBERED
+cdef unsigned long long _CONSUMER_WORK, _PURGE_WORK
 
 
 cdef class ConsumerSet(ConsumerHost):
@@ -24,6 +25,9 @@ cdef class ConsumerSet(ConsumerHost):
     cdef SubList _filters
     cdef BoundedCache _matches
     cdef unsigned long long _lowest_seq
+    cdef unsigned long long _trimmed_seq
+    cdef dict _trimming
+    cdef list _listed
     cdef bint _is_ended
 
     @cython.locals(other=Consumer)
@@ -35,7 +39,8 @@ cdef class ConsumerSet(ConsumerHost):
     cpdef void stored(self, unsigned long long seq, bytes subject) except *
     @cython.locals(consumer=Consumer)
     cpdef void removed(self, unsigned long long seq, bytes subject) except *
-    @cython.locals(consumer=Consumer)
+    @cython.locals(consumer=Consumer, first_seq="unsigned long long",
+                   before_seq="unsigned long long", lowest="unsigned long long")
     cpdef void trimmed(self) except *
     @cython.locals(name=bytes, existing=Consumer, consumer=Consumer)
     cpdef Consumer create(
@@ -47,6 +52,7 @@ cdef class ConsumerSet(ConsumerHost):
     cdef void _check_new(self, ConsumerConfig config, Allowance allowed) except *
     cpdef void delete(self, Consumer consumer) except *
     cdef void _end(self, Consumer consumer) except *
+    cdef void _stop_for_good(self, Consumer consumer) except *
     cdef void _insert(self, Consumer consumer) except *
     cpdef Consumer get(self, bytes name)
     cdef void _enroll(self, Consumer consumer) except *

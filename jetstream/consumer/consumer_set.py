@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from midge.jetstream import errors
@@ -23,13 +24,20 @@ from midge.jetstream.environment.sink import Sink
 from midge.jetstream.store.interface import StoreError, StreamStore
 from midge.jetstream.store.turns import Step, do_at_once
 from midge.sublist.bounded_cache import BoundedCache
-from midge.sublist.subjects import covers, overlaps
+from midge.sublist.subjects import covers, is_literal, overlaps
 from midge.sublist.sublist import SubList
 
 PIECE_MESSAGES = 2_000
 """Messages that are looked at, and perhaps removed, in one piece: some 4 ms."""
 
+# Work, in items of 10 ns; see `StreamStore.work`.
+_CONSUMER_WORK = 8
+_PURGE_WORK = 100
+
 _MATCHES_REMEMBERED = 4096
+_PIECE_CONSUMERS = 100
+"""Advisories of deleted consumers that are sent in one piece: 3 ms."""
+
 _ID_LENGTH = 22
 _NAME_LENGTH = 8
 _LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -74,6 +82,9 @@ class ConsumerSet(ConsumerHost):
         self._filters = SubList()
         self._matches = BoundedCache(_MATCHES_REMEMBERED)
         self._lowest_seq = 0
+        self._trimmed_seq = 0
+        self._trimming: dict[Consumer, None] = {}
+        self._listed: list[Consumer] | None = None
         self._is_ended = False
         self.follow(config)
 
@@ -92,9 +103,14 @@ class ConsumerSet(ConsumerHost):
         return self._by_name.get(name)
 
     def listed(self) -> list[Consumer]:
-        """Return the consumers that are shown, by name: all but those of mirrors and sources."""
-        shown = [one for one in self._by_name.values() if not one.config.direct]
-        return sorted(shown, key=lambda one: one.name)
+        """Return the consumers that are shown, by name: all but those of mirrors and sources.
+
+        The list is kept until a consumer comes or goes; it must not be changed.
+        """
+        if self._listed is None:
+            shown = [one for one in self._by_name.values() if not one.config.direct]
+            self._listed = sorted(shown, key=lambda one: one.name)
+        return self._listed
 
     def direct(self) -> list[Consumer]:
         """Return the consumers of mirrors and sources on other servers, by name."""
@@ -134,6 +150,24 @@ class ConsumerSet(ConsumerHost):
         present = self._by_name.get(consumer.name)
         if present is not None and present is consumer:
             self.delete(present)
+
+    def acked_many(self, seqs: list[int]) -> None:
+        """Remove those of many messages that no consumer needs any more, in later turns."""
+        rest = iter(seqs)
+
+        def go_on() -> bool:
+            piece = list(islice(rest, PIECE_MESSAGES))
+            try:
+                for seq in piece:
+                    self.acked(seq)
+            except StoreError:
+                return False  # the store refuses changes until the server restarts
+            return len(piece) == PIECE_MESSAGES and not self._is_ended
+
+        if len(seqs) <= PIECE_MESSAGES:
+            go_on()
+        else:
+            self._around.in_turns(go_on)
 
     def acked(self, seq: int) -> None:
         """Remove a message that no consumer needs any more."""
@@ -184,13 +218,32 @@ class ConsumerSet(ConsumerHost):
         """Take note that the oldest messages have been removed."""
         if not self._by_name:
             return
-        if self.store.first_seq > self._lowest_seq:
+        first_seq = self.store.first_seq
+        if first_seq > self._lowest_seq:
+            before_seq = self._trimmed_seq
+            self._trimmed_seq = first_seq
             self._lowest_seq = 0
+            self.store.work += _CONSUMER_WORK * len(self._by_name)
             for consumer in self._by_name.values():
-                consumer.trimmed()
+                if consumer.trimmed(before_seq, PIECE_MESSAGES):
+                    self._trim_on(consumer)
                 lowest = consumer.lowest_seq()
                 if self._lowest_seq == 0 or lowest < self._lowest_seq:
                     self._lowest_seq = lowest
+
+    def _trim_on(self, consumer: Consumer) -> None:
+        """Settle the other pending messages of a consumer that were removed, in later turns."""
+        if consumer in self._trimming:
+            return
+        self._trimming[consumer] = None
+
+        def go_on() -> bool:
+            if not consumer.is_closed and consumer.trimmed(self._trimmed_seq, PIECE_MESSAGES):
+                return True
+            del self._trimming[consumer]
+            return False
+
+        self._around.in_turns(go_on)
 
     def purged(self, subject: bytes = b"", gone_seq: int = 0) -> None:
         """Take note that messages were purged: of one subject, or of all.
@@ -199,7 +252,9 @@ class ConsumerSet(ConsumerHost):
         """
         store = self.store
         first = store.next_seq((subject,), store.first_seq) if subject else store.first_seq
-        for consumer in self:
+        concerned = self.matching(subject) if subject and is_literal(subject) else tuple(self)
+        for consumer in concerned:
+            store.work += _PURGE_WORK + len(consumer.pending.entries)
             filters = consumer.filters
             if not subject or (filters and all(covers(subject, one) for one in filters)):
                 consumer.purged(first or store.last_seq + 1, gone_seq, is_wider=False)
@@ -325,20 +380,41 @@ class ConsumerSet(ConsumerHost):
         self._end(consumer)
         self._withdraw(consumer)
         del self._by_name[consumer.name]
+        self._listed = None
         self.store.delete_consumer(consumer.name)
         self.release_unneeded(floor_seq)
 
     def delete_all(self) -> None:
         """Delete all consumers with their stream, whose messages go anyway."""
         self._is_ended = True
-        for consumer in self:
-            self._end(consumer)
-            self._withdraw(consumer)
-        self._by_name.clear()
+        ended = self._by_name
+        self._by_name = {}
+        self._listed = None
+        self._unfiltered = {}
+        self._filters = SubList()
+        self._work_queue = consumer_rules.WorkQueue()
+        self._matches.entries.clear()
+        for consumer in ended.values():
+            consumer.enrolled = None
+            self._stop_for_good(consumer)
+        rest = iter(ended)
+
+        def tell() -> bool:
+            piece = list(islice(rest, _PIECE_CONSUMERS))
+            for name in piece:
+                ConsumerEvents(self, name).deleted()
+            return len(piece) == _PIECE_CONSUMERS
+
+        if tell():
+            self._around.in_turns(tell)
 
     def _end(self, consumer: Consumer) -> None:
         """End a consumer for good."""
         ConsumerEvents(self, consumer.name).deleted()
+        self._stop_for_good(consumer)
+
+    def _stop_for_good(self, consumer: Consumer) -> None:
+        """Answer waiting requests, and keep nothing of the state."""
         consumer.release()
         if consumer.log is not None:
             consumer.log.drop()
@@ -353,6 +429,8 @@ class ConsumerSet(ConsumerHost):
     def _insert(self, consumer: Consumer) -> None:
         self._by_name[consumer.name] = consumer
         self._lowest_seq = 0
+        self._trimmed_seq = 0
+        self._listed = None
         self._enroll(consumer)
         self._around.joined()
 

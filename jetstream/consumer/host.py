@@ -49,6 +49,10 @@ class ConsumerHost:
         """Take note that a message of an interest or work queue stream was acknowledged."""
         raise NotImplementedError
 
+    def acked_many(self, seqs: list[int]) -> None:
+        """Do the same for many messages."""
+        raise NotImplementedError
+
     def moved(self, consumer: Progress) -> None:
         """Take note that a consumer needs nothing below its floor any more, whatever was there."""
         raise NotImplementedError

@@ -13,6 +13,8 @@ WRITE_DELAY_S = 0.1
 _MOST_CHANGES = 16 * 1024
 """Changes that are collected before the time is up: to write so many takes at most 10 ms."""
 
+_WRITTEN_ANEW = 1 << 31  # more bytes of changes than any snapshot would be worth
+
 _LEAST_BYTES_TO_REPLACE = 64 * 1024
 _TIMES_SNAPSHOT = 4  # changes are replaced by a snapshot when they are so many times larger
 
@@ -56,6 +58,16 @@ class ConsumerLog:
             self.moved()
         elif len(self._changed) == _MOST_CHANGES:
             self._consumer.clock.call_later(0, self._try_write)
+
+    def changed_all(self, seq: int, others: list[int]) -> None:
+        """Note the same of many messages; the whole state is shorter than very many changes."""
+        if len(others) < _MOST_CHANGES:
+            self.changed(seq)
+            for other in others:
+                self.changed(other)
+        else:
+            self._logged_bytes = _WRITTEN_ANEW
+            self.moved()
 
     def moved(self) -> None:
         """Take note that a position has changed."""

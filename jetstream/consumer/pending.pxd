@@ -23,7 +23,7 @@ cdef class Entry:
 @cython.final
 @cython.no_gc
 cdef class Line:
-    cdef readonly long long wait_ns
+    cdef public long long wait_ns
     cdef readonly Entry first
     cdef readonly Entry last
 
@@ -69,6 +69,6 @@ cdef class Pending:
     @cython.locals(line=Line, entry=Entry, due_ns="long long")
     cpdef long long next_due_ns(self) except *
     @cython.locals(line=Line, entry=Entry, later=Entry)
-    cpdef list take_due(self, long long now_ns)
+    cpdef list take_due(self, long long now_ns, Py_ssize_t most)
     cdef void _drop_stale(self) except *
     cdef void _link(self, Entry entry, Entry before) noexcept

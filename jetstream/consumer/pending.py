@@ -21,7 +21,8 @@ class Entry:
     """One delivered message.
 
     `consumer_seq` is that of its first delivery. `sent_ns`, on the monotonic clock, is when its
-    wait began. `line` is the line it waits in, `DELAYED` or `NOWHERE`.
+    wait began. `line` is the line it waits in, `DELAYED` or `NOWHERE`; a delayed one is due at
+    `due_ns`.
     """
 
     __slots__ = (
@@ -171,8 +172,7 @@ class Pending:
         entry.sent_ns = now_ns
         entry.line = place
         line.append(entry)
-        entry.due_ns = now_ns + line.wait_ns
-        return entry.due_ns
+        return now_ns + line.wait_ns
 
     def wait_until(self, entry: Entry, due_ns: int) -> None:
         """Have an entry fall due at a moment of its own."""
@@ -236,6 +236,11 @@ class Pending:
 
     def set_waits(self, waits_ns: list[int]) -> None:
         """Change the waits; those under way are counted from when they began."""
+        if self._lines is not None and len(self._lines) == len(waits_ns):
+            self._waits_ns = waits_ns
+            for line, wait_ns in zip(self._lines, waits_ns, strict=True):
+                line.wait_ns = wait_ns
+            return
         waiting: list[Entry] = []
         for line in self._lines or ():
             entry = line.first
@@ -255,25 +260,25 @@ class Pending:
         due_ns = 0
         for line in self._lines or ():
             entry = line.first
-            if entry is not None and (due_ns == 0 or entry.due_ns < due_ns):
-                due_ns = entry.due_ns
+            if entry is not None and (due_ns == 0 or entry.sent_ns + line.wait_ns < due_ns):
+                due_ns = entry.sent_ns + line.wait_ns
         self._drop_stale()
         if self._delayed and (due_ns == 0 or self._delayed[0][0] < due_ns):
             due_ns = self._delayed[0][0]
         return due_ns
 
-    def take_due(self, now_ns: int) -> list[Entry]:
-        """Return the entries that are due, in the order of their sequences; they wait no more."""
+    def take_due(self, now_ns: int, most: int) -> list[Entry]:
+        """Return up to `most` entries that are due, by sequence; they wait no more."""
         due: list[Entry] = []
         for line in self._lines or ():
             entry = line.first
-            while entry is not None and entry.due_ns <= now_ns:
+            while entry is not None and entry.sent_ns + line.wait_ns <= now_ns and len(due) < most:
                 later = entry.later
                 self.stop_waiting(entry)
                 due.append(entry)
                 entry = later
         self._drop_stale()
-        while self._delayed and self._delayed[0][0] <= now_ns:
+        while self._delayed and self._delayed[0][0] <= now_ns and len(due) < most:
             entry = self.entries[heapq.heappop(self._delayed)[1]]
             entry.line = NOWHERE
             due.append(entry)

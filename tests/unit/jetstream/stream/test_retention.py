@@ -207,3 +207,39 @@ def test_a_stream_that_is_deleted_meanwhile_is_left_alone(monkeypatch: pytest.Mo
     removals = stream.store.removals
     rig.clock.advance(0.001)
     assert stream.store.removals == removals
+
+
+def test_what_was_acknowledged_at_once_goes_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer_set, "PIECE_MESSAGES", 1_000)
+    rig = AccountRig()
+    stream = rig.create(retention="interest")
+    consumer = consume(stream, ack_policy="all", max_ack_pending=-1)
+    for _ in range(4_500):
+        stream.publish(b"a.1", b"", b"", b"x")
+    consumer.request(b"_INBOX.1", b"4500")
+    rig.clock.advance(0.001)
+    consumer.ack(b"$JS.ACK.A.C.1.4499.4499.1.1", b"", b"")
+    assert len(consumer.pending) == 1
+    left = [stream.store.messages]
+    rig.clock.advance(0.001, lambda: left.append(stream.store.messages))
+    assert left[0] > 3_000
+    assert stream.store.messages == 1
+    assert left == sorted(left, reverse=True)
+
+
+def test_what_limits_take_of_many_pending_messages_is_settled_in_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(consumer_set, "PIECE_MESSAGES", 1_000)
+    rig = AccountRig()
+    stream = rig.create()
+    consumer = consume(stream, max_ack_pending=-1)
+    for _ in range(4_500):
+        stream.publish(b"a.1", b"", b"", b"x")
+    consumer.request(b"_INBOX.1", b"4500")
+    rig.clock.advance(0.001)
+    stream.store.enforce(10, -1)
+    stream.consumers.trimmed()
+    assert len(consumer.pending) == 3_500
+    rig.clock.advance(0.001)
+    assert len(consumer.pending) == 10
