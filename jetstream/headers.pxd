@@ -2,12 +2,12 @@
 
 cimport cython
 
-cdef bytes _VERSION, _LINE_END
-cdef int _EMPTY_SIZE, _CR, _SPACE
+cdef bytes _VERSION, _LINE_END, _NATS_LINE
+cdef int _EMPTY_SIZE, _CR, _LF, _COLON, _SPACE
 
 
 @cython.locals(at=Py_ssize_t, start=Py_ssize_t, colon=Py_ssize_t, end=Py_ssize_t, value=Py_ssize_t,
-               found=dict, name=bytes)
+               found=dict, name=bytes, data="const unsigned char *", last=Py_ssize_t)
 cpdef dict nats_headers(bytes block)
 
 @cython.locals(start=Py_ssize_t, value=Py_ssize_t, end=Py_ssize_t)
@@ -20,11 +20,12 @@ cpdef bytes add(bytes block, bytes name, bytes value)
 @cython.locals(start=Py_ssize_t, at=Py_ssize_t, end=Py_ssize_t)
 cpdef bytes replace(bytes block, bytes name, bytes value)
 
-@cython.locals(start=Py_ssize_t, end=Py_ssize_t)
 cpdef bytes remove(bytes block, bytes name)
 
-@cython.locals(at=Py_ssize_t, end=Py_ssize_t)
 cpdef bytes remove_prefix(bytes block, bytes prefix)
+
+@cython.locals(at=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t, kept=list, left=bytes)
+cdef bytes _without(bytes block, bytes begin, Py_ssize_t before)
 
 @cython.locals(end=Py_ssize_t)
 cpdef bytes to_store(bytes block)

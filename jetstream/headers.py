@@ -9,7 +9,10 @@ from __future__ import annotations
 _VERSION = b"NATS/1.0"
 _EMPTY_SIZE = 12  # of a block without lines
 _LINE_END = b"\r\n"
+_NATS_LINE = b"\nNats-"
 _CR = 0x0D
+_LF = 0x0A
+_COLON = 0x3A
 _SPACE = 0x20
 
 REQUEST_INFO = b"Nats-Request-Info"
@@ -28,24 +31,32 @@ def nats_headers(block: bytes) -> dict[bytes, bytes] | None:
     Returns:
         None without such headers, which one search tells for most blocks.
     """
-    at = block.find(b"\nNats-")
+    at = block.find(_NATS_LINE)
     if at < 0:
         return None
+    data = block
+    last = len(block) - 1
     found: dict[bytes, bytes] = {}
     while at >= 0:
         start = at + 1
-        colon = block.find(b":", start)
-        end = block.find(_LINE_END, start)
-        if end < 0:
+        colon = -1
+        end = start
+        while end < last and not (data[end] == _CR and data[end + 1] == _LF):
+            if colon < 0 and data[end] == _COLON:
+                colon = end
+            end += 1
+        if end >= last:
             break
-        if block[at - 1] == _CR and start < colon < end:
+        if at > 0 and data[at - 1] == _CR and start < colon:
             name = block[start:colon]
             if name not in found:
                 value = colon + 1
-                while value < end and block[value] == _SPACE:
+                while value < end and data[value] == _SPACE:
                     value += 1
                 found[name] = block[value:end]
-        at = block.find(b"\nNats-", end)
+        at = end + 1  # most often the next line is another one
+        if not block.startswith(_NATS_LINE, at):
+            at = block.find(_NATS_LINE, at)
     return found or None
 
 
@@ -90,26 +101,31 @@ def replace(block: bytes, name: bytes, value: bytes) -> bytes:
 
 def remove(block: bytes, name: bytes) -> bytes:
     """Return `block` without the lines called `name`; nothing if no line is left."""
-    while (start := _line(block, name)) >= 0:
-        end = block.find(_LINE_END, start)
-        if end < 0:
-            return block
-        block = block[:start] + block[end + 2 :]
-        if len(block) <= _EMPTY_SIZE:
-            return b""
-    return block
+    return _without(block, _LINE_END + name + b":", len(_LINE_END))
 
 
 def remove_prefix(block: bytes, prefix: bytes) -> bytes:
     """Return `block` without the lines that begin with `prefix`; nothing if no line is left."""
-    while (at := block.find(b"\n" + prefix)) >= 0:
-        end = block.find(_LINE_END, at + 1)
+    return _without(block, b"\n" + prefix, 1)
+
+
+def _without(block: bytes, begin: bytes, before: int) -> bytes:
+    """Return `block` without the lines that `begin` is found at, `before` bytes ahead of them."""
+    at = block.find(begin)
+    if at < 0:
+        return block
+    kept = []
+    start = 0
+    while at >= 0:
+        end = block.find(_LINE_END, at + before)
         if end < 0:
-            return block
-        block = block[: at + 1] + block[end + 2 :]
-        if len(block) <= _EMPTY_SIZE:
-            return b""
-    return block
+            break
+        kept.append(block[start : at + before])
+        start = end + len(_LINE_END)
+        at = block.find(begin, start - before)
+    kept.append(block[start:])
+    left = b"".join(kept)
+    return left if len(left) > _EMPTY_SIZE or len(kept) == 1 else b""
 
 
 def to_store(block: bytes) -> bytes:
