@@ -60,6 +60,7 @@ class JetStreamAccount:
         self.streams: dict[str, Stream] = {}
         self._subjects = PatternSet()  # of all streams
         self.quarantined: dict[str, tuple[StreamStore, str]] = {}
+        self._with_origins: dict[Stream, None] = {}
         self.memory = Usage(parent=memory)
         self.storage = Usage(parent=storage)
         self.api_total = 0
@@ -153,8 +154,7 @@ class JetStreamAccount:
             JetStreamError: it is refused.
         """
         limits = self._require_limits(asked.num_replicas)
-        if 0 < limits.max_streams <= len(self._others(asked)):
-            raise errors.MAXIMUM_STREAMS_LIMIT.error()
+        self._check_count(limits, asked)
         self._check_room(limits, asked, asked.max_bytes)
         config = checks.check(asked, self, pedantic=pedantic)
         if config.num_replicas > 1:
@@ -188,6 +188,7 @@ class JetStreamAccount:
         self._change_subjects(old.subjects, config.subjects)
         self._reserve(config, grown)
         stream.configure(config)
+        self._note_origins(stream)
         stream.changed(old)
         self._save(stream)
         self.stream_changed(stream, old)
@@ -233,8 +234,7 @@ class JetStreamAccount:
         if config.num_replicas > 1:
             raise errors.STREAM_REPLICAS_NOT_SUPPORTED.error()
         limits = self._require_limits(config.num_replicas)
-        if 0 < limits.max_streams <= len(self._others(config)):
-            raise errors.MAXIMUM_STREAMS_LIMIT.error()
+        self._check_count(limits, config)
         self._check_room(limits, config, max(config.max_bytes, size))
         if config.name in self.streams:
             raise errors.STREAM_NAME_EXIST_RESTORE_FAILED.error()
@@ -289,6 +289,7 @@ class JetStreamAccount:
         self.transfers.stream_removed(stream)
         if self.streams.pop(stream.config.name, None) is not None:
             self._leave_subjects(stream.config.subjects)
+        self._with_origins.pop(stream, None)
         self.stream_removed(stream)
         self._tell_followers(stream.config.name)
         stream.audience.close()
@@ -354,15 +355,23 @@ class JetStreamAccount:
         stream = Stream(config, store, self.surroundings, usage, created_ns, self.streams)
         self.streams[config.name] = stream
         self._take_subjects(config.subjects)
+        self._note_origins(stream)
         self._reserve(config, max(config.max_bytes, 0))
         self.stream_added(stream)
         stream.origins.start()
         self._tell_followers(config.name)
         return stream
 
+    def _note_origins(self, stream: Stream) -> None:
+        """Note whether a stream has a mirror or sources, which other streams may be."""
+        if stream.config.mirror is not None or stream.config.sources:
+            self._with_origins[stream] = None
+        else:
+            self._with_origins.pop(stream, None)
+
     def _tell_followers(self, name: str) -> None:
         """Tell mirrors and sourcing streams that a stream has come or gone."""
-        for stream in self.streams.values():
+        for stream in self._with_origins:
             stream.origins.stream_changed(name)
 
     def _save(self, stream: Stream) -> None:
@@ -396,6 +405,14 @@ class JetStreamAccount:
             raise errors.NO_LIMITS.error()
         return limits
 
+    def _check_count(self, limits: AccountLimits, config: StreamConfig) -> None:
+        """Refuse a stream beyond the limit of their number; raises JetStreamError."""
+        # Below the limit with all streams, it is not exceeded by those of one tier.
+        if 0 < limits.max_streams <= len(self.streams) and limits.max_streams <= len(
+            self._others(config)
+        ):
+            raise errors.MAXIMUM_STREAMS_LIMIT.error()
+
     def _check_room(
         self, limits: AccountLimits, config: StreamConfig, size: int, already: int = 0
     ) -> None:
@@ -406,16 +423,19 @@ class JetStreamAccount:
             return  # which storage that is, is known only after the defaults
         is_memory = config.storage == MEMORY
         size = 1 if size < 0 else size
-        others = [one for one in self._others(config) if one.is_memory == is_memory]
-        reserved = _reserved(others) + already
         server = self.server_limits
         if is_memory:
-            pairs = ((limits.max_memory, reserved), (server.max_memory, server.reserved_memory))
+            limit, most, used = limits.max_memory, server.max_memory, server.reserved_memory
             error = errors.MEMORY_RESOURCES_EXCEEDED
         else:
-            pairs = ((limits.max_storage, reserved), (server.max_storage, server.reserved_storage))
+            limit, most, used = limits.max_storage, server.max_storage, server.reserved_storage
             error = errors.STORAGE_RESOURCES_EXCEEDED
-        if any(limit >= 0 and used + size > limit for limit, used in pairs):
+        if 0 <= most < used + size:
+            raise error.error()
+        if limit < 0:
+            return
+        others = [one for one in self._others(config) if one.is_memory == is_memory]
+        if _reserved(others) + already + size > limit:
             raise error.error()
 
     def _change_subjects(self, old: list[str], new: list[str]) -> None:

@@ -28,7 +28,7 @@ That is twice what is measured on a quiet machine, where compilers beside it emp
 """
 
 LEFT_BYTES = 20 * MIB
-TIMEOUT_S = 100.0
+TIMEOUT_S = 30.0
 
 CONFIG = """
 jetstream { store_dir: "@directory@/js", max_mem: 4G, max_file: 4G }
@@ -52,7 +52,7 @@ class Tenant:
         """Messages that came for subjects other than those of `ask`."""
         self._pongs = 0
         self._is_over = False
-        self.send(f"CONNECT {CONNECT % ('a', 'a')}\r\nSUB r.> 1\r\n".encode())
+        self.send(f"CONNECT {CONNECT % ('a', 'a')}\r\nSUB r.> 1\r\nSUB d 2\r\n".encode())
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -229,6 +229,8 @@ def neighbour(server: Server) -> Iterator[Callable[[], dict[str, float]]]:
 
 Attack = Callable[[Attacked], None]
 
+KEYS = 200_000
+
 
 def many_subjects(attacked: Attacked) -> None:
     """Make a stream of 10,000 subjects, change one of them, and delete it."""
@@ -281,6 +283,217 @@ def many_transforms(attacked: Attacked) -> None:
         attacked.stream(tenant, "N", sources=[origin])
 
 
+def roll_ups(attacked: Attacked) -> None:
+    """Roll up one subject 2,000 times where 200,000 others are stored."""
+    tenant = attacked.tenant()
+    attacked.stream(tenant, "S", "s.>", allow_rollup_hdrs=True)
+    tenant.fill(f"s.{i}" for i in range(KEYS))
+    lines = message("s.k", headers=block("Nats-Rollup: sub")) * 2_000
+    with attacked.measured():
+        tenant.flood(lines)
+
+
+def expected_sequences(attacked: Attacked) -> None:
+    """Publish 2,000 messages that expect the last sequence of what matches a pattern."""
+    tenant = attacked.tenant()
+    attacked.stream(tenant, "S", "s.>")
+    tenant.fill(f"s.{i}.{i}.x" for i in range(KEYS))
+    headers = block(
+        "Nats-Expected-Last-Subject-Sequence: 0",
+        "Nats-Expected-Last-Subject-Sequence-Subject: s.*.*.y",
+    )
+    with attacked.measured():
+        tenant.flood(message("s.a.b.x", headers=headers, reply=b"r.c") * 2_000)
+        tenant.wait_count(2_000)
+
+
+def newest_of_all(attacked: Attacked) -> None:
+    """Ask 1,000 times for the newest of all subjects, of which there are too many."""
+    tenant = attacked.tenant()
+    attacked.stream(tenant, "S", "s.>", allow_direct=True)
+    tenant.fill(f"s.{i}" for i in range(KEYS))
+    request = message("$JS.API.DIRECT.GET.S", {"multi_last": ["s.>"]}, reply=b"r.g")
+    with attacked.measured():
+        tenant.flood(request * 1_000)
+        tenant.wait_count(1_000)
+
+
+def newest_of_patterns(attacked: Attacked) -> None:
+    """Ask 1,000 times for the newest of distinct patterns, most of which match nothing."""
+    tenant = attacked.tenant()
+    attacked.stream(tenant, "S", "s.>", allow_direct=True)
+    tenant.fill(f"s.{i}" for i in range(KEYS))
+    lines = b"".join(
+        message("$JS.API.DIRECT.GET.S", {"multi_last": [f"s.*.{i}"]}, reply=b"r.g")
+        for i in range(1_000)
+    )
+    with attacked.measured():
+        tenant.flood(lines)
+        tenant.wait_count(1_000)
+
+
+def newest_by_many_patterns(attacked: Attacked) -> None:
+    """Ask for the newest of 5,000 patterns at once."""
+    tenant = attacked.tenant()
+    attacked.stream(tenant, "S", "s.>", allow_direct=True)
+    tenant.fill(f"s.{i}" for i in range(KEYS))
+    asked = {"multi_last": [f"s.*.{i}" for i in range(5_000)]}
+    with attacked.measured():
+        tenant.flood(message("$JS.API.DIRECT.GET.S", asked, reply=b"r.g"))
+        tenant.wait_count(1)
+
+
+def deserted_gets(attacked: Attacked) -> None:
+    """Ask 1,500 times for the newest of 200,000 subjects, and leave."""
+    tenant = attacked.tenant()
+    attacked.stream(tenant, "S", "s.>", allow_direct=True)
+    tenant.fill(f"s.{i}" for i in range(KEYS))
+    tenant.fill(f"t.{i}" for i in range(10))
+    request = message("$JS.API.DIRECT.GET.S", {"multi_last": ["s.>", "s.*.x"]}, reply=b"r.g")
+    with attacked.measured():
+        tenant.flood(request * 1_500)
+
+
+def gets_into_the_stream(attacked: Attacked) -> None:
+    """Ask 3,000 times for a message that goes into the stream itself."""
+    tenant = attacked.tenant()
+    attacked.stream(tenant, "S", "s.>", allow_direct=True)
+    tenant.fill(["s.a"] * 1_000, b"x" * 100)
+    request = message("$JS.API.DIRECT.GET.S", {"batch": 100, "seq": 1}, reply=b"s.g")
+    with attacked.measured():
+        tenant.flood(request * 3_000)
+        tenant.do("STREAM.INFO.S")
+
+
+def waiting_pulls(attacked: Attacked) -> None:
+    """Ask 100 times for the report on a consumer with 50,000 waiting requests."""
+    tenant = attacked.tenant()
+    attacked.stream(tenant, "S", "s.>")
+    consumer(tenant, "S", "C", max_waiting=100_000)
+    pull = message("$JS.API.CONSUMER.MSG.NEXT.S.C", {"batch": 1, "expires": 10**11}, reply=b"r.p")
+    info = message("$JS.API.CONSUMER.INFO.S.C", reply=b"r.i")
+    with attacked.measured():
+        tenant.flood(pull * 50_000)
+        tenant.flood(info * 100)
+        tenant.wait_count(100)
+
+
+def many_consumers(attacked: Attacked) -> None:
+    """List 20,000 consumers, and delete their stream."""
+    tenant = attacked.tenant()
+    attacked.stream(tenant, "S", "s.>")
+    for start in range(0, 20_000, 1_000):
+        batch = bytearray()
+        for i in range(start, start + 1_000):
+            asked = {"durable_name": f"C{i}", "ack_policy": "explicit", "mem_storage": True}
+            request = {"stream_name": "S", "config": asked}
+            batch += message(f"$JS.API.CONSUMER.CREATE.S.C{i}", request, reply=b"r.c")
+        tenant.flood(bytes(batch))
+        tenant.wait_count(start + 1_000)
+    with attacked.measured():
+        for offset in range(0, 20_000, 2_000):
+            tenant.do("CONSUMER.NAMES.S", {"offset": offset})
+            tenant.do("CONSUMER.LIST.S", {"offset": offset})
+        tenant.do("STREAM.DELETE.S")
+        tenant.flood(b"")
+
+
+def pending(attacked: Attacked, tenant: Tenant, **config: Any) -> None:
+    """Wait for 300,000 deliveries, and acknowledge none."""
+    attacked.stream(tenant, "S", "s.>")
+    tenant.fill(["s.a"] * 300_000)
+    consumer(tenant, "S", "C", deliver_subject="d", max_ack_pending=-1, ack_wait=10**12, **config)
+    tenant.wait_count(300_000)
+
+
+def shorter_ack_wait(attacked: Attacked) -> None:
+    """Lower the ack wait of a consumer with 300,000 messages pending."""
+    tenant = attacked.tenant()
+    pending(attacked, tenant)
+    with attacked.measured():
+        consumer(tenant, "S", "C", deliver_subject="d", max_ack_pending=-1, ack_wait=2 * 10**12)
+        consumer(tenant, "S", "C", deliver_subject="d", max_ack_pending=-1, ack_wait=10**12)
+
+
+def fewer_messages(attacked: Attacked) -> None:
+    """Lower the limit of a stream of which 300,000 messages are pending."""
+    tenant = attacked.tenant()
+    pending(attacked, tenant)
+    config = {"name": "S", "subjects": ["s.>"], "storage": attacked.storage, "max_msgs": 10}
+    with attacked.measured():
+        tenant.do("STREAM.UPDATE.S", config)
+        tenant.flood(b"")
+
+
+def purged(attacked: Attacked) -> None:
+    """Purge a stream of which 300,000 messages are pending."""
+    tenant = attacked.tenant()
+    pending(attacked, tenant)
+    with attacked.measured():
+        tenant.do("STREAM.PURGE.S")
+        tenant.flood(b"")
+
+
+def wildcard_filters(attacked: Attacked) -> None:
+    """Make a consumer with 300 wildcard filters over 300,000 subjects."""
+    tenant = attacked.tenant()
+    attacked.stream(tenant, "S", "s.>")
+    tenant.fill(f"s.{i}.x" for i in range(300_000))
+    with attacked.measured():
+        consumer(tenant, "S", "C", filter_subjects=[f"s.*.x{i}" for i in range(300)])
+        consumer(tenant, "S", "D", filter_subjects=[f"s.*.y{i}" for i in range(300)])
+
+
+def acked_all(attacked: Attacked) -> None:
+    """Acknowledge 300,000 messages of an interest stream at once."""
+    tenant = attacked.tenant()
+    attacked.stream(tenant, "S", "s.>", retention="interest")
+    asked = {"max_ack_pending": -1, "ack_wait": 10**12, "ack_policy": "all"}
+    consumer(tenant, "S", "C", deliver_subject="d", **asked)
+    tenant.fill(["s.a"] * 300_000)
+    tenant.wait_count(300_000)
+    info = tenant.do("CONSUMER.INFO.S.C")
+    assert info["num_ack_pending"] == 300_000
+    with attacked.measured():
+        tenant.flood(message("$JS.ACK.S.C.1.300000.300000.1.0", b"+ACK"))
+        tenant.do("CONSUMER.INFO.S.C")
+
+
+def naks(attacked: Attacked) -> None:
+    """Wait until 100,000 messages are delivered again at the same moment."""
+    tenant = attacked.tenant()
+    attacked.stream(tenant, "S", "s.>")
+    tenant.fill(["s.a"] * 100_000)
+    consumer(tenant, "S", "C", deliver_subject="d", max_ack_pending=-1, ack_wait=10**12)
+    tenant.wait_count(100_000)
+    lines = b"".join(
+        message(f"$JS.ACK.S.C.1.{i}.{i}.1.0", b'-NAK {"delay":2000000000}')
+        for i in range(1, 100_001)
+    )
+    with attacked.measured():
+        tenant.flood(lines)
+        tenant.wait_count(200_000)
+
+
+def many_streams(attacked: Attacked) -> None:
+    """Make 2,000 streams."""
+    tenant = attacked.tenant()
+    lines = b"".join(
+        message(
+            f"$JS.API.STREAM.CREATE.S{i}",
+            {"name": f"S{i}", "subjects": [f"s.{i}"], "storage": "memory"},
+            reply=b"r.c",
+        )
+        for i in range(2_000)
+    )
+    with attacked.measured():
+        tenant.flood(lines)
+        tenant.wait_count(2_000)
+        for i in range(2_000):
+            tenant.publish(f"$JS.API.STREAM.DELETE.S{i}", reply=b"r.c")
+        tenant.wait_count(4_000)
+
+
 def consumer(tenant: Tenant, stream: str, name: str, **config: Any) -> None:
     """Make or change a consumer."""
     asked = {"durable_name": name, "ack_policy": "explicit", "mem_storage": True, **config}
@@ -293,6 +506,22 @@ ATTACKS = [
     two_streams,
     many_filters,
     many_transforms,
+    roll_ups,
+    expected_sequences,
+    newest_of_all,
+    newest_of_patterns,
+    newest_by_many_patterns,
+    deserted_gets,
+    gets_into_the_stream,
+    waiting_pulls,
+    many_consumers,
+    shorter_ack_wait,
+    fewer_messages,
+    purged,
+    wildcard_filters,
+    acked_all,
+    naks,
+    many_streams,
 ]
 
 
