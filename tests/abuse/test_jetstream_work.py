@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -307,6 +308,17 @@ def expected_sequences(attacked: Attacked) -> None:
         tenant.wait_count(2_000)
 
 
+def republished(attacked: Attacked) -> None:
+    """Publish 20 messages into two streams that republish to each other."""
+    tenant = attacked.tenant()
+    attacked.stream(tenant, "S", "a.>", max_msgs=100, republish={"src": "a.>", "dest": "b.>"})
+    attacked.stream(tenant, "T", "b.>", max_msgs=100, republish={"src": "b.>", "dest": "a.>"})
+    with attacked.measured():
+        tenant.flood(message("a.x", b"x") * 20)
+        while tenant.do("STREAM.INFO.T")["state"]["last_seq"] < 20 * 150:
+            time.sleep(0.05)  # they go on until their headers are too long
+
+
 def newest_of_all(attacked: Attacked) -> None:
     """Ask 1,000 times for the newest of all subjects, of which there are too many."""
     tenant = attacked.tenant()
@@ -406,6 +418,20 @@ def pending(attacked: Attacked, tenant: Tenant, **config: Any) -> None:
     tenant.wait_count(300_000)
 
 
+def trimmed_redeliveries(attacked: Attacked) -> None:
+    """Trim a stream of which 300,000 messages have been delivered again."""
+    tenant = attacked.tenant()
+    attacked.stream(tenant, "S", "s.>")
+    tenant.fill(["s.a"] * 300_000)
+    consumer(tenant, "S", "C", deliver_subject="d", max_ack_pending=-1, ack_wait=3 * 10**9)
+    tenant.wait_count(590_000)
+    consumer(tenant, "S", "C", deliver_subject="d", max_ack_pending=-1, ack_wait=10**12)
+    config = {"name": "S", "subjects": ["s.>"], "storage": attacked.storage, "max_msgs": 300_000}
+    tenant.do("STREAM.UPDATE.S", config)
+    with attacked.measured():
+        tenant.flood(message("s.a", b"x") * 300)
+
+
 def shorter_ack_wait(attacked: Attacked) -> None:
     """Lower the ack wait of a consumer with 300,000 messages pending."""
     tenant = attacked.tenant()
@@ -475,6 +501,22 @@ def naks(attacked: Attacked) -> None:
         tenant.wait_count(200_000)
 
 
+def schedules(attacked: Attacked) -> None:
+    """Set 50,000 schedules due at the same moment."""
+    tenant = attacked.tenant()
+    attacked.stream(tenant, "S", "s.>", "t.>", allow_msg_schedules=True, allow_msg_ttl=True)
+    due = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 8))
+    lines = b"".join(
+        message(f"s.{i}", b"x", block(f"Nats-Schedule: @at {due}", f"Nats-Schedule-Target: t.{i}"))
+        for i in range(50_000)
+    )
+    with attacked.measured():
+        tenant.flood(lines)
+        while tenant.do("STREAM.INFO.S")["state"]["last_seq"] < 100_000:
+            time.sleep(0.1)
+        tenant.do("STREAM.DELETE.S")
+
+
 def many_streams(attacked: Attacked) -> None:
     """Make 2,000 streams."""
     tenant = attacked.tenant()
@@ -508,6 +550,7 @@ ATTACKS = [
     many_transforms,
     roll_ups,
     expected_sequences,
+    republished,
     newest_of_all,
     newest_of_patterns,
     newest_by_many_patterns,
@@ -515,12 +558,14 @@ ATTACKS = [
     gets_into_the_stream,
     waiting_pulls,
     many_consumers,
+    trimmed_redeliveries,
     shorter_ack_wait,
     fewer_messages,
     purged,
     wildcard_filters,
     acked_all,
     naks,
+    schedules,
     many_streams,
 ]
 
