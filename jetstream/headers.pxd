@@ -2,12 +2,14 @@
 
 cimport cython
 
+cdef frozenset _KNOWN
 cdef bytes _VERSION, _LINE_END, _NATS_LINE
 cdef int _EMPTY_SIZE, _CR, _LF, _COLON, _SPACE
 
 
 @cython.locals(at=Py_ssize_t, start=Py_ssize_t, colon=Py_ssize_t, end=Py_ssize_t, value=Py_ssize_t,
-               found=dict, name=bytes, data="const unsigned char *", last=Py_ssize_t)
+               found=dict, name=bytes, data="const unsigned char *", last=Py_ssize_t,
+               has_unknown=bint, is_known=bint)
 cpdef dict nats_headers(bytes block)
 
 @cython.locals(start=Py_ssize_t, value=Py_ssize_t, end=Py_ssize_t)

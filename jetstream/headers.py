@@ -6,6 +6,8 @@ block is whole: it begins with ``NATS/1.0`` and ends with a blank line.
 
 from __future__ import annotations
 
+from midge.jetstream.stream.incoming import NAMES, SCHEDULE
+
 _VERSION = b"NATS/1.0"
 _EMPTY_SIZE = 12  # length of a block without lines
 _LINE_END = b"\r\n"
@@ -22,11 +24,14 @@ TRACE_DESTINATION = b"Nats-Trace-Dest"
 _DIGITS_MAX = 64  # digits before the last 64 do not change the value modulo a power of two
 _WORD = (1 << 64) - 1
 _TRACE_ONLY = b"Nats-Trace-Only"
+_KNOWN = NAMES | {REQUEST_INFO, TRACE_DESTINATION, _TRACE_ONLY}
 _TRACE_DISABLED = b"trace disabled"
 
 
 def nats_headers(block: bytes) -> dict[bytes, bytes] | None:
-    """Return the headers whose names begin with ``Nats-``, the first line of each.
+    """Return the headers that a stream knows by their names, the first line of each.
+
+    Of unknown ones whose names begin with ``Nats-Schedule``, which are refused, one is returned.
 
     Returns:
         None without such headers, which for most blocks takes a single search.
@@ -37,6 +42,7 @@ def nats_headers(block: bytes) -> dict[bytes, bytes] | None:
     data = block
     last = len(block) - 1
     found: dict[bytes, bytes] = {}
+    has_unknown = False
     while at >= 0:
         start = at + 1
         colon = -1
@@ -49,7 +55,10 @@ def nats_headers(block: bytes) -> dict[bytes, bytes] | None:
             break
         if at > 0 and data[at - 1] == _CR and start < colon:
             name = block[start:colon]
-            if name not in found:
+            is_known = name in _KNOWN
+            if not is_known and not has_unknown and name.startswith(SCHEDULE):
+                is_known = has_unknown = True
+            if is_known and name not in found:
                 value = colon + 1
                 while value < end and data[value] == _SPACE:
                     value += 1

@@ -19,6 +19,7 @@ class Republisher:
     def __init__(self, transform: Transform, headers_only: bool) -> None:
         self._transform = transform
         self._headers_only = headers_only
+        self._waiting = 0  # messages of the stream that are published again in later turns
 
     @classmethod
     def of(cls, config: StreamConfig, random: Random) -> Republisher | None:
@@ -34,6 +35,34 @@ class Republisher:
         """Return where a message of `subject` is published again, None for nowhere."""
         made = self._transform.apply(subject)
         return made if made is not None and is_valid_publish_subject(made) else None
+
+    def send(self, stream: StreamHost, subject: bytes, headers: bytes, payload: bytes) -> None:
+        """Publish a message again.
+
+        Streams may republish to each other without end. So a message that was stored while another
+        one was published again is published again in a later turn, with the messages behind it.
+        """
+        around = stream.surroundings
+        if not self._waiting and not around.is_republishing:
+            self._send(stream, subject, headers, payload)
+            return
+        self._waiting += 1
+
+        def later() -> bool:
+            self._waiting -= 1
+            if not stream.is_closed:
+                self._send(stream, subject, headers, payload)
+            return False
+
+        around.turns.add(later)
+
+    def _send(self, stream: StreamHost, subject: bytes, headers: bytes, payload: bytes) -> None:
+        around = stream.surroundings
+        around.is_republishing = True
+        try:
+            stream.answers.send(subject, headers, payload, False)
+        finally:
+            around.is_republishing = False
 
     def headers_for(self, stream: StreamHost, message: Incoming, seq: int, before: int) -> bytes:
         """Return the headers: those of the message, and where it is stored."""

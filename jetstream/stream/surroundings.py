@@ -24,7 +24,7 @@ class Surroundings:
     `domain` is empty without one, `account_hash` names the account in acks; `max_payload` is the
     server's limit of a message. `ready` is asked for a turn for a consumer that has something to
     deliver. `bounds` and `turns` are what all accounts of a server share; `origin_notes` is for the
-    operator.
+    operator. `is_republishing` is set while a stored message is published again.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Surroundings:
         self.ready = ready or _deliver_at_once
         self.has_second_acks = has_second_acks
         self.turns = Turns(partial(clock.call_later, 0))
+        self.is_republishing = False
         self.bounds = Bounds(BatchLimits(), BacklogLimits())
         self.origin_notes = OriginNotes()
 

@@ -10,6 +10,7 @@ from midge.server.routing.client cimport Client
 from midge.server.routing.subscription cimport RoutedSubscription
 
 cdef tuple _BUCKETS, _AT_ONCE
+cdef unsigned long long _REQUEST_WORK
 
 
 cdef class Intake(RoutedSubscription):

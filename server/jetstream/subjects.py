@@ -29,6 +29,9 @@ _AT_ONCE = (routes.NEXT, routes.DIRECT_GET)
 """Requests that are answered with messages, and wait for none of the others."""
 
 
+_REQUEST_WORK = 500
+"""Items of 10 ns, see `StreamStore.work`: a pull request or a direct get takes so long at least."""
+
 Take = Callable[[bytes, bytes, bytes, bytes], bool]
 """Takes subject, reply, headers and payload; False when there is nothing of that name."""
 
@@ -84,8 +87,7 @@ class ApiService(RoutedSubscription):
         """Take a request; False when it is for a consumer or stream that is not there."""
         requests = self._requests
         if requests is not None and requests.take_next(frame):
-            if requests.work:
-                charge(publisher, requests.work)
+            charge(publisher, requests.work + _REQUEST_WORK)
             return True
         subject = frame.subject_bytes()
         reply = frame.reply_bytes() or b""
@@ -100,8 +102,7 @@ class ApiService(RoutedSubscription):
             if requests is None:
                 return False
             is_taken = requests.take(subject, reply, headers, payload)
-            if requests.work:
-                charge(publisher, requests.work)
+            charge(publisher, requests.work + _REQUEST_WORK)
             return is_taken
         taken = Request(self._account, publisher, subject, reply, headers, payload)
         self._services.take(self._queued, taken)

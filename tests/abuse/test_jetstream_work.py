@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -28,7 +29,7 @@ That is twice what is measured on a quiet machine, where compilers beside it emp
 """
 
 LEFT_BYTES = 20 * MIB
-TIMEOUT_S = 30.0
+TIMEOUT_S = 100.0
 
 CONFIG = """
 jetstream { store_dir: "@directory@/js", max_mem: 4G, max_file: 4G }
@@ -45,6 +46,8 @@ class Tenant:
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._client = socket.create_connection(address, TIMEOUT_S)
+        self._sending = threading.Lock()
+        self._owes_pong = False
         self._answers: dict[bytes, bytes] = {}
         self._came = threading.Condition()
         self._next = 0
@@ -58,7 +61,21 @@ class Tenant:
 
     def send(self, data: bytes) -> None:
         """Send lines."""
-        self._client.sendall(data)
+        with self._sending:
+            self._client.sendall(data)
+            if self._owes_pong:
+                self._owes_pong = False
+                self._client.sendall(b"PONG\r\n")
+
+    def _pong(self) -> None:
+        """Answer a PING, behind the lines that are being sent if there are any; never wait."""
+        self._owes_pong = True
+        if self._sending.acquire(blocking=False):
+            self._owes_pong = False
+            try:
+                self._client.sendall(b"PONG\r\n")
+            finally:
+                self._sending.release()
 
     def _read(self) -> None:
         with contextlib.suppress(OSError), self._client.makefile("rb", 1 << 20) as lines:
@@ -70,7 +87,7 @@ class Tenant:
                         body = body[int(words[-2]) :] or body
                     self._take(words[1], body)
                 elif line == b"PING\r\n":
-                    self.send(b"PONG\r\n")
+                    self._pong()
                 elif line == b"PONG\r\n":
                     with self._came:
                         self._pongs += 1
@@ -307,6 +324,17 @@ def expected_sequences(attacked: Attacked) -> None:
         tenant.wait_count(2_000)
 
 
+def republished(attacked: Attacked) -> None:
+    """Publish 20 messages into two streams that republish to each other."""
+    tenant = attacked.tenant()
+    attacked.stream(tenant, "S", "a.>", max_msgs=100, republish={"src": "a.>", "dest": "b.>"})
+    attacked.stream(tenant, "T", "b.>", max_msgs=100, republish={"src": "b.>", "dest": "a.>"})
+    with attacked.measured():
+        tenant.flood(message("a.x", b"x") * 20)
+        while tenant.do("STREAM.INFO.T")["state"]["last_seq"] < 20 * 150:
+            time.sleep(0.05)  # they go on until their headers are too long
+
+
 def newest_of_all(attacked: Attacked) -> None:
     """Ask 1,000 times for the newest of all subjects, of which there are too many."""
     tenant = attacked.tenant()
@@ -406,6 +434,20 @@ def pending(attacked: Attacked, tenant: Tenant, **config: Any) -> None:
     tenant.wait_count(300_000)
 
 
+def trimmed_redeliveries(attacked: Attacked) -> None:
+    """Trim a stream of which 300,000 messages have been delivered again."""
+    tenant = attacked.tenant()
+    attacked.stream(tenant, "S", "s.>")
+    tenant.fill(["s.a"] * 300_000)
+    consumer(tenant, "S", "C", deliver_subject="d", max_ack_pending=-1, ack_wait=3 * 10**9)
+    tenant.wait_count(590_000)
+    consumer(tenant, "S", "C", deliver_subject="d", max_ack_pending=-1, ack_wait=10**12)
+    config = {"name": "S", "subjects": ["s.>"], "storage": attacked.storage, "max_msgs": 300_000}
+    tenant.do("STREAM.UPDATE.S", config)
+    with attacked.measured():
+        tenant.flood(message("s.a", b"x") * 300)
+
+
 def shorter_ack_wait(attacked: Attacked) -> None:
     """Lower the ack wait of a consumer with 300,000 messages pending."""
     tenant = attacked.tenant()
@@ -475,6 +517,22 @@ def naks(attacked: Attacked) -> None:
         tenant.wait_count(200_000)
 
 
+def schedules(attacked: Attacked) -> None:
+    """Set 50,000 schedules due at the same moment."""
+    tenant = attacked.tenant()
+    attacked.stream(tenant, "S", "s.>", "t.>", allow_msg_schedules=True, allow_msg_ttl=True)
+    due = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 8))
+    lines = b"".join(
+        message(f"s.{i}", b"x", block(f"Nats-Schedule: @at {due}", f"Nats-Schedule-Target: t.{i}"))
+        for i in range(50_000)
+    )
+    with attacked.measured():
+        tenant.flood(lines)
+        while tenant.do("STREAM.INFO.S")["state"]["last_seq"] < 100_000:
+            time.sleep(0.1)
+        tenant.do("STREAM.DELETE.S")
+
+
 def many_streams(attacked: Attacked) -> None:
     """Make 2,000 streams."""
     tenant = attacked.tenant()
@@ -486,12 +544,12 @@ def many_streams(attacked: Attacked) -> None:
         )
         for i in range(2_000)
     )
+    ends = b"".join(message(f"$JS.API.STREAM.DELETE.S{i}", reply=b"r.c") for i in range(2_000))
+    tenant.flood(lines + ends)  # what garbage they leave until it is collected is there before
+    tenant.wait_count(4_000)
     with attacked.measured():
-        tenant.flood(lines)
-        tenant.wait_count(2_000)
-        for i in range(2_000):
-            tenant.publish(f"$JS.API.STREAM.DELETE.S{i}", reply=b"r.c")
-        tenant.wait_count(4_000)
+        tenant.flood(lines + ends)
+        tenant.wait_count(8_000)
 
 
 def consumer(tenant: Tenant, stream: str, name: str, **config: Any) -> None:
@@ -508,6 +566,7 @@ ATTACKS = [
     many_transforms,
     roll_ups,
     expected_sequences,
+    republished,
     newest_of_all,
     newest_of_patterns,
     newest_by_many_patterns,
@@ -515,12 +574,14 @@ ATTACKS = [
     gets_into_the_stream,
     waiting_pulls,
     many_consumers,
+    trimmed_redeliveries,
     shorter_ack_wait,
     fewer_messages,
     purged,
     wildcard_filters,
     acked_all,
     naks,
+    schedules,
     many_streams,
 ]
 

@@ -17,7 +17,20 @@ def test_the_first_line_of_a_name_counts_and_blanks_before_its_value_do_not() ->
     given = block("A: 1", "Nats-X:   one", "Nats-X: two", "nats-x: three")
     assert headers.find(given, b"Nats-X") == b"one"
     assert headers.find(given, b"Nats") is None
-    assert headers.nats_headers(given) == {b"Nats-X": b"one"}
+    assert headers.nats_headers(given) is None  # no stream knows that name
+
+
+def test_the_headers_that_streams_know_are_read_in_one_pass() -> None:
+    given = block("Nats-X: 1", "Nats-Msg-Id:  a", "A: Nats-TTL: 3", "Nats-TTL: 5", "Nats-TTL: 6")
+    assert headers.nats_headers(given) == {b"Nats-Msg-Id": b"a", b"Nats-TTL": b"5"}
+    others = block("Nats-Schedule-X: 1", "Nats-Schedule-Y: 2", "Nats-Schedule: @at x")
+    assert headers.nats_headers(others) == {
+        b"Nats-Schedule-X": b"1",
+        b"Nats-Schedule": b"@at x",
+    }
+    many = block(*(f"Nats-{number}: x" for number in range(5_000)), "Nats-Incr: +1")
+    assert headers.nats_headers(many) == {b"Nats-Incr": b"+1"}
+    assert headers.nats_headers(given[:-4]) == {b"Nats-Msg-Id": b"a", b"Nats-TTL": b"5"}
 
 
 def test_a_block_without_headers_of_nats_is_known_at_once() -> None:

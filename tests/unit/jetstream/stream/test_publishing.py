@@ -121,6 +121,33 @@ def test_headers_alone_are_published_again_with_the_size() -> None:
     assert headers.endswith(b"Nats-Last-Sequence: 0\r\nNats-Msg-Size: 4\r\n\r\n")
 
 
+def test_streams_that_republish_to_each_other_do_so_in_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = AccountRig()
+    one = rig.create("A", subjects=["a.>"], republish={"src": "a.>", "dest": "b.>"})
+    other = rig.create("B", subjects=["b.>"], republish={"src": "b.>", "dest": "a.>"})
+    deepest = depth = 0
+
+    def send(subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> int:
+        nonlocal deepest, depth
+        depth += 1
+        deepest = max(deepest, depth)
+        (one if subject.startswith(b"a.") else other).publish(subject, b"", headers, payload)
+        depth -= 1
+        return 1
+
+    monkeypatch.setattr(rig.outbox, "send", send)
+    for number in range(3):
+        one.publish(b"a.%d" % number, b"", b"", b"x")
+    assert (one.store.messages, other.store.messages) == (3, 3)
+    rig.clock.advance(0.001)
+    assert other.store.messages > 300  # then the headers are too long
+    assert deepest == 1
+    subjects = [other.store.subject_of(seq) for seq in range(1, 10)]
+    assert subjects == [b"b.0", b"b.1", b"b.2"] * 3
+
+
 class HeldStore(MemoryStore):
     """A store whose changes become durable when `settle` is called."""
 
