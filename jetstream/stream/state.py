@@ -34,8 +34,9 @@ def state(
         if with_deleted:
             fields["deleted"] = LISTED_APART
     lost = getattr(store, "lost", None)
-    if lost:
-        fields["lost"] = {"msgs": sorted(lost), "bytes": 0}
+    lost_bytes = getattr(store, "lost_bytes", 0)
+    if lost or lost_bytes:
+        fields["lost"] = {"msgs": sorted(lost or ()), "bytes": lost_bytes}
     fields["consumer_count"] = len(stream.consumers)
     return fields
 

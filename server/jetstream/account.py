@@ -11,6 +11,8 @@ from midge.jetstream.api import dispatch, routes
 from midge.jetstream.archive.transfers import PREFIX
 from midge.jetstream.archive.work import Work
 from midge.jetstream.config.names import to_bytes
+from midge.jetstream.json.encode import text
+from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.stream.surroundings import OriginNotes, Surroundings
 from midge.server.jetstream import subjects
 from midge.server.jetstream.acks import AckIntake
@@ -111,8 +113,14 @@ class AccountJetStream:
     def _recover(self) -> None:
         stores = self._context.stores
         for store in stores.recovered(self.account.name):
+            name = text(store.name) if isinstance(store, FileStore) else ""
             if store.config() == UNFINISHED:
-                stores.delete(store)  # a restore that was cut short, of which nobody was told
+                # A restore was cut short, and no client knows of it; or its last record is lost.
+                if not any(True for _ in stores.damages()):
+                    stores.delete(store)
+                continue
+            if name in self.streams.streams:
+                log.error("jetstream_stream_left_out", account=self.account.name, stream=name)
                 continue
             stream = self.streams.recover(store)
             if stream is not None:

@@ -112,3 +112,24 @@ MISPLACED: dict[str, Damaging] = {
     "the last log of another store": lambda d: log_of_another(d, logs(d)[-1]),
 }
 """Files of another place or store: the server does not start, and nothing is changed."""
+
+
+def empty(disk: SimulatedDisk, name: str) -> None:
+    disk.entries[name].data.clear()
+
+
+LOST: dict[str, Damaging] = {
+    "the first log missing": lambda d: d.entries.pop(logs(d)[0]),
+    "the second log missing": lambda d: d.entries.pop(logs(d)[1]),
+    "the last log missing": lambda d: d.entries.pop(logs(d)[-1]),
+    "the last two logs missing": lambda d: [d.entries.pop(name) for name in logs(d)[-2:]],
+    "the first log emptied": lambda d: empty(d, logs(d)[0]),
+    "the second log emptied": lambda d: empty(d, logs(d)[1]),
+    "the last log emptied": lambda d: empty(d, logs(d)[-1]),
+    "the first log zeroed": lambda d: zero(d, logs(d)[0], 1 << 30),
+    "the second log zeroed": lambda d: zero(d, logs(d)[1], 1 << 30),
+    "the last log zeroed": lambda d: zero(d, logs(d)[-1], 1 << 30),
+    "the first log without its begin": lambda d: zero(d, logs(d)[0], 3000),
+    "the second log without its begin": lambda d: zero(d, logs(d)[1], 3000),
+}
+"""Files that are gone, or not whole: the server starts and lists the lost messages."""

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+
 import pytest
 
-from midge.jetstream.store.file import log
+from midge.jetstream.store.file import directory as directory_module
+from midge.jetstream.store.file import log, records
 from midge.jetstream.store.file.directory import StoreDirectory
+from midge.jetstream.store.file.identity import HEAD_AT
 from midge.jetstream.store.interface import StoreError
 from midge.testing.simulated_disk import SimulatedDisk
 from tests.simulation.damaged_files import (
+    LOST,
     MISPLACED,
     contents,
     copied,
@@ -63,7 +69,7 @@ def test_of_two_identities_the_one_counts_that_the_logs_know(foreign: str, is_ki
     wrong = bytes(disk.entries[foreign].data)
     assert checked(disk).aside == [f"{foreign} of another store"]
     assert found_in(opened(disk)) == expected
-    assert disk.entries[foreign].data.startswith(right)
+    assert disk.entries[foreign].data[:HEAD_AT].rstrip(b"\0") == right[:HEAD_AT].rstrip(b"\0")
     assert disk.entries[f"{foreign}.aside"].data == wrong
     assert opened(disk).aside == []
 
@@ -162,3 +168,134 @@ def test_a_first_group_without_its_begin_is_put_aside() -> None:
     assert directory.log.segments[-1].number == 2
     again = opened(copied(disk))
     assert (again.aside, again.log.segments[-1].number) == ([], 3)
+
+
+@killed_or_closed
+@pytest.mark.parametrize("damage", LOST)
+def test_what_is_lost_with_a_log_is_told_and_comes_back_with_it(
+    damage: str, is_killed: bool
+) -> None:
+    """Every start says it, the streams stay, and after a stop no sequence is given out twice."""
+    disk = long_store(1, is_killed)
+    right = contents(disk)
+    expected = found_in(opened(copied(disk)))
+    LOST[damage](disk)
+    assert checked(disk).damages
+    directory = opened(disk)
+    assert directory.damages
+    found = found_in(directory)
+    assert found.keys() == expected.keys()
+    for stream in directory.streams():
+        kept = found[stream.number].kept
+        assert kept.items() <= expected[stream.number].kept.items()
+        missed = expected[stream.number].kept.keys() - kept.keys()
+        assert missed <= stream.lost or stream.lost_bytes > 0
+        assert stream.lost <= missed
+        if not stream.lost_bytes:
+            assert stream.last_seq == expected[stream.number].last_seq
+        assert stream.append(b"a.new", b"", b"new", 1000) == stream.last_seq
+    for _ in range(2):
+        directory.close()
+        directory = opened(copied(disk))
+        assert directory.damages
+    for name, data in right.items():
+        if name.endswith(".log"):
+            disk.create(name).write(0, data)
+    directory = opened(disk)
+    assert not [one for one in directory.damages if "missing" in one.note]
+    found = found_in(directory)
+    for number, stream in expected.items():
+        again = found[number].kept
+        kept = {seq: message for seq, message in again.items() if message[1] != b"a.new"}
+        assert kept.items() <= stream.kept.items()
+        if not is_killed:  # else the new message may have a sequence of the lost end
+            assert len(again) - len(kept) == 1
+            assert kept == stream.kept
+
+
+def test_messages_of_a_stream_that_no_record_names_are_damage_and_stay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So are those of stores whose logs begin without the streams' configurations."""
+    with monkeypatch.context() as patch:
+        patch.setattr(StoreDirectory, "_repeat_configs", lambda _: None)
+        disk = long_store(1, is_killed=True)
+    expected = found_in(opened(copied(disk)))
+    first = logs(disk)[0]
+    right = disk.entries.pop(first)
+    for name in ("store.a", "store.b"):
+        del disk.entries[name].data[HEAD_AT:]
+    for _ in range(2):
+        directory = opened(disk)
+        assert [one.name for one in directory.streams() if one.name != b"NEW"] == []
+        told = [re.fullmatch(r"(\d+) messages of stream (\d), which has no name", str(one))
+                for one in directory.damages]  # fmt: skip
+        assert [one[2] for one in told if one] == ["1", "2"]
+        assert all(one and int(one[1]) > 60 for one in told)
+        assert directory.create_stream(b"$G", b"NEW", b"config").number > 2
+        for _ in range(30):
+            directory.tick()
+            disk.pump()
+        directory.close()
+    disk.entries[first] = right
+    found = found_in(opened(disk))
+    assert {number: found[number] for number in expected} == expected
+
+
+def test_every_log_names_the_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams without a message in it are named, too, a few a turn, within a bound."""
+    monkeypatch.setattr(log, "SEGMENT_MAX", 64 * 1024)
+    disk = SimulatedDisk(1)
+    turns: list[Callable[[], None]] = []
+    directory = StoreDirectory(disk, lambda: None, turns.append)
+    streams = [directory.create_stream(b"$G", b"S%d" % n, b"config" * 10) for n in range(200)]
+    for number in range(250):
+        streams[0].append(b"a", b"", b"x" * 500, number)
+        directory.flush()
+        while disk.pump() or turns:
+            if turns:
+                turns.pop(0)()
+                directory.flush()
+    assert len(logs(disk)) > 3
+    for name in logs(disk):
+        assert all(b"S%d" % n in disk.entries[name].data for n in (0, 1, 100, 199)), name
+    monkeypatch.setattr(directory_module, "_REPEATED_MAX", 20 * 200)
+    size = 0
+    before = logs(disk)
+    for number in range(200):
+        streams[0].append(b"a", b"", b"x" * 500, number)
+        directory.flush()
+        while disk.pump() or turns:
+            if turns:
+                turns.pop(0)()
+                directory.flush()
+        for name in set(logs(disk)) - set(before):
+            size = max(size, disk.entries[name].data.count(b"config" * 10))
+    assert 0 < size < 25
+
+
+def test_an_older_version_may_remove_logs() -> None:
+    """It knows no head: its groups show that it was here, and nothing counts as missing."""
+    disk = long_store(1)
+    first = logs(disk)[0]
+    head = {name: bytes(disk.entries[name].data) for name in ("store.a", "store.b")}
+    directory = opened(disk)
+    for stream in directory.streams():
+        stream.append(b"a", b"", b"x", 1)
+    directory.close()
+    for name, data in head.items():
+        disk.entries[name].data[:] = data
+    newest = disk.entries[f"{directory.log.segments[-1].number:016x}.log"].data
+    number = directory.log.segments[-1].number
+    length = int.from_bytes(newest[48:56], "little")
+    newest[13] = 0  # as that version writes it
+    sealed = newest[:length]
+    records.seal(sealed, length, directory.log.seed, number, 0)
+    newest[:length] = sealed
+    disk.entries.pop(first)
+    assert [str(one) for one in opened(copied(disk)).damages if "missing" in str(one)] == []
+    newest[13] = 4
+    sealed = newest[:length]
+    records.seal(sealed, length, directory.log.seed, number, 0)
+    newest[:length] = sealed
+    assert [str(one) for one in opened(disk).damages] == [f"{first}: the file is missing"]

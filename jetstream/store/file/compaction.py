@@ -269,6 +269,10 @@ class Compaction:
             if kind == records.STREAM_DELETED and self.segment is not self.log.segments[0]:
                 self._stream_deletions.add(number)
             return
+        if kind in {records.STREAM, records.BOUNDS}:
+            if stream.is_told_in(self.segment):  # else a later segment says it, too
+                self._of(number)
+            return
         seq = numbers.u64_at(old, at + 24)
         end = at + numbers.u32_at(old, at + 8)
         carried = self._of(number)
@@ -302,6 +306,13 @@ class Compaction:
         """Write the new file, or remove the old one: what it said is durable elsewhere."""
         if self._moves:
             self._write()
+            return
+        self.log.before_removal(self.segment.number, self._unlink)
+
+    def _unlink(self, is_well: bool) -> None:
+        """Remove the old file, which the head names no more."""
+        if not is_well:
+            self._done(False)
             return
         try:
             self.log.disk.unlink(segment_name(self.segment.number))

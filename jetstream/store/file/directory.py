@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from midge.jetstream.store.disk import Disk
 from midge.jetstream.store.file import records
 from midge.jetstream.store.file.compaction import Compaction
 from midge.jetstream.store.file.group import Segment, segment_name, segment_number
+from midge.jetstream.store.file.head import Contents, Head
 from midge.jetstream.store.file.identity import (
     NAMES,
     NEW,
@@ -29,6 +31,16 @@ if TYPE_CHECKING:
 
 LEFT_MIN = 64 * 1024
 """Bytes of removed messages for which a segment is left early: the next one takes as many."""
+
+_REPEATED_MAX = 1024 * 1024
+"""Bytes of configurations that are written down again in each segment, a sixteenth of it."""
+
+_REPEATED_AT_ONCE = 64  # of them in a turn
+
+_RECORD_SIZE = 128  # of a configuration's record about, beside the configuration
+
+_TOLD_MAX = 1000
+"""Streams whose sequences the head tells while the server runs; at its stop it tells all."""
 
 _HOMES_BEYOND = 1024  # numbers above the highest one that a misplaced file is tried with
 
@@ -82,14 +94,27 @@ class StoreDirectory:
         self.torn: list[Damage] = []
         self.repaired = 0
         self._last_number = 0
+        self._has_hole = False
+        self._head = Head(disk, self._seed)
+        self._head_read = self._head.read()
+        self._missing: set[int] = set()
+        self._short: dict[int, int] = {}
+        self._left_out: set[int] = set()
         self._recover()
         self.log.on_failure = self._roll_back
+        self.log.on_records = self._repeat_configs
+        self.log.on_begun = self._save_head
+        self.log.before_removal = self._leave_out
         self._compaction: Compaction | None = None
         self.turns.begin(soon)
 
     def streams(self) -> Iterator[FileStore]:
-        """Iterate over the streams, in the order in which they were created."""
-        return iter([self._streams[number] for number in sorted(self._streams)])
+        """Iterate over the streams, in the order in which they were created.
+
+        Messages of a stream that no record names stay in the store, and are damage.
+        """
+        streams = [self._streams[number] for number in sorted(self._streams)]
+        return iter([stream for stream in streams if stream.version])
 
     def create_stream(self, account: bytes, name: bytes, config: bytes) -> FileStore:
         """Make a stream; it is durable when the open group is."""
@@ -177,6 +202,9 @@ class StoreDirectory:
         """Write and sync everything, and let go of the directory."""
         self.turns.clear()
         self.log.close()
+        if self.log.failure is None:
+            self._write_head(is_closed=True)
+        self._head.close()
         self.log.fetches.departing.close()
         self._disk.close()
 
@@ -190,6 +218,7 @@ class StoreDirectory:
             self.log.synced_segment = self._segments[-1].number
             self.log.synced_position = self._segments[-1].end
         self.log.begin_segment(self._last_number + 1)
+        self._write_head()
 
     def _open_segments(self) -> None:
         for name in self._disk.names():
@@ -203,7 +232,13 @@ class StoreDirectory:
 
     def _replay(self) -> None:
         """Read the segments, cut off what is torn, and see that the rest is on the disk."""
-        replay = Replay(self._seed, self._stream_of, self._forget_stream, self._is_followed)
+        told = self._head_read
+        if told is not None:
+            self._last_number = max(self._last_number, told.last())
+            self._next_number = max([self._next_number - 1, *told.sequences]) + 1
+        replay = Replay(
+            self._seed, self._stream_of, self._forget_stream, self._is_followed, self._pass_hole
+        )
         misplaced, headless = self._scan(replay)
         if misplaced:
             self._note_misplaced(replay, misplaced)
@@ -213,6 +248,7 @@ class StoreDirectory:
             name = segment_name(segment.number)
             put_aside(self._disk, name)
             self.aside.append(f"{name}, whose begin is lost")
+        self._find_end(replay)
         self._keep(replay)
         self.log.group = replay.group + 1
         self.log.durable = replay.group
@@ -226,13 +262,22 @@ class StoreDirectory:
             stream = self._streams.get(damage.stream)
             if stream is not None:
                 damage.owner = f"{text(stream.account)} > {text(stream.name)}"
+        for number, stream in self._streams.items():
+            if not stream.version and (stream.messages or stream.lost):
+                damage = Damage(0, 0, 0, number, 0)
+                damage.note = f"{stream.messages:,} messages of stream {number}, which has no name"
+                self.damages.append(damage)
 
     def _scan(self, replay: Replay) -> tuple[list[Segment], list[Segment]]:
         """Replay all segments; return the misplaced ones, and those whose begin is lost."""
         misplaced: list[Segment] = []
         headless: list[Segment] = []
+        before: Segment | None = None
+        self._find_missing(replay)
         for segment in self._segments:
             data = bytearray(segment.file.read(0, segment.file.size()))
+            self._see_begin(replay, before, segment, data)
+            before = segment
             segment.end = replay.scan(segment, data)
             if replay.is_misplaced(segment, data):
                 misplaced.append(segment)
@@ -243,8 +288,90 @@ class StoreDirectory:
                     headless.append(segment)
         return misplaced, headless
 
+    def _find_missing(self, replay: Replay) -> None:
+        """Note the logs that the head names and that are not there.
+
+        A version of midge without a head may have removed them; its logs show that it was here.
+        """
+        told = self._head_read
+        if told is None:
+            return
+        for segment in self._segments:
+            if segment.number > told.last():
+                begin = bytearray(segment.file.read(0, records.GROUP_HEAD))
+                is_whole = replay.next_group(segment, begin, 0) == 0
+                if is_whole and not begin[13] & records.FLAG_HEAD:
+                    self._head_read = None
+                    return
+        present = {segment.number for segment in self._segments}
+        self._missing = set(told.logs - present)
+        for number in sorted(self._missing):
+            length = told.length if number == told.last() else 0
+            self._note_lost(replay, number, -1, length, "the file is missing")
+
+    def _see_begin(
+        self, replay: Replay, before: Segment | None, segment: Segment, data: bytearray
+    ) -> None:
+        """Note a hole if logs before `segment` are missing, or the last one is shorter than it was.
+
+        The first group of a segment says how long the segment before it was. The group of a
+        compacted segment was written later than the segments behind it.
+        """
+        first = before.number + 1 if before is not None else 1
+        if any(number in self._missing for number in range(first, segment.number)):
+            self._pass_hole()
+        if replay.next_group(segment, data[: records.GROUP_HEAD], 0) != 0:
+            return
+        marked = int.from_bytes(data[64:72], "little")
+        position = int.from_bytes(data[72:80], "little")
+        segment.is_rewritten = (marked, position) > (segment.number, 0)
+        if before is not None and marked == before.number and not before.is_rewritten:
+            self._note_short(replay, before, position)
+
+    def _note_short(self, replay: Replay, segment: Segment, length: int) -> int:
+        """Note how much of a segment is missing at its end; return it.
+
+        Such a segment stays as it is, so that every start finds it.
+        """
+        missing = length - segment.end
+        if missing <= 0 or segment.number in self._short:
+            return max(missing, 0)
+        self._short[segment.number] = length
+        segment.is_damaged = True
+        self._note_lost(replay, segment.number, segment.end, missing, "the file ends early")
+        self._pass_hole()
+        return missing
+
+    def _note_lost(
+        self, replay: Replay, number: int, position: int, length: int, note: str
+    ) -> None:
+        damage = Damage(number, position, length, 0, 0)
+        damage.note = note
+        replay.damages.append(damage)
+
+    def _find_end(self, replay: Replay) -> None:
+        """Compare the end of the log with the head, and note the missing part."""
+        told = self._head_read
+        if told is None:
+            return
+        lost_bytes = 0  # with messages of unknown sequences
+        if told.last() in self._missing:
+            lost_bytes = told.length
+        for segment in self._segments:
+            if segment.number in told.short:
+                self._note_short(replay, segment, told.short[segment.number])
+            if segment.number == told.last() and not segment.is_rewritten:
+                lost_bytes = self._note_short(replay, segment, told.length)
+        for number, (_, last_seq, _) in told.sequences.items():
+            stream = self._streams.get(number)
+            if stream is not None and stream.last_seq < last_seq:
+                stream.lose_through(last_seq)
+        for number, stream in self._streams.items():
+            is_known = told.is_closed and number in told.sequences
+            stream.lost_bytes = lost_bytes if stream.lost or not is_known else 0
+
     def _keep(self, replay: Replay) -> None:
-        """Cut the segments where they end, and make durable what has been read of them."""
+        """Cut the segments where they end, and make their contents durable."""
         for segment in self._segments[-2:]:
             start = replay.mark_position if segment.number == replay.mark_segment else 0
             if segment.number >= replay.mark_segment and start < segment.end:
@@ -267,6 +394,9 @@ class StoreDirectory:
         stream = self._streams.get(number)
         if stream is None:
             stream = self._streams[number] = FileStore(self.log, number, self._hash_seed)
+            told = self._head_read.sequences.get(number) if self._head_read else None
+            if self._has_hole and told is not None and told[2] == told[1] + 1 - told[0]:
+                stream.begin_behind_hole(told[0])
             self._next_number = max(self._next_number, number + 1)
         return stream
 
@@ -276,6 +406,81 @@ class StoreDirectory:
         self._next_number = max(self._next_number, number + 1)
         if stream is not None:
             stream.reset()
+
+    def _pass_hole(self) -> None:
+        """Note that records are lost which came before the next ones."""
+        self._has_hole = True
+        for stream in self._streams.values():
+            stream.pass_hole()
+
+    def _contents(self, is_closed: bool = False) -> Contents:
+        """Return what the head should say now."""
+        known = {
+            one.number: one.end
+            for one in self.log.segments
+            if one.end > 0 and one.number not in self._left_out
+        }
+        logs = frozenset(known) | self._missing
+        last = max(logs, default=0)
+        told = self._head_read
+        length = known.get(last, told.length if told is not None else 0)
+        if self.log.synced_segment == last and self.log.marked_position == length > 0:
+            length -= records.GROUP_HEAD  # the last group only says how far the store is synced
+        sequences = {
+            number: (one.first_seq, one.visible_seq, one.messages)
+            for number, one in self._streams.items()
+            if one.version
+        }
+        return Contents(logs, length, self._short, sequences, is_closed)
+
+    def _write_head(self, is_closed: bool = False) -> None:
+        """Write the head now, if it is to change and the disk has room for it."""
+        contents = self._contents(is_closed)
+        told = self._head_read
+        if told is None or is_closed or contents != told._replace(is_closed=False):
+            with contextlib.suppress(OSError):
+                self._head.write(contents)
+
+    def _save_head(self, done: Callable[[bool], object] = lambda _: None) -> None:
+        """Write the head between two groups.
+
+        Without sequences where there are many streams: writing them down takes 1 us each.
+        """
+        contents = self._contents()
+        if len(contents.sequences) > _TOLD_MAX:
+            contents = contents._replace(sequences={})
+        self._head.save(contents, self.log.chore, done)
+
+    def _leave_out(self, number: int, done: Callable[[bool], object]) -> None:
+        """Write a head without a segment that is to be removed, and may be gone after a failure."""
+        self._left_out.add(number)
+        self._save_head(done)
+
+    def _repeat_configs(self) -> None:
+        """Write the streams' configurations into a new segment, a bounded number a turn.
+
+        The names of streams must not be lost with the first segment. Configurations take up to
+        `_REPEATED_MAX` of a segment, and the oldest copies come first.
+        """
+        segment = self.log.segments[-1]
+        waiting = sorted(self._streams, key=lambda number: -self._streams[number].configured_in())
+        left = _REPEATED_MAX
+
+        def repeat() -> bool:
+            nonlocal left
+            for _ in range(min(_REPEATED_AT_ONCE, len(waiting))):
+                if self.log.failure is not None or self.log.full or self.log.space.is_short:
+                    return False
+                stream = self._streams.get(waiting.pop())
+                if stream is None or not stream.version or stream.configured_in() >= segment.number:
+                    continue
+                left -= len(stream.config()) + _RECORD_SIZE
+                if left < 0:
+                    return False
+                stream.repeat_config()
+            return bool(waiting)
+
+        self.turns.add(repeat)
 
     def _is_followed(self, segment: Segment) -> bool:
         """Return whether a later segment has a group, so that all of `segment` had been written."""

@@ -26,6 +26,11 @@ NAMES = ("store.a", "store.b")
 NEW = ".new"
 """What the name of a file ends in until it takes the place of the one without it."""
 
+HEAD_AT = 512
+"""Where the head of the store stands in both files, see `head`: the next sector."""
+
+HEAD_MAX = 16 * 1024 * 1024  # bytes of it
+
 ASIDE = ".aside"
 """What the name of a file that was put aside goes on with, before a number if there are several."""
 
@@ -207,7 +212,12 @@ def _read(disk: Disk, name: str) -> Identity | None:
 
 
 def _write(disk: Disk, name: str, identity: Identity) -> None:
-    """Write the identity into a file, and see that it is on the disk."""
+    """Write the identity into a file that keeps its head, and see that it is on the disk."""
+    head = b""
+    if name in disk.names():
+        before = disk.open(name)
+        head = before.read(HEAD_AT, HEAD_MAX)
+        before.close()
     lines = [b"midge store", _PLAIN, identity.store_id.hex().encode()]
     if identity.wrapped_key:
         lines[1] = _ENCRYPTED
@@ -215,6 +225,8 @@ def _write(disk: Disk, name: str, identity: Identity) -> None:
     text = b"\n".join(lines) + b"\n"
     file = disk.create(name + NEW)
     file.write(0, text + b"%08x\n" % zlib.crc32(text))
+    if head:
+        file.write(HEAD_AT, head)
     file.sync()
     file.close()
     disk.rename(name + NEW, name)

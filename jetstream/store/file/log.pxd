@@ -47,6 +47,10 @@ cdef class Log:
     cdef bint _was_small
     cdef NextSegment _next
     cdef public object on_failure
+    cdef public object on_records
+    cdef public object on_begun
+    cdef public object before_removal
+    cdef bint _is_fresh
     cdef public bint is_pressed
     cdef public Py_ssize_t pressed_bytes
     cdef public object on_pressure

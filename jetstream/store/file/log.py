@@ -48,13 +48,21 @@ def _nothing() -> None:
     """Be called when nothing is to be done."""
 
 
+def _remove_at_once(_: int, done: Callable[[bool], object]) -> None:
+    """Remove a segment that no head names."""
+    done(True)
+
+
 class Log:
     """The groups of a store directory.
 
     `group` is the number of the open group, or of the next one; `durable` that of the last one on
     the disk. `request_flush` is called when the open group gets its first record: `flush` should
-    then be called at the end of the turn. `full` tells that the disk has no room for messages,
-    `is_pressed` that it does not keep up; `on_pressure` is called when that changes.
+    then be called at the end of the turn. `on_records` is called when a segment gets its first
+    records, `on_begun` when its first group is durable, and `before_removal` before a segment is
+    removed: it gets the segment's number and a function that goes on. `full` tells that the disk
+    has no room for messages, `is_pressed` that it does not keep up; `on_pressure` is called when
+    that changes.
     """
 
     def __init__(
@@ -96,6 +104,10 @@ class Log:
         self._was_small = False
         self._next = NextSegment(disk, self._chores, SEGMENT_MAX)
         self.on_failure: Callable[[], object] = lambda: None
+        self.on_records: Callable[[], object] = _nothing
+        self.on_begun: Callable[[], object] = _nothing
+        self.before_removal: Callable[[int, Callable[[bool], object]], object] = _remove_at_once
+        self._is_fresh = False
         self.is_pressed = False
         self.pressed_bytes = PRESSED_BYTES
         self.on_pressure: Callable[[bool], object] = lambda _: None
@@ -150,7 +162,13 @@ class Log:
 
     def opened(self) -> Group:
         """Return the open group; open one if necessary."""
-        return self._open if self._open is not None else self._begin()
+        if self._open is not None:
+            return self._open
+        group = self._begin()
+        if self._is_fresh:
+            self._is_fresh = False
+            self.on_records()
+        return group
 
     def join(self, stream: Any) -> int:
         """Tell `stream` when the open group is durable; return the group's number."""
@@ -300,6 +318,7 @@ class Log:
     def begin_segment(self, number: int) -> None:
         """Make a new segment, into which everything goes from now on."""
         self.segments.append(self._next.take(number))
+        self._is_fresh = True
 
     def leave_segment(self) -> None:
         """Go on in a new segment, so that the last one can be compacted."""
@@ -432,6 +451,8 @@ class Log:
         else:
             for callback in group.barriers:
                 callback()
+        if group.base == 0:
+            self.on_begun()
         self._go_on()
 
     def _go_on(self) -> None:

@@ -61,6 +61,8 @@ PURGED = 12
 
 FLAG_TTL = 1
 FLAG_HEADERS = 2
+FLAG_HEAD = 4
+"""Of a group: the version that wrote it keeps a head, see `head`."""
 
 _HEAD = HEAD  # C numbers where this is compiled
 _MESSAGE = MESSAGE
@@ -141,6 +143,7 @@ def end_of_line(lines: PublishedLines, line: int) -> int:
 def start_group(data: bytearray, number: int) -> None:
     """Write the head of a group at the beginning of `data`; `finish_group` completes it."""
     start_record(data, 0, GROUP_HEAD, GROUP, 0, number, 0)
+    data[13] = FLAG_HEAD
 
 
 def finish_group(

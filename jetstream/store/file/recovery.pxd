@@ -21,6 +21,7 @@ cdef class Replay:
     cdef readonly object stream_of
     cdef object _delete_stream
     cdef object _is_followed
+    cdef object _pass_hole
     cdef unsigned int _last_number
     cdef FileStore _last_stream
 

@@ -64,6 +64,10 @@ class Damage:
 
     def __str__(self) -> str:
         """Say where the damage is, and what is lost by it."""
+        if not self.segment:
+            return self.note
+        if self.position < 0:
+            return f"{segment_name(self.segment)}: {self.note}"
         place = f"{segment_name(self.segment)} at {self.position}: {self.length} bytes"
         if self.seq:
             return f"{place}, message {self.seq} of {self.owner}"
@@ -75,7 +79,8 @@ class Replay:
 
     `stream_of` returns the store of a stream's number, a new one if necessary, or None when
     the stream has been deleted. `repairs` are the bytes that have been put right in memory, and
-    are still to be on the disk. `is_followed` returns whether a later segment has a group.
+    are still to be on the disk. `is_followed` returns whether a later segment has a group, and
+    `pass_hole` is called before the records that follow bytes which cannot be read.
     """
 
     def __init__(
@@ -84,6 +89,7 @@ class Replay:
         stream_of: Callable[[int], FileStore | None],
         delete_stream: Callable[[int], object],
         is_followed: Callable[[Segment], bool],
+        pass_hole: Callable[[], object] = lambda: None,
     ) -> None:
         self.seed = seed
         self.damages: list[Damage] = []
@@ -94,6 +100,7 @@ class Replay:
         self.stream_of = stream_of
         self._delete_stream = delete_stream
         self._is_followed = is_followed
+        self._pass_hole = pass_hole
         self._last_number = 0
         self._last_stream: FileStore | None = None
 
@@ -282,6 +289,7 @@ class Replay:
             self._note(segment, damaged_from, end)
 
     def _note(self, segment: Segment, start: int, end: int) -> None:
+        self._pass_hole()
         self.damages.append(Damage(segment.number, start, end - start, 0, 0))
 
     def _lose(self, segment: Segment, data: bytearray, at: int) -> None:

@@ -12,6 +12,9 @@ _HEAD = 48  # records.HEAD and records.MESSAGE, as C numbers
 _MESSAGE = 2
 _ALL = b">"
 
+_LOST_MAX = 100_000
+"""Sequences of a stream that are listed as lost: each takes 60 bytes, and an answer lists all."""
+
 
 class ReplayedStore(RecordWriter):
     """Becomes what its records say.
@@ -30,6 +33,7 @@ class ReplayedStore(RecordWriter):
         self._ids: list[tuple[bytes, int, int]] = []
         self._ttls: list[tuple[int, int]] = []
         self._removed_below = 0
+        self._is_behind_hole = False
 
     def replay(self, data: bytearray, at: int, segment: Segment, offset: int) -> None:
         """Replay the record at ``data[at]``, which lies at `offset` of a segment."""
@@ -67,12 +71,31 @@ class ReplayedStore(RecordWriter):
         if self.messages == 0:
             self.first_seq = self.last_seq + 1
 
+    def pass_hole(self) -> None:
+        """Note that records before the next ones are lost: sequences left out are lost messages."""
+        self._is_behind_hole = True
+
+    def begin_behind_hole(self, first_seq: int) -> None:
+        """Note that all messages from `first_seq` to the first one found are lost."""
+        self.last_seq = first_seq - 1
+        self._is_behind_hole = True
+
+    def lose_through(self, last_seq: int) -> None:
+        """List all sequences after the last one to `last_seq` as lost; none is used again."""
+        first = self.last_seq + 1
+        listed = min(last_seq - self.last_seq, max(_LOST_MAX - len(self.lost), 0))
+        self.lost.update(range(first, first + listed))
+        self.last_seq = last_seq
+        if self.messages == 0:
+            self.first_seq = last_seq + 1
+
     def finish_replay(self) -> set[int]:
         """Serve what has been recovered; return the messages that are lost and were not removed."""
         self.visible_seq = self.last_seq
-        missed = {seq for seq in self.lost if seq >= self._removed_below}
-        self.lost = {seq for seq in self.lost if seq >= self.first_seq}
-        return missed
+        self.lost = {seq for seq in self.lost if seq >= self._removed_below}
+        self._lost_from = min(self.lost, default=0)
+        self._is_behind_hole = False
+        return set(self.lost)
 
     def reset(self) -> None:
         """Forget everything, to be replayed anew."""
@@ -86,8 +109,8 @@ class ReplayedStore(RecordWriter):
         self._ids = []
         self._ttls = []
         self._removals = bytearray()
-        self._removed_below = 0
-        self._is_moved = False
+        self._removed_below = self._lost_from = 0
+        self._is_moved = self._is_behind_hole = False
         self._configured_in = self._bounded_in = self._ends_in = 0
         self._ahead_segment = 0
 
@@ -95,6 +118,9 @@ class ReplayedStore(RecordWriter):
         seq = numbers.u64_at(data, at + 24)
         if seq <= self.last_seq:
             return
+        if self._is_behind_hole:
+            self._is_behind_hole = False
+            self.lose_through(seq - 1)
         kind = numbers.u32_at(data, at + 12)
         extra = numbers.u32_at(data, at + 40)
         if extra:
@@ -122,6 +148,8 @@ class ReplayedStore(RecordWriter):
 
     def _replay_bounds(self, first_seq: int, last_seq: int) -> None:
         self._removed_below = max(self._removed_below, first_seq)
+        if self._is_behind_hole and last_seq > self.last_seq:
+            self.lose_through(last_seq)
         if first_seq > self.last_seq:
             self._clear()
         while self.messages > 0 and self.first_seq < first_seq:

@@ -14,6 +14,7 @@ from midge.protocol.frame cimport Frame
 
 cdef class FileStore(ReplayedStore):
     cdef public long long dedup_window_ns
+    cdef public unsigned long long lost_bytes
 
     @cython.locals(seq="unsigned long long")
     cpdef unsigned long long append(

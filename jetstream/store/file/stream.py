@@ -20,12 +20,14 @@ class FileStore(ReplayedStore):
     """Keeps a stream's messages in the log.
 
     `number` names the stream in the log; it is never given to another one. `is_async` streams do
-    not wait for the disk: their changes count as durable at once.
+    not wait for the disk: their changes count as durable at once. `lost_bytes` are lost from the
+    end of the log, in which there may have been messages of any stream, of unknown sequences.
     """
 
     def __init__(self, log: Log, number: int, seed: int) -> None:
         super().__init__(log, number, seed)
         self.dedup_window_ns = _UNKNOWN_WINDOW
+        self.lost_bytes = 0
 
     def append(
         self,
@@ -95,6 +97,14 @@ class FileStore(ReplayedStore):
         self.version += 1
         self._write_config()
         self._write_config()
+
+    def repeat_config(self) -> None:
+        """Write another copy of the configuration, so that the newest log names the stream."""
+        self._write_config()
+
+    def configured_in(self) -> int:
+        """Return the number of the newest segment that has the configuration."""
+        return self._configured_in
 
     def save_consumer(self, name: bytes, state: bytes) -> None:
         """Replace all that is stored for a consumer: its state and the operations on it."""

@@ -26,6 +26,7 @@ cdef class RecordWriter(RecordReader):
     cdef unsigned long long _configured_in
     cdef unsigned long long _bounded_in
     cdef unsigned long long _ends_in
+    cdef unsigned long long _lost_from
 
     @cython.locals(log=Log, subject_length=Py_ssize_t, headers_length=Py_ssize_t, extra=bytes,
                    flags=int, middle=Py_ssize_t, length=Py_ssize_t, at=Py_ssize_t, group=Group,

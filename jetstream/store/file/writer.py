@@ -27,7 +27,7 @@ class RecordWriter(RecordReader):
 
     Removals are gathered, and written when the group is closed. `_configured_in`, `_bounded_in` and
     `_ends_in` are the numbers of the segments with the last records of the configuration, of the
-    bounds, and of a message.
+    bounds, and of a message. `_lost_from` is the first sequence that is lost; 0 for none.
     """
 
     def __init__(self, log: Log, number: int, seed: int) -> None:
@@ -42,6 +42,7 @@ class RecordWriter(RecordReader):
         self._configured_in = 0
         self._bounded_in = 0
         self._ends_in = 0
+        self._lost_from = 0
 
     def close_group(self) -> None:
         """Write down what has been removed, as the group is about to go to the disk."""
@@ -52,7 +53,10 @@ class RecordWriter(RecordReader):
         if self._is_moved:
             self._is_moved = False
             last = self.last_seq.to_bytes(8, "little")
-            self._write(records.BOUNDS, self.first_seq, self.last_time_ns, last)
+            first = self.first_seq
+            if 0 < self._lost_from < first:  # the file with lost messages may be put back
+                first = self._lost_from
+            self._write(records.BOUNDS, first, self.last_time_ns, last)
 
     def _place(self, incoming: Incoming) -> int:
         log = self._log
