@@ -104,6 +104,11 @@ class Audience:
         while seq < visible:
             seq += 1
             subject = store.subject_of(seq)
+            if subject is None:  # a gap of up to 2^63 sequences, removed or left out by a jump
+                seq = store.next_seq((), seq + 1, visible) if seq < visible else 0
+                if seq == 0:
+                    break
+                subject = store.subject_of(seq)
             if subject is not None:
                 self.consumers.stored(seq, subject)
 
