@@ -63,7 +63,7 @@ class JetStream(Table, frozen=True, kw_only=True):
     max_memory_bytes: int = -1
     """Most bytes of memory streams; -1 means three quarters of the machine's or container's."""
     max_file_bytes: int = -1
-    """Most bytes of file streams; -1 means three quarters of the free disk."""
+    """Most bytes of file streams; -1 means three quarters of free disk and store together."""
     sync_interval: SyncInterval = "always"
     """`always` acknowledges when the disk has it; a duration syncs that often, as nats-server."""
     encryption_key: Secret = ""

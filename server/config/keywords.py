@@ -403,7 +403,7 @@ class Keywords(TypedDict, total=False):
     jetstream_max_memory_bytes: int
     """Most bytes of memory streams; -1 means three quarters of the machine's or container's."""
     jetstream_max_file_bytes: int
-    """Most bytes of file streams; -1 means three quarters of the free disk."""
+    """Most bytes of file streams; -1 means three quarters of free disk and store together."""
     jetstream_sync_interval: str
     """`always` acknowledges when the disk has it; a duration syncs that often, as nats-server."""
     jetstream_encryption_key: str

@@ -1,4 +1,4 @@
-"""How much JetStream may use where nothing is configured: three quarters of what there is."""
+"""How much JetStream may use where nothing is configured: three quarters of memory and disk."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 
 from midge.jetstream.account.limits import ServerLimits
 from midge.jetstream.json.times import SECOND_NS
+from midge.jetstream.store.file.directory import is_own
 from midge.jetstream.stream.surroundings import BacklogLimits, BatchLimits
 
 if TYPE_CHECKING:
     from midge.server.config.jetstream import JetStream, JetStreamLimits
+
+_BLOCK = 512  # bytes, in which `stat` counts
 
 _CGROUP_LIMITS = (
     Path("/sys/fs/cgroup/memory.max"),
@@ -36,13 +39,24 @@ def memory_limit(options: JetStream) -> int:
 
 
 def disk_limit(options: JetStream) -> int:
-    """Return the most bytes of file streams: as set, or 3/4 of what is free on the disk."""
+    """Return the most bytes of file streams: as set, or 3/4 of the free disk and the store's files.
+
+    The messages stored count against the limit, so that without the size of the files a restart
+    would leave less of it the more is stored.
+    """
     if options.max_file_bytes >= 0:
         return options.max_file_bytes
     place = store_directory(options)
+    stored = _size_of_files(place) if place.is_dir() else 0
     while not place.exists() and place != place.parent:
         place = place.parent
-    return shutil.disk_usage(place).free // 4 * 3
+    return (shutil.disk_usage(place).free + stored) // 4 * 3
+
+
+def _size_of_files(place: Path) -> int:
+    """Return the bytes of disk that the files of the store in a directory take."""
+    files = [entry.stat() for entry in os.scandir(place) if is_own(entry.name)]
+    return sum(file.st_blocks * _BLOCK for file in files)
 
 
 def server_limits(options: JetStream) -> ServerLimits:
