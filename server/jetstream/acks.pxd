@@ -10,7 +10,7 @@ from midge.server.routing.client cimport Client
 from midge.server.routing.subscription cimport RoutedSubscription
 
 cdef unsigned char _DOT
-cdef int _SECOND_DOTS, _NUMBERS
+cdef int _FIRST_DOTS, _SECOND_DOTS, _NUMBERS
 cdef Py_ssize_t _ACK_SIZE
 cdef bytes _ACK
 
