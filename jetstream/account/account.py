@@ -14,7 +14,7 @@ from midge.jetstream.config import checks, names, source_checks, updates
 from midge.jetstream.config.consumer_config import Allowance
 from midge.jetstream.config.stream import MEMORY, STREAM, StreamConfig
 from midge.jetstream.config.versions import API_LEVEL
-from midge.jetstream.errors import JetStreamError
+from midge.jetstream.errors import ApiError, JetStreamError
 from midge.jetstream.json import encode, structure
 from midge.jetstream.store.interface import StoreError, StreamStore
 from midge.jetstream.stream import admission
@@ -38,6 +38,7 @@ class JetStreamAccount:
     `stream_changed` of those with a new configuration. `delete_store` deletes a stream's store.
     `quarantined` has the stores that were found but cannot be used, and the reasons: only the
     deletion of its stream changes such a store. `stream_quarantined` is called for each.
+    `unanswered` has the requests that are answered once the disk has what they changed.
     """
 
     def __init__(
@@ -64,6 +65,8 @@ class JetStreamAccount:
         self.storage = Usage(parent=storage)
         self.api_total = 0
         self.api_errors = 0
+        self.failure: StoreError | None = None
+        self.unanswered: dict[object, Callable[[ApiError], object]] = {}
         self.delete_store: Callable[[StreamStore], object] = _delete_store
         self.stream_added: Callable[[Stream], object] = _ignore
         self.stream_changed: Callable[[Stream, StreamConfig], object] = _ignore
@@ -195,7 +198,13 @@ class JetStreamAccount:
         return stream
 
     def delete(self, stream: Stream) -> None:
-        """Delete a stream with its consumers."""
+        """Delete a stream with its consumers.
+
+        Raises:
+            StoreError: the disk has failed, and the stream would be there again after a restart.
+        """
+        if self.failure is not None and not stream.is_memory:
+            raise self.failure
         self._forget(stream)
         stream.events.deleted()
         self.delete_store(stream.store)
@@ -305,6 +314,10 @@ class JetStreamAccount:
         for stream in self.streams.values():
             if not stream.is_memory:
                 stream.lost(error)
+        self.failure = error
+        unanswered, self.unanswered = self.unanswered, {}
+        for fail in unanswered.values():
+            fail(errors.STREAM_STORE_FAILED.fill(err=error))
 
     def list_again(self, stores: Iterable[StreamStore]) -> None:
         """Keep the file streams whose stores are among `stores`, after a failed sync.

@@ -9,7 +9,7 @@ from midge.jetstream import errors
 from midge.jetstream.errors import ApiError, JetStreamError
 from midge.jetstream.json import structure, type_names
 from midge.jetstream.json.encode import encode
-from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.store.interface import StoreError, StreamStore
 from midge.jetstream.stream.pieces import Owner, WaitingPieces, in_turns
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Call:
     ) -> None:
         """Call `work` with the result of `pieces`, in a later turn if they take several.
 
-        A JetStreamError in `work` refuses the request.
+        A JetStreamError or StoreError in `work` refuses the request.
         """
 
         def done(result: Result) -> None:
@@ -128,6 +128,8 @@ class Call:
                 work(result)
             except JetStreamError as error:
                 self.refuse(error.api)
+            except StoreError as error:
+                self.refuse(errors.STREAM_STORE_FAILED.fill(err=error))
 
         in_turns(owner, pieces, done, self.refuse)
 
@@ -148,9 +150,17 @@ class Call:
         if after is None:
             self._give()
         else:
+            self.account.unanswered[self] = self.fail
             after.barrier(self._give)
 
+    def fail(self, error: ApiError) -> None:
+        """Answer with an error, for the disk has lost what the request changed."""
+        self.account.api_errors += 1
+        fields = {"type": self.family.type, "error": error.fields(), **self.family.with_error}
+        self._respond(encode(fields))
+
     def _give(self) -> None:
+        self.account.unanswered.pop(self, None)
         if self._response_headers:
             self._respond(self._response, self._response_headers)
         else:

@@ -14,6 +14,7 @@ from midge.jetstream.config.versions import is_known_level
 from midge.jetstream.errors import ApiError, JetStreamError
 from midge.jetstream.json.encode import encode, text
 from midge.jetstream.json.structure import is_empty_request
+from midge.jetstream.store.interface import StoreError
 
 PREFIX = b"$JS.API."
 _PREFIX_SIZE = len(PREFIX)  # a C number where this is compiled
@@ -80,6 +81,8 @@ def handle(
         family.handle(call)
     except JetStreamError as error:
         call.refuse(error.api)
+    except StoreError as error:
+        call.refuse(errors.STREAM_STORE_FAILED.fill(err=error))
     return True
 
 

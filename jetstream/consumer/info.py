@@ -32,9 +32,7 @@ def written_report(consumer: Consumer, head: bytes) -> bytes | None:
     out.time_always(b'"created":', consumer.created_ns)
     if not configuration.write_versioned(config, out):
         return None
-    consumer_seq, seq = consumer.delivered_consumer_seq, consumer.delivered_seq
-    if not seq and not consumer_seq:
-        seq = max(consumer.next_seq, 1) - 1
+    consumer_seq, seq = consumer.delivered_consumer_seq, consumer.reported_seq()
     _write_sequence(out, b'"delivered":', consumer_seq, seq, consumer.last_delivery_ns)
     consumer_seq, seq = consumer.shown_floor_consumer_seq, consumer.shown_floor_seq
     _write_sequence(out, b'"ack_floor":', consumer_seq, seq, consumer.last_ack_ns)
@@ -68,17 +66,13 @@ def info_of(consumer: Consumer, *, with_versions: bool) -> dict[str, Any]:
     """
     consumer.settle_counts()
     clock = consumer.clock
-    delivered_seq = consumer.delivered_seq
-    if not delivered_seq and not consumer.delivered_consumer_seq:
-        # nats-server shows how far a consumer has looked until the first delivery from the start.
-        delivered_seq = max(consumer.next_seq, 1) - 1
     info: dict[str, Any] = {
         "stream_name": text(consumer.host.stream),
         "name": text(consumer.name),
         "created": format_time(consumer.created_ns),
         "config": configuration.fields(consumer.config, with_versions=with_versions),
         "delivered": _sequence(
-            consumer.delivered_consumer_seq, delivered_seq, consumer.last_delivery_ns
+            consumer.delivered_consumer_seq, consumer.reported_seq(), consumer.last_delivery_ns
         ),
         "ack_floor": _sequence(
             consumer.shown_floor_consumer_seq, consumer.shown_floor_seq, consumer.last_ack_ns

@@ -23,6 +23,7 @@ cdef class Progress:
     cdef readonly Pending pending
     cdef readonly dict redelivered
     cdef public unsigned long long last_per_subject_upto
+    cdef public bint is_taken_up
     cdef public unsigned long long next_seq
     cdef public unsigned long long next_consumer_seq
     cdef public unsigned long long floor_seq

@@ -22,7 +22,7 @@ class Progress:
     messages were delivered again, and keeps those that were given up. Up to `last_per_subject_upto`
     only the last message of each subject counts; 0 when all do. Two floors are kept, as in
     nats-server: one decides what a stream may remove, and the one that reports show lags behind
-    after messages have been given up.
+    after messages have been given up. One that `is_taken_up` was found in the store at the start.
     """
 
     def _begin(
@@ -41,6 +41,7 @@ class Progress:
         self.pending = Pending(waits_of(config))
         self.redelivered = _NO_COUNTS
         self.last_per_subject_upto = 0
+        self.is_taken_up = False
         self.stand_before(0)
 
     def stand_before(self, seq: int) -> None:
@@ -53,6 +54,16 @@ class Progress:
         self.shown_floor_consumer_seq = 0
         self.delivered_seq = self.floor_seq
         self.delivered_consumer_seq = 0
+
+    def reported_seq(self) -> int:
+        """Return the delivered stream sequence that reports show.
+
+        nats-server shows how far a consumer from the start has looked until its first delivery. It
+        does not store that, so that a consumer found at a start shows 0.
+        """
+        if self.delivered_seq or self.delivered_consumer_seq or self.is_taken_up:
+            return self.delivered_seq
+        return max(self.next_seq, 1) - 1
 
     def count_again(self, seq: int, count: int) -> None:
         """Note how often a message was delivered again."""

@@ -180,6 +180,7 @@ def take_up(consumer: Progress, stored: StoredState) -> list[Entry]:
     Returns the entries of messages that are gone, for the consumer to forget.
     """
     consumer.created_ns = stored.created_ns
+    consumer.is_taken_up = True
     for name, value in zip(_POSITIONS, stored.positions, strict=True):
         setattr(consumer, name, value)
     last_seq = consumer.store.last_seq

@@ -223,8 +223,7 @@ class Tracking(Progress):
         self.count_again(seq, again)
         deliveries = again + 1
         if 0 < self.max_deliver < deliveries:
-            if deliveries == self.max_deliver + 1:
-                self.events.max_deliveries(seq, deliveries - 1)
+            self.events.max_deliveries(seq, deliveries - 1)  # once: nothing waits for it any more
             self._give_up(seq)
             return None
         message = self.store.load(seq)
@@ -269,8 +268,7 @@ class Tracking(Progress):
         count = self._delivery_count(seq)
         if count < self.max_deliver:
             return False
-        if count == self.max_deliver:
-            self.events.max_deliveries(seq, count)
+        self.events.max_deliveries(seq, count)  # more than the limit only after it was lowered
         was_full = self.is_full()
         self._give_up(seq)
         self.count_again(seq, count)

@@ -75,7 +75,7 @@ class AtomicBatches:
         batch.messages.append(message)
         if commit is not None:
             self._commit(batch_id, batch, message, commit)
-        elif message.reply:
+        elif message.reply and self._stream.acks:
             self._stream.answers.send(message.reply, b"", b"", False)
 
     def _check(self, batch_id: bytes, message: Incoming) -> None:

@@ -118,7 +118,7 @@ class DirectGet:
     def _answer(self, reply: bytes, request: GetRequest) -> None:
         if request.multi_last:
             self._in_turns(reply, self._answer_newest(reply, request))
-        elif request.batch > 0:
+        elif request.batch:  # a negative one gets nothing but the end, as from nats-server
             self._in_turns(reply, self._answer_batch(reply, request))
         elif request.next_by_subj:
             self._in_turns(reply, self._answer_next(reply, request))

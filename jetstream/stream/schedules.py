@@ -63,16 +63,31 @@ class Schedules:
         self._planned_ns = 0
 
     def start(self) -> None:
-        """Take up the schedules that are stored."""
+        """Take up the schedules that are stored; one that was missed meanwhile fires once.
+
+        The message that a repeating schedule published last says when it is due next. Without one,
+        it is due at the first time after the stream's last message, because nothing was published
+        since.
+        """
         stream = self._stream
         self._by_subject.clear()
         self._due.clear()
         if not stream.config.allow_msg_schedules:
             return
+        fired: list[tuple[int, dict[bytes, bytes]]] = []
         for state in stream.store.subjects():
             message = stream.store.load(state.last_seq)
-            if message is not None:
-                self._take_stored(message)
+            if message is not None and message.headers:
+                values = headers.nats_headers(message.headers) or {}
+                last_ns = max(stream.store.last_time_ns, message.time_ns)
+                self._take(message.subject, message.seq, values, message.time_ns, last_ns)
+                if names.SCHEDULER in values:
+                    fired.append((message.seq, values))
+        for seq, values in sorted(fired, key=lambda one: one[0]):
+            scheduler = values[names.SCHEDULER]
+            following = values.get(names.SCHEDULE_NEXT, b"")
+            if self._by_subject.get(scheduler, (seq, 0))[0] < seq:
+                self._move(scheduler, following)
         self._arm()
 
     def read_all(self) -> WaitingPieces[None]:
@@ -105,7 +120,8 @@ class Schedules:
     def stored(self, message: Incoming, seq: int) -> None:
         """Take note of a message that has been stored: a schedule, or what ends or moves one."""
         values = message.values
-        is_schedule = self._take(message.subject, seq, values, self._stream.now_ns)
+        wall_ns = self._stream.clock.wall_ns()
+        is_schedule = self._take(message.subject, seq, values, self._stream.now_ns, wall_ns)
         if not is_schedule and names.SCHEDULER not in values:
             self._by_subject.pop(message.subject, None)
         following = values.get(names.SCHEDULE_NEXT, b"")
@@ -125,14 +141,17 @@ class Schedules:
     def _take_stored(self, message: StoredMessage) -> None:
         if message.headers:
             values = headers.nats_headers(message.headers) or {}
-            self._take(message.subject, message.seq, values, message.time_ns)
+            wall_ns = self._stream.clock.wall_ns()
+            self._take(message.subject, message.seq, values, message.time_ns, wall_ns)
 
-    def _take(self, subject: bytes, seq: int, values: dict[bytes, bytes], time_ns: int) -> bool:
-        """Keep a schedule; False if the message is not a schedule."""
+    def _take(
+        self, subject: bytes, seq: int, values: dict[bytes, bytes], time_ns: int, fired_ns: int
+    ) -> bool:
+        """Keep a schedule, which has fired up to `fired_ns`; False for another message."""
         if names.SCHEDULE in values:
             self._stream.store.work += _SCHEDULE_WORK
         try:
-            due_ns = schedule_checks.due_ns(values, time_ns, self._stream.clock.wall_ns())
+            due_ns = schedule_checks.due_ns(values, time_ns, fired_ns)
         except Refused:
             return False
         if not due_ns:

@@ -331,7 +331,7 @@ class Stream(StreamHost):
         if self.usage.would_exceed_account(self.contents.size_of(message)):
             raise Refused(errors.ACCOUNT_RESOURCES_EXCEEDED)
         self._read_ttl(message)
-        if self.contents.is_discard_new and not message.is_checked:
+        if self.contents.is_discard_new and (message.is_sourced or not message.is_checked):
             self.contents.check_room(message)
         try:
             seq = self.store.append(

@@ -11,7 +11,7 @@ from midge.server.routing.client cimport Client
 from midge.server.routing.subscription cimport RoutedSubscription
 
 cdef unsigned char _DOT
-cdef int _SECOND_DOTS, _NUMBERS
+cdef int _FIRST_DOTS, _SECOND_DOTS, _NUMBERS
 cdef unsigned long long _LEAST_WORK
 cdef Py_ssize_t _ACK_SIZE
 cdef bytes _ACK

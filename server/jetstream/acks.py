@@ -19,6 +19,7 @@ _ACK_SIZE = len(_ACK)
 _NUMBERS = 5
 _DOT = 0x2E
 _LEAST_WORK = 100  # 1 us: what an ack costs at least is charged by its verb
+_FIRST_DOTS = 8  # $JS.ACK.<stream>.<consumer>.<5 numbers>
 _SECOND_DOTS = 10  # $JS.ACK.<domain>.<account>.<stream>.<consumer>.<5 numbers>, or more
 
 
@@ -73,6 +74,8 @@ class AckIntake(RoutedSubscription):
         dots = count_dots(subject, len(subject))
         consumer = self._consumer
         is_second = dots >= _SECOND_DOTS
+        if dots != _FIRST_DOTS and not is_second:
+            return False
         if (
             consumer is None
             or consumer.is_closed

@@ -95,6 +95,7 @@ class StoreDirectory:
         self.repaired = 0
         self._last_number = 0
         self._has_hole = False
+        self._hole_bytes = 0
         self._head = Head(disk, self._seed)
         self._head_read = self._head.read()
         self._missing: set[int] = set()
@@ -324,6 +325,8 @@ class StoreDirectory:
             return
         marked = int.from_bytes(data[64:72], "little")
         position = int.from_bytes(data[72:80], "little")
+        if marked in self._missing:
+            self._hole_bytes += position
         segment.is_rewritten = (marked, position) > (segment.number, 0)
         if before is not None and marked == before.number and not before.is_rewritten:
             self._note_short(replay, before, position)
@@ -339,6 +342,7 @@ class StoreDirectory:
         self._short[segment.number] = length
         segment.is_damaged = True
         self._note_lost(replay, segment.number, segment.end, missing, "the file ends early")
+        self._hole_bytes += missing
         self._pass_hole()
         return missing
 
@@ -367,8 +371,8 @@ class StoreDirectory:
             if stream is not None and stream.last_seq < last_seq:
                 stream.lose_through(last_seq)
         for number, stream in self._streams.items():
-            is_known = told.is_closed and number in told.sequences
-            stream.lost_bytes = lost_bytes if stream.lost or not is_known else 0
+            if stream.lost or not told.is_closed or number not in told.sequences:
+                stream.lost_bytes += lost_bytes
 
     def _keep(self, replay: Replay) -> None:
         """Cut the segments where they end, and make their contents durable."""
@@ -395,8 +399,12 @@ class StoreDirectory:
         if stream is None:
             stream = self._streams[number] = FileStore(self.log, number, self._hash_seed)
             told = self._head_read.sequences.get(number) if self._head_read else None
-            if self._has_hole and told is not None and told[2] == told[1] + 1 - told[0]:
-                stream.begin_behind_hole(told[0])
+            if self._has_hole and told is not None and told[2]:
+                first_seq, last_seq, messages = told
+                if messages * 2 > last_seq - first_seq:
+                    stream.begin_behind_hole(first_seq)
+                else:  # most of the sequences had no message
+                    stream.lost_bytes = max(self._hole_bytes, 1)
             self._next_number = max(self._next_number, number + 1)
         return stream
 

@@ -77,3 +77,16 @@ async def test_an_ack_that_names_too_little_is_not_taken(
     for subject in ("$JS.ACK.S", "$JS.ACK.S.B.1.1.1.1.1", "$JS.ACK.T.A.1.1.1.1.1"):
         with pytest.raises(NoRespondersError):
             await client.request(subject, b"", timeout=30)
+
+
+@pytest.mark.parametrize("numbers", ["", ".1", ".1.1.1", ".1.1.1.1", ".1.1.1.1.0.0"])
+@pytest.mark.parametrize("body", [b"", b"+ACK", b"-NAK", b"+TERM"])
+async def test_an_ack_with_another_number_of_tokens_has_no_responder(
+    client: Client, js: JetStreamContext, numbers: str, body: bytes
+) -> None:
+    """nats-server subscribes to nine tokens; nothing is acknowledged, though all are numbers."""
+    await (await js.pull_subscribe("s", durable="A")).fetch(4, timeout=30)
+    with pytest.raises(NoRespondersError):
+        await client.request(f"$JS.ACK.S.A{numbers}", body, timeout=30)
+    info = await js.consumer_info("S", "A")
+    assert (info.num_ack_pending, info.ack_floor.stream_seq) == (4, 0)

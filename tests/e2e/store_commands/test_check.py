@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -269,3 +270,39 @@ async def test_a_stream_with_a_line_end_in_a_subject_is_invalid(
         info = await server.jetstream.call("STREAM.NAMES")
         assert info["streams"] == ["EMPTY"]
     assert "jetstream_stream_quarantined" in caplog.text
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["closed", "killed"])
+@pytest.mark.parametrize("which", [0, -1], ids=["first", "last"])
+@pytest.mark.parametrize("how", ["missing", "emptied", "zeroed"])
+async def test_a_lost_log_is_named_and_told_in_the_state(
+    store: Path, tmp_path: Path, capsys: Any, is_killed: bool, which: int, how: str
+) -> None:
+    async with midge.Server(port=-1, jetstream=str(store)) as server:
+        stream = server.jetstream.stream("ORDERS")
+        for number in range(50):
+            await stream.publish("orders.9", f"more {number}")
+        await server.jetstream.stream("EMPTY").publish("empty", "1")
+        shutil.copytree(store, tmp_path / "image")  # as a SIGKILL leaves it
+    path = tmp_path / "image" if is_killed else store
+    (path / "jetstream" / "lock").unlink()
+    log = [one for one, data in all_files(path) if one.suffix == ".log" and any(data)]
+    file = sorted(log)[which]
+    if how == "missing":
+        file.unlink()
+    else:
+        file.write_bytes(b"" if how == "emptied" else bytes(file.stat().st_size))
+    code, found, _ = check(path, capsys)
+    told = "the file is missing" if how == "missing" else "the file ends early"
+    assert (code, len(found["damages"])) == (1, 1)
+    assert found["damages"][0].startswith(file.name)
+    assert found["damages"][0].endswith(told)
+    async with midge.Server(port=-1, jetstream=str(path)) as server:
+        info = await server.jetstream.call("STREAM.INFO.ORDERS")
+        if which == 0:  # the removal of the fifth message is lost, too
+            assert info["state"]["lost"]["msgs"] == [*range(1, 101)]
+        elif is_killed:
+            assert info["state"]["lost"]["bytes"] > 0
+        else:
+            assert info["state"]["lost"]["msgs"] == [*range(101, 151)]
+            assert info["state"]["last_seq"] == 150

@@ -347,6 +347,26 @@ def test_a_message_delivered_too_often_is_given_up() -> None:
     assert rig.floors(consumer) == (2, 1, 0, 0)
 
 
+@pytest.mark.parametrize("keys", [{}, {"deliver_subject": "deliver.1"}], ids=["pull", "push"])
+def test_messages_delivered_more_often_than_a_lowered_limit_are_given_up(
+    keys: dict[str, object],
+) -> None:
+    """With one advisory for each, as from nats-server."""
+    rig = Rig()
+    rig.sink.interest_prefixes = (b"",)
+    for _ in range(3):
+        rig.publish("a.1")
+    consumer = rig.create(max_deliver=10, ack_wait_ns=1_000_000_000, **keys)
+    rig.pull(consumer, "20") if not keys else rig.run()
+    rig.advance(4.5)
+    rig.taken()
+    rig.create(max_deliver=2, ack_wait_ns=1_000_000_000, **keys)
+    rig.advance(10)
+    events = [one.payload for one in rig.taken() if b"MAX_DELIVERIES" in one.to]
+    assert len(events) == 3
+    assert rig.info(consumer)["num_ack_pending"] == 0
+
+
 def test_headers_only() -> None:
     rig = Rig()
     rig.publish("a.1", payload=b"12345")

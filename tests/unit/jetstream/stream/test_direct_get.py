@@ -55,3 +55,26 @@ def test_headers_are_left_out_where_that_is_asked_for() -> None:
     assert (headers, payload) == (b"", b"x")
     ((_, headers, payload),) = rig.exchange("$JS.API.DIRECT.GET.A.a.b", {"seq": 1})
     assert (headers, payload) == (b"NATS/1.0 408 Bad Request\r\n\r\n", b"")
+
+
+@pytest.mark.parametrize("batch", [-1, -7])
+@pytest.mark.parametrize(
+    ("request_", "pending"),
+    [
+        ({"seq": 1}, 3),
+        ({"seq": 99}, 0),
+        ({"next_by_subj": "a.1"}, 1),
+        ({"next_by_subj": "b"}, 0),
+        ({"last_by_subj": "a.1"}, 3),
+    ],
+)
+def test_a_negative_batch_gets_the_end_alone(
+    batch: int, request_: dict[str, object], pending: int
+) -> None:
+    rig = AccountRig()
+    store = rig.create(allow_direct=True).store
+    for number in range(3):
+        store.append(b"a.%d" % number, b"", b"x", START_NS)
+    ((_, headers, _),) = rig.exchange("$JS.API.DIRECT.GET.A", {**request_, "batch": batch})
+    told = b"NATS/1.0 204 EOB\r\nNats-Num-Pending: %d\r\nNats-Last-Sequence: 0\r\n\r\n"
+    assert headers == told % pending

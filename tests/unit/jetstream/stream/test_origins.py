@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import pytest
+
 from midge.jetstream.store.file.log import PRESSED_BYTES
 from tests.support.jetstream_account import AccountRig, FileAccountRig
 
@@ -48,6 +50,24 @@ def test_a_mirror_takes_what_its_filter_lets_through() -> None:
     assert messages_of(rig, "M") == [(1, b"o.1"), (3, b"o.1")]
     mirror(rig, "N", opt_start_seq=2)
     assert messages_of(rig, "N") == [(2, b"o.2"), (3, b"o.1")]
+
+
+@pytest.mark.parametrize(
+    ("limits", "kept"),
+    [({"max_msgs": 2}, 2), ({"max_bytes": 70}, 3), ({"max_msgs": 2, "max_bytes": 40}, 1)],
+)
+def test_a_mirror_that_discards_new_messages_keeps_its_own_limits(
+    limits: dict[str, int], kept: int
+) -> None:
+    """It keeps the first ones, shows the others as its lag, and goes on when there is room."""
+    rig = rig_with_origin(*["o.1"] * 5)
+    rig.create("M", subjects=[], mirror={"name": "O"}, discard="new", **limits)
+    rig.clock.advance(3)
+    assert [seq for seq, _ in messages_of(rig, "M")] == [*range(1, kept + 1)]
+    assert rig.api("STREAM.INFO.M")["mirror"]["lag"] == 5 - kept
+    rig.api("STREAM.MSG.DELETE.M", {"seq": 1})
+    rig.clock.advance(3)
+    assert [seq for seq, _ in messages_of(rig, "M")] == [*range(2, kept + 2)]
 
 
 def test_a_mirror_of_what_does_not_exist_says_so_until_it_does() -> None:

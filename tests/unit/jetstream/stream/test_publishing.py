@@ -221,3 +221,14 @@ def test_a_sequence_is_used_up_where_nobody_is_interested(kind: str) -> None:
     assert rig.publish("a.1", b"x") == {"stream": "A", "seq": 1}
     assert stream.store.messages == (1 if kind == "limits" else 0)
     assert stream.store.last_seq == 1
+
+
+def test_a_stream_without_acks_answers_no_message_of_a_batch() -> None:
+    rig = AccountRig()
+    stream = rig.create(allow_atomic=True, no_ack=True)
+    for sequence in ("1", "2", "3"):
+        batch = {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": sequence}
+        if sequence == "3":
+            batch["Nats-Batch-Commit"] = "1"
+        assert rig.exchange("a.1", b"x", batch) == []
+    assert stream.store.messages == 3

@@ -1,6 +1,7 @@
 """JetStream of a server, from its start to its stop."""
 
 import asyncio
+import errno
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from midge.server.routing.client import Client
 from midge.server.routing.outbound import ChunkPool
 from midge.server.server import Server
 from midge.testing import SimulatedDisk
+from midge.testing.simulated_disk import SimulatedFile
 from tests.support.transports import Transport
 
 IDENTITY = b"midge store\n1\n4ad23b76c644586406c6ea89b6a31db4\n4a7d94b7\n"
@@ -177,3 +179,55 @@ async def test_a_failed_sync_brings_back_a_stream_whose_deletion_is_not_on_the_d
         assert await names(server) == ["KEPT"]
         found = await server.jetstream.call("STREAM.MSG.GET.KEPT", {"seq": 1})
         assert found["message"]["subject"] == "kept"
+
+
+@pytest.mark.parametrize("fault", ["sync", "write"])
+async def test_requests_whose_changes_the_disk_has_lost_are_refused(
+    fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that may not grow fails a write as a disk fails a sync: all is lost, and answered."""
+    disk = SimulatedDisk()
+
+    def too_large(file: SimulatedFile, position: int, data: bytes) -> None:
+        raise OSError(errno.EFBIG, "File too large")
+
+    async with midge.Server(port=-1, jetstream=True, disk=disk) as server:
+        kept = await server.jetstream.add_stream("KEPT", ["kept"])
+        await kept.publish("kept", b"1")
+        if fault == "sync":
+            disk.fail_sync_at = 0
+        else:
+            monkeypatch.setattr(SimulatedFile, "write", too_large)
+        durable = {"durable_name": "c", "ack_policy": "explicit"}
+        calls = {
+            "STREAM.CREATE.LOST": {"name": "LOST", "subjects": ["lost"]},
+            "STREAM.UPDATE.KEPT": {"name": "KEPT", "subjects": ["kept"], "max_msgs": 5},
+            "STREAM.MSG.DELETE.KEPT": {"seq": 1},
+            "STREAM.PURGE.KEPT": {},
+            "CONSUMER.CREATE.KEPT.c": {"stream_name": "KEPT", "config": durable},
+            "STREAM.DELETE.KEPT": None,
+        }
+        for _ in range(2):  # together with the failure, and after it
+            told = await asyncio.gather(
+                *(server.jetstream.call(subject, body) for subject, body in calls.items()),
+                return_exceptions=True,
+            )
+            assert [type(one) for one in told] == [JetStreamError] * len(calls), told
+        assert await names(server) == ["KEPT"]
+
+
+async def test_a_consumer_that_found_nothing_has_delivered_nothing_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    """nats-server does not store how far a consumer has looked."""
+    config = {"durable_name": "c", "ack_policy": "explicit", "filter_subject": "s.none"}
+    body = {"stream_name": "S", "config": {**config, "deliver_subject": "deliver"}}
+    async with midge.Server(port=-1, jetstream=str(tmp_path)) as server:
+        stream = await server.jetstream.add_stream("S", ["s.*"])
+        await stream.publish("s.one", b"1")
+        await server.jetstream.call("CONSUMER.CREATE.S.c", body)
+    async with midge.Server(port=-1, jetstream=str(tmp_path)) as server:
+        server.subscribe("deliver")
+        await server.jetstream.stream("S").publish("s.two", b"2")
+        info = await server.jetstream.call("CONSUMER.INFO.S.c")
+        assert info["delivered"] == {"consumer_seq": 0, "stream_seq": 0}
