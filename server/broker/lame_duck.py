@@ -11,15 +11,22 @@ if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
 
 
-async def close_slowly(broker: Broker) -> None:
-    """Close the clients one by one, after the time that they have to leave by themselves."""
+_GAP_MAX_S = 1.0
+"""Longest time between two clients of the server, as on nats-server."""
+
+
+async def close_slowly(broker: Broker, processes: int = 1) -> None:
+    """Close the clients one by one, after the time that they have to leave by themselves.
+
+    So many `processes` of the server do that side by side, each with its share of the clients.
+    """
     if not broker.clients:
         return
     timing = broker.options.shutdown
     await sleep(broker.clock, timing.lame_duck_grace_period_s)
     clients = list(broker.clients.values())
     spread_s = timing.lame_duck_duration_s - timing.lame_duck_grace_period_s
-    gap_s = min(spread_s / max(len(clients), 1), 1.0)
+    gap_s = min(spread_s / max(len(clients), 1), _GAP_MAX_S * processes)
     for connection in clients:
         if connection.reason is None:  # many will have gone by themselves
             connection.close(ClosedReason.SERVER_SHUTDOWN)
