@@ -425,10 +425,13 @@ class Server:
         if self._state is not None:
             self._state.configured_at = broker.clock.wall()
 
-    async def lame_duck(self) -> None:
-        """Refuse new clients, notify the others, and close them one by one; then return."""
+    async def lame_duck(self, processes: int = 1) -> None:
+        """Refuse new clients, notify the others, and close them one by one; then return.
+
+        `processes` of one server do so in parallel.
+        """
         await self.announce_lame_duck()
-        await self.close_clients_slowly()
+        await self.close_clients_slowly(processes)
 
     async def announce_lame_duck(self) -> None:
         """Refuse new clients, and ask the others to leave."""
@@ -443,11 +446,11 @@ class Server:
             connection.renew_info()
         broker.router.flush_unless_due()
 
-    async def close_clients_slowly(self) -> None:
+    async def close_clients_slowly(self, processes: int = 1) -> None:
         """Wait for clients to leave by themselves, then close the remaining ones one by one."""
         from midge.server.broker.lame_duck import close_slowly  # noqa: PLC0415 - once, if ever
 
-        await close_slowly(self.broker)
+        await close_slowly(self.broker, processes)
 
     def pause_accepting(self) -> None:
         """Stop listening for a while: new connections are refused."""

@@ -146,7 +146,7 @@ class Broker(Host):
         """The checks of clients' permissions and limits, made on first use."""
         from midge.server.broker.rights import Rights  # noqa: PLC0415 - no start needs it
 
-        return Rights(self)
+        return Rights(self, self.admission.links.delivered_by)
 
     @cached_property
     def traces(self) -> MessageTraces:

@@ -11,15 +11,22 @@ if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
 
 
-async def close_slowly(broker: Broker) -> None:
-    """Wait for clients to leave by themselves, then close the remaining ones one by one."""
+_GAP_MAX_S = 1.0
+"""Longest time between two clients of the server, as on nats-server."""
+
+
+async def close_slowly(broker: Broker, processes: int = 1) -> None:
+    """Wait for clients to leave by themselves, then close the remaining ones one by one.
+
+    `processes` of the server do so in parallel, each with its share of the clients.
+    """
     if not broker.clients:
         return
     timing = broker.options.shutdown
     await sleep(broker.clock, timing.lame_duck_grace_period_s)
     clients = list(broker.clients.values())
     spread_s = timing.lame_duck_duration_s - timing.lame_duck_grace_period_s
-    gap_s = min(spread_s / max(len(clients), 1), 1.0)
+    gap_s = min(spread_s / max(len(clients), 1), _GAP_MAX_S * processes)
     for connection in clients:
         if connection.reason is None:  # many have left by themselves meanwhile
             connection.close(ClosedReason.SERVER_SHUTDOWN)

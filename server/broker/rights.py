@@ -11,6 +11,8 @@ from midge.protocol import errors
 from midge.server.routing.reserved import RESERVED_REPLIES, RESERVED_SUBJECTS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from midge.protocol.frame import Frame
     from midge.server.clients.connection import Connection
     from midge.server.clients.host import Host
@@ -20,10 +22,14 @@ _SYSTEM_QUEUE = b"_sys_"
 
 
 class Rights:
-    """The rights of a server's clients, by their permissions and the limits of `host`."""
+    """The rights of a server's clients, by their permissions and the limits of `host`.
 
-    def __init__(self, host: Host) -> None:
+    `delivered_by` returns the subject by which JetStream delivers a message; None for any other.
+    """
+
+    def __init__(self, host: Host, delivered_by: Callable[[Frame], bytes | None]) -> None:
         self._host = host
+        self._delivered_by = delivered_by
 
     def refuse_subscription(
         self, connection: Connection, subject: bytes, queue: bytes | None
@@ -40,6 +46,18 @@ class Rights:
         if 0 <= connection.max_subscriptions <= len(connection.subscriptions):
             return errors.MAXIMUM_SUBSCRIPTIONS
         return None
+
+    def permits_delivery(
+        self, connection: PublishingClient, queue: bytes | None, frame: Frame
+    ) -> bool:
+        """Tell whether `frame` comes by a subject that is not denied, whatever subject it shows.
+
+        As on nats-server: a consumer would wait for ever where its subscriber is denied one of the
+        stream's subjects.
+        """
+        by = self._delivered_by(frame)
+        permissions = connection.permissions
+        return by is not None and (permissions is None or permissions.may_deliver(by, queue))
 
     def refuse_publish(
         self, connection: PublishingClient, subject: bytes, frame: Frame

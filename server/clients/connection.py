@@ -419,7 +419,11 @@ class Connection(PublishingClient):
             return None
         if checks & DENIED_SUBJECTS:
             denials = self._denials
-            if denials is None or not denials.permit(subscription.queue, publisher, frame):
+            queue = subscription.queue
+            if denials is None or not (
+                denials.permit(queue, publisher, frame)
+                or self.broker.rights.permits_delivery(self, queue, frame)
+            ):
                 return None
         if checks & BEHIND and not self.has_room(publisher):
             return None

@@ -124,6 +124,11 @@ class Rights(Protocol[Publisher_contra, Asking_contra]):
     ) -> str | None:
         """Return the -ERR text if the subscription is not allowed, or None."""
 
+    def permits_delivery(
+        self, connection: Publisher_contra, queue: bytes | None, frame: Frame
+    ) -> bool:
+        """Tell whether `frame` comes by a subject that is not denied, whatever it shows."""
+
     def refuse_publish(
         self, connection: Publisher_contra, subject: bytes, frame: Frame
     ) -> str | None:

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from midge.sublist.subscription import RemoteSubscription
 
 LOOP_DELAY_S = 30.0
-"""How long a server stays away after a loop was found, as nats-server does."""
+"""How long a server stays away after a loop was found, as nats-server does, and half as long again
+at most: where several servers stay away for the same time, they meet in the same loop again."""
+
+_ACCEPTED_WAIT_S = 4.0  # the server that has connected finds the loop itself
 
 log = get_logger()
 
@@ -102,15 +105,33 @@ class Side:
             )
 
     def ends_for(self, link: LeafLink, subject: bytes) -> bool:
-        """Close a link over which this server's own interest comes back, and tell whether so."""
-        if not subject.startswith(LOOP_PREFIX):
-            return False
+        """Close a link over which this server's own interest comes back, and tell whether so.
+
+        Every link of a loop brings it, and one of them is to end. So the server that has opened the
+        latest one closes that at once, and the others wait for the loop to be gone.
+        """
         if subject != self.nodes.loop_subject(link.account):
             return False
+        wait_s = self.loop_wait_s(link)
+        if not wait_s:
+            self._end_loop(link)
+            return True
+        clock, random = self.nodes.broker.clock, self.nodes.broker.random
+        clock.call_later(wait_s * (1 + random.random()), self._end_loop_unless_gone, link, subject)
+        return False
+
+    def loop_wait_s(self, link: LeafLink) -> float:
+        """Return how long a loop may take to end without this link: the other end closes it."""
+        return _ACCEPTED_WAIT_S
+
+    def _end_loop_unless_gone(self, link: LeafLink, subject: bytes) -> None:
+        if link.reason is None and (subject, None) in link.interest:
+            self._end_loop(link)
+
+    def _end_loop(self, link: LeafLink) -> None:
         text = f'{LOOP_TEXT}="{link.account.name}". Delaying attempt to reconnect for 30s'
         self.loop_found()
         self.fail(link, text, ClosedReason.PROTOCOL_VIOLATION)
-        return True
 
     def loop_found(self) -> None:
         """Take note of a loop."""

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from midge.server.links.addresses import Address
 
 _SECOND_INFO_S = 2.0
+_LATEST_S = 2.0  # a link is told all interest of the other side within that
+_OTHER_WAIT_S = 1.0
 _STALE = "Stale Leaf Node Connection - Closing"
 
 
@@ -59,6 +61,7 @@ class Solicited(Side):
         self._remote = remote
         self.has_connected = False
         self._is_done = False
+        self._hub_id = ""
         self.retry_delay_s = 0.0
 
     def opened(self, link: LeafLink) -> None:
@@ -91,6 +94,7 @@ class Solicited(Side):
             return
         self.has_connected = True
         link.name = info.server_name or info.server_id
+        self._hub_id = info.server_id
         link.cluster = info.cluster or ""
         own = self.nodes.server_name()
         jetstream = self.nodes.broker.options.jetstream
@@ -167,14 +171,31 @@ class Solicited(Side):
         Side.on_peer_error(self, link, text)
         told = text.decode(errors="replace")
         if LOOP_TEXT in told or "same cluster name" in told:
-            self.retry_delay_s = LOOP_DELAY_S
+            self.loop_found()
             link.close(ClosedReason.PROTOCOL_VIOLATION)
         elif "permissions violation" in told.lower():
             self.retry_delay_s = LOOP_DELAY_S
 
+    def loop_wait_s(self, link: LeafLink) -> float:
+        """Wait where the link was up before the loop; the one that has made it a loop ends now.
+
+        Of several that came up together those end whose server has the lesser id than its hub: not
+        all can, in a circle.
+        """
+        now = self.nodes.broker.clock.wall()
+        recent = [
+            one
+            for one in self.nodes.links.values()
+            if one.account is link.account and now - one.joined_at < _LATEST_S
+        ]
+        is_latest = link in recent
+        if is_latest and len(recent) > 1:
+            is_latest = self.nodes.broker.keys.server_id < self._hub_id
+        return 0.0 if is_latest else _OTHER_WAIT_S
+
     def loop_found(self) -> None:
         """Stay away for a while."""
-        self.retry_delay_s = LOOP_DELAY_S
+        self.retry_delay_s = LOOP_DELAY_S * (1 + 0.5 * self.nodes.broker.random.random())
 
 
 def _rules(told: object) -> SubjectRules:

@@ -137,7 +137,7 @@ class Worker:
             self._apply()
             self._apply = None
         elif kind == "lame_duck":
-            await self._server.lame_duck()
+            await self._server.lame_duck(body["processes"])
         elif kind == "account":
             self._server.broker.admission.plan_for(body["name"])
         elif kind == "cids":

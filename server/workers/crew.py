@@ -63,13 +63,14 @@ class Owner(Protocol):
 
 
 class Crew:
-    """`count` workers of `owner`; `changing` is held while settings change or a worker starts.
+    """`size` workers of `owner`; `changing` is held while settings change or a worker starts.
 
     `silence_max_s` is how long a worker may answer nothing before it is ended as stuck.
     """
 
-    def __init__(self, owner: Owner, count: int, clock: Clock, silence_max_s: float) -> None:
-        self.balancer = Balancer(count)
+    def __init__(self, owner: Owner, size: int, clock: Clock, silence_max_s: float) -> None:
+        self.size = size
+        self.balancer = Balancer(size)
         self.ledger = Ledger()
         self.changing = asyncio.Lock()
         self.restarts = 0
@@ -77,7 +78,7 @@ class Crew:
         self._clock = clock
         self._unanswered_max = max(2, round(silence_max_s / _PING_S))
         self._processes: dict[int, WorkerProcess] = {}
-        self._deaths: list[deque[float]] = [deque() for _ in range(count)]
+        self._deaths: list[deque[float]] = [deque() for _ in range(size)]
         self._relinking: set[tuple[int, int]] = set()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_stopping = False

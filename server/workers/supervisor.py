@@ -137,7 +137,7 @@ class Supervisor:
         """Refuse new clients, and have the workers close the others one by one; then return."""
         for door in self._doors.values():
             door.close()
-        await self.crew.ask_all("lame_duck")
+        await self.crew.ask_all("lame_duck", processes=self.crew.size)
 
     # Settings.
 

@@ -56,6 +56,33 @@ async def _exchange(one: Server, two: Server) -> None:
     await at_two.close()
 
 
+async def test_of_two_links_between_two_servers_the_first_one_stays() -> None:
+    with (
+        Server(command_of("midge"), hub_config("FIRST")) as one,
+        Server(command_of("midge"), hub_config("SECOND", leaf_port(one))) as two,
+    ):
+        await until(lambda: "Leafnode connection created" in one.log)
+        at_one = await SettlingClient.connected(one.url)
+        at_two = await SettlingClient.connected(two.url)
+        await settle(at_one, at_two)
+        looped = hub_config("FIRST", leaf_port(two))
+        await asyncio.to_thread(one.signal, "SIGHUP", looped)
+        await until(lambda: LOOP in one.log)
+        await until(lambda: LOOP in two.log)
+        got = Inbox()
+        await at_two.subscribe("a", cb=got.take)
+        # The links that are up are looked at again for as long as a loop may take to end.
+        async with asyncio.timeout(HEALING_S):
+            while len(got.messages) < 10:
+                await at_one.publish("a", b"1")
+                await settle(at_two, at_one)
+                await asyncio.sleep(0.5)
+        closed = "Leafnode connection closed"
+        assert (one.log.count(closed), two.log.count(closed)) == (1, 1)
+        await at_one.close()
+        await at_two.close()
+
+
 @pytest.mark.parametrize(("hub", "leaf"), [("real", "midge"), ("midge", "real")])
 async def test_a_leaf_that_comes_again_under_its_name_replaces_itself(hub: str, leaf: str) -> None:
     async with Pair(hub, leaf) as pair:

@@ -32,9 +32,11 @@ B: dict[str, Any] = {"user": "b", "password": "b"}
 nears = pytest.mark.parametrize("near", ["midge", pytest.param("real", marks=pytest.mark.full)])
 
 
-def skip_unless_real(near: str, link: str) -> None:
+def skip_unless_there(near: str, link: str, *, has_streams: bool = False) -> None:
     if near == "real" and link == "workers":
         pytest.skip("a nats-server has no workers")
+    if near == "real" and link == "route" and has_streams:
+        pytest.skip("the streams of a nats-server in a cluster need three servers")
 
 
 async def answer(message: Msg) -> None:
@@ -47,7 +49,7 @@ async def answer(message: Msg) -> None:
 async def test_one_member_of_a_deliver_group_gets_each_message(
     link: str, far: str, near: str
 ) -> None:
-    skip_unless_real(near, link)
+    skip_unless_there(near, link)
     async with Linked(link, far, near=near) as places:
         more = await places.add_leaf('jetstream { store_dir: "@directory@/js", domain: J }\n')
         client = await places.client_of(more)
@@ -91,7 +93,7 @@ async def test_one_member_of_a_deliver_group_gets_each_message(
 async def test_a_responder_behind_a_link_answers_an_imported_service(
     queue: str, link: str, near: str
 ) -> None:
-    skip_unless_real(near, link)
+    skip_unless_there(near, link)
     async with Linked(link, near=near, config=ACCOUNTS, accounts=("A",)) as places:
         near_a, far_a = await places.clients(**A)
         await far_a.subscribe("svc.x", queue, cb=answer)
@@ -108,7 +110,7 @@ async def test_a_responder_behind_a_link_answers_an_imported_service(
 async def test_an_answer_goes_to_whoever_listens_behind_a_link(
     queue: str, link: str, near: str
 ) -> None:
-    skip_unless_real(near, link)
+    skip_unless_there(near, link)
     async with Linked(link, near=near, config=ACCOUNTS, accounts=("B",)) as places:
         responder = await places.client_of(places.near, **A)
         await responder.subscribe("svc.x", cb=answer)
@@ -129,7 +131,7 @@ async def test_an_answer_goes_to_whoever_listens_behind_a_link(
 async def test_a_mapped_message_goes_to_the_queue_groups_of_its_new_subject(
     link: str, near: str
 ) -> None:
-    skip_unless_real(near, link)
+    skip_unless_there(near, link)
     accounts = ACCOUNTS.replace("A { users", 'A { mappings: { "in.*": "out.$1" }, users')
     is_leaf = link in LEAFS
     async with Linked(
@@ -157,7 +159,7 @@ async def test_a_mapped_message_goes_to_the_queue_groups_of_its_new_subject(
 async def test_a_service_gets_a_request_once_although_the_requesters_account_listens_to_it(
     link: str, near: str
 ) -> None:
-    skip_unless_real(near, link)
+    skip_unless_there(near, link)
     async with Linked(link, near=near, config=ACCOUNTS) as places:
         near_a, far_a = await places.clients(**A)
         near_b, far_b = await places.clients(**B)
@@ -179,7 +181,7 @@ async def test_a_service_gets_a_request_once_although_the_requesters_account_lis
 async def test_interest_in_an_imported_subject_is_announced(
     subject: str, link: str, near: str
 ) -> None:
-    skip_unless_real(near, link)
+    skip_unless_there(near, link)
     async with Linked(link, near=near, config=ACCOUNTS, accounts=("B",)) as places:
         near_b, far_b = await places.clients(**B)
         inbox = Inbox()
@@ -198,7 +200,7 @@ async def test_interest_in_an_imported_subject_is_announced(
 async def test_a_delivery_through_an_imported_stream_crosses_a_link(
     queue: str, far: str, link: str, near: str
 ) -> None:
-    skip_unless_real(near, link)
+    skip_unless_there(near, link, has_streams=True)
     streams = 'jetstream { store_dir: "@directory@/js" }\n'
     with_streams = streams + ACCOUNTS.replace("A { users", "A { jetstream: enabled, users")
     async with Linked(
@@ -222,3 +224,68 @@ async def test_a_delivery_through_an_imported_stream_crosses_a_link(
             await stream.publish(f"s.{number}", b"%d" % number)
         await inbox.has(b"0", b"1", b"2")
         assert [message.subject for message in inbox.messages] == ["s.0", "s.1", "s.2"]
+
+
+@nears
+@pytest.mark.parametrize("link", LINKS)
+async def test_a_denied_subject_of_a_stream_does_not_block_a_consumer(link: str, near: str) -> None:
+    skip_unless_there(near, link, has_streams=True)
+    denied = 'permissions: { subscribe: { allow: ">", deny: "s.secret" } }'
+    accounts = ACCOUNTS.replace(
+        "A { users: [", f"A {{ users: [ {{user: d, password: d, {denied}}},"
+    )
+    streams = 'jetstream { store_dir: "@directory@/js" }\n'
+    with_streams = streams + accounts.replace("A { users", "A { jetstream: enabled, users")
+    async with Linked(
+        link, near=near, near_config=with_streams, far_config=accounts, accounts=("A",)
+    ) as places:
+        client = await places.client_of(places.near, **A)
+        restricted = await places.clients(user="d", password="d")
+        inboxes = Inbox(), Inbox()
+        for number, (one, inbox) in enumerate(zip(restricted, inboxes, strict=True)):
+            await one.subscribe(f"deliver.{number}", cb=inbox.take)
+        await settle_both(*restricted)
+        stream = client.jetstream()
+        await stream.add_stream(name="S", subjects=["s.*"])
+        for number in range(2):
+            config = ConsumerConfig(
+                durable_name=f"D{number}",
+                deliver_subject=f"deliver.{number}",
+                ack_policy=AckPolicy.NONE,
+            )
+            await stream.add_consumer("S", config)
+        for subject in ("s.secret", "s.open"):
+            await stream.publish(subject, subject.encode())
+        for inbox in inboxes:
+            await inbox.has(b"s.secret", b"s.open")
+        plain = Inbox()
+        await restricted[0].subscribe("s.*", cb=plain.take)
+        await restricted[0].flush()
+        await client.publish("s.secret", b"")
+        await client.publish("s.open", b"1")
+        await client.flush()
+        await plain.has(b"1")
+
+
+@nears
+@pytest.mark.parametrize("far", ["real", "midge"])
+@pytest.mark.parametrize("link", LEAFS)
+async def test_what_an_import_has_carried_does_not_return_to_the_hub(
+    link: str, far: str, near: str
+) -> None:
+    async with Linked(link, far, near=near, config=ACCOUNTS, accounts=("A", "B")) as places:
+        near_a, far_a = await places.clients(**A)
+        near_b, far_b = await places.clients(**B)
+        at_hub, at_leaf = (far_b, near_b) if link == "hub" else (near_b, far_b)
+        inbox = Inbox()
+        await at_hub.subscribe("str.>", cb=inbox.take)
+        await at_leaf.subscribe("str.>")
+        await settle_both(near_a, far_a)
+        await settle_both(near_b, far_b)
+        publisher = far_a if link == "hub" else near_a
+        for number in range(3):
+            await publisher.publish("str.x", b"%d" % number)
+        await publisher.flush()
+        await settle_both(near_a, far_a)
+        await settle_both(near_b, far_b)
+        await inbox.has(b"0", b"1", b"2")

@@ -9,7 +9,9 @@ import pytest
 
 from midge.protocol.frame import compose
 from midge.protocol.route_messages import GOSSIP_DISABLED, GOSSIP_OVERRIDE
+from midge.server.auth import Identity, Refusal, Verdict
 from midge.server.clients.closed_reason import ClosedReason
+from midge.server.cluster.side import REFUSAL_HOLD_S
 from midge.server.config import options as tables
 from midge.server.config.options import ClusterAuthorization, ClusterPermissions
 from midge.server.leafnodes.link import LeafLink
@@ -83,12 +85,40 @@ def test_servers_that_both_have_jetstream_refuse_each_other() -> None:
     assert World().joined(jetstream=True).is_up
 
 
+WRONG_LOGIN = Refusal("no such user")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "connect", "introduce", "wire"),
+    [
+        (WRONG_LOGIN, {}, {}, "-ERR 'Authorization Violation'"),
+        (Identity(), {"cluster": "C2"}, {}, "-ERR 'Rejecting connection, cluster name"),
+        (Identity(), {}, {"server_name": "ME"}, None),
+        (Identity(), {}, {"jetstream": True}, None),
+    ],
+)
+def test_a_server_that_may_not_take_part_waits_for_its_refusal(
+    verdict: Verdict, connect: dict[str, str], introduce: dict[str, Any], wire: str | None
+) -> None:
+    world = World(jetstream=True)
+    route = world.accept(authenticate=lambda _: verdict)
+    route.take()
+    route.connect(**connect).introduce(**introduce).say("PING", "RS+ A x")
+    world.clock.advance(REFUSAL_HOLD_S - 0.01)
+    assert (route.link.reason, route.take()) == (None, [])
+    world.clock.advance(0.01)
+    assert route.link.reason is not None
+    assert [line.startswith(wire or "") for line in route.take()] == ([True] if wire else [])
+    assert "PEER" not in world.cluster.routes
+
+
 def test_a_name_that_was_made_up_gives_way() -> None:
     world = World(name="")
     before = world.cluster.name
     assert world.cluster.is_dynamic
     first = world.joined("FIRST", cluster=before)
     lower = world.accept().connect(name="N2", cluster="0", cluster_dynamic=True)
+    world.clock.advance(REFUSAL_HOLD_S)
     assert lower.take()[-1].startswith("-ERR 'Rejecting connection, cluster name")
     higher = world.accept().connect(name="N3", cluster="zzz", cluster_dynamic=True)
     higher.introduce(server_id="N3", server_name="S3")
