@@ -14,7 +14,8 @@ from midge.server.auth.identity import AuthRequest, Identity, Refusal, Verdict
 from midge.server.auth.nkeys import KeyKind, decode_signature, is_signed_by
 from midge.server.auth.passwords import PasswordChecker, is_bcrypt, is_same_text
 from midge.server.auth.users import KnownUser, UserDirectory
-from midge.server.config.account_names import GLOBAL_ACCOUNT
+from midge.server.config.account_names import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
+from midge.server.config.security import Authorization
 from midge.server.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Authenticator:
         self.callout = table if table.issuer else None
         self.operator = _make_operator_mode(settings, self._users)
         _check_consistency(settings, self._users)
+        self._is_global_open = _has_only_system_users(settings)
         self._free = frozenset(kind for kind in _LISTENERS if not self._asks(kind))
 
     def is_required_by(self, connection_type: str) -> bool:
@@ -122,6 +124,8 @@ class Authenticator:
         rules = self._rules(request.connection_type)
         if not request.has_credentials and rules.no_auth_user:
             return self._silent_user(rules.no_auth_user, request)
+        if not request.has_credentials and self._is_global_open:
+            return _ANYBODY
         if request.user and self._users.has_names:
             return self._by_name(request)
         return self._by_shared_secret(rules, request)
@@ -278,3 +282,16 @@ def _check_pins(tls: options.Tls, where: str) -> None:
             raise ConfigError(f"expected 64 hex digits, got {pin!r}", key=key)
     if tls.pinned_certs and not (tls.verify or tls.verify_and_map):
         raise ConfigError(f"pinned certificates need {where}.verify", key=key)
+
+
+def _has_only_system_users(settings: options.Options) -> bool:
+    """Return whether clients without credentials enter the global account, as on nats-server.
+
+    The system account is the only one that is configured, and nothing else demands credentials.
+    """
+    system = settings.system_account or SYSTEM_ACCOUNT
+    return (
+        {account.name for account in settings.accounts} == {system}
+        and settings.authorization == Authorization()
+        and not (settings.operator.jwts or settings.operator.trusted_keys)
+    )

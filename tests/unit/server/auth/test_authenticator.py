@@ -8,6 +8,7 @@ from typing import Any
 import bcrypt
 import pytest
 from cryptography import x509
+from msgspec import structs
 
 from midge.server.auth import Authenticator, AuthRequest, Identity, Refusal, Verdict
 from midge.server.auth.certificates import public_key_fingerprint
@@ -64,10 +65,24 @@ class TestOpen:
     async def test_credentials_nobody_asked_for_are_ignored(self) -> None:
         assert await ask(Options(), user="x", password="y", token="z") == Identity()
 
-    async def test_accounts_with_users_close_the_server(self) -> None:
-        system_only = Options(accounts=(Account(name="$SYS", users=(User(user="s"),)),))
+    @pytest.mark.parametrize("name", ["$SYS", "SYS"])
+    async def test_with_users_of_the_system_account_alone_others_enter_the_global_account(
+        self, name: str
+    ) -> None:
+        account = Account(name=name, users=(User(user="s", password="p"),))
+        chosen = "" if name == "$SYS" else name
+        system_only = Options(accounts=(account,), system_account=chosen)
         assert Authenticator(system_only).is_required_by("STANDARD")
-        assert await is_refused(system_only)
+        assert await ask(system_only) == Identity()
+        assert await is_user(system_only, "s", user="s", password="p")
+        for wrong in ({"user": "s"}, {"user": "x"}, {"password": "p"}, {"token": "t"}):
+            assert await is_refused(system_only, **wrong)
+        for closed in (
+            structs.replace(system_only, accounts=(account, Account(name="A"))),
+            structs.replace(system_only, authorization=Authorization(timeout_s=1)),
+            structs.replace(system_only, system_account="$SYS" if chosen else "A"),
+        ):
+            assert await is_refused(closed)
 
 
 class TestToken:
