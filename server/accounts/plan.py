@@ -101,12 +101,14 @@ def plan_accounts(
     if not is_lenient:
         for index, account in enumerate(accounts):
             _check_exports(account, f"accounts[{index}]")
+    # As on nats-server: it is for the accounts that enable it once there are others.
+    for_all = {"": AccountJetStream(enabled=True)}
     global_mappings = _checked_mappings("mappings", mappings)
     plans = {
         GLOBAL_ACCOUNT: AccountPlan(
             name=GLOBAL_ACCOUNT,
             mappings=global_mappings,
-            jetstream={"": AccountJetStream(enabled=True)},
+            jetstream=for_all if tables.keys() <= {system} else {},
         ),
         system: AccountPlan(name=system, is_system=True),
     }

@@ -8,6 +8,7 @@ from midge.server.monitoring.leafz import links_of
 from midge.server.monitoring.subsz import combined_statistics
 
 if TYPE_CHECKING:
+    from midge.server.broker.broker import Broker
     from midge.server.config import options
     from midge.server.monitoring.state import State
     from midge.server.routing.account import Account
@@ -31,8 +32,8 @@ def accountz(state: "State", arguments: Arguments) -> dict[str, Any]:
     }
     name = arguments.text("acc")
     if not name:
-        return page | {"accounts": sorted(broker.accounts)}
-    account = broker.accounts.get(name)
+        return page | {"accounts": sorted(known_accounts(broker))}
+    account = known_accounts(broker).get(name)
     if account is None:
         raise BadArgument(f"Account {name[:64]} does not exist")
     return page | {"account_detail": _detail(state, account)}
@@ -46,13 +47,26 @@ def accstatz(state: "State", arguments: Arguments) -> dict[str, Any]:
     """
     broker = state.broker
     unused = arguments.flag("unused")
-    chosen = [broker.accounts[name] for name in sorted(broker.accounts)]
+    chosen = [account for _, account in sorted(known_accounts(broker).items())]
     return {
         "server_id": broker.keys.server_id,
         "now": go_format.timestamp(broker.clock.wall()),
         "account_statz": [
             account_statistics(state, account) for account in chosen if unused or account.clients
         ],
+    }
+
+
+def known_accounts(broker: "Broker") -> "dict[str, Account]":
+    """Return the accounts by name, without those that a reload has removed from the configuration.
+
+    Such an account is kept in memory, because it comes back with its streams.
+    """
+    plans = broker.admission.links.plans
+    return {
+        name: account
+        for name, account in broker.accounts.items()
+        if name in plans or account.clients
     }
 
 

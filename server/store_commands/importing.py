@@ -59,19 +59,21 @@ async def import_store(
     store = JetStreamOptions(
         enabled=True, store_dir=str(target), encryption_key=key, ignore_nats_streams=True
     )
-    names = {path.parent.parent.name for path in paths} - {GLOBAL_ACCOUNT}
-    accounts = [
-        Account(name=name, jetstream=AccountJetStream(enabled=True)) for name in sorted(names)
-    ]
     done: list[Imported] = []
-    async with Server(
-        port=-1, jetstream=store, accounts=accounts, max_payload=_PAYLOAD_MAX
-    ) as server:
-        for path in paths:
-            account = path.parent.parent.name
-            result = await _import_one(server.jetstream_of(account), path, source_keys)
-            done.append(result)
-            tell(result)
+    # The global account has JetStream only where there is no other account.
+    of_global = [path for path in paths if path.parent.parent.name == GLOBAL_ACCOUNT]
+    for group in (of_global, [path for path in paths if path not in of_global]):
+        names = sorted({path.parent.parent.name for path in group} - {GLOBAL_ACCOUNT})
+        accounts = [Account(name=name, jetstream=AccountJetStream(enabled=True)) for name in names]
+        if not group:
+            continue
+        async with Server(
+            port=-1, jetstream=store, accounts=accounts, max_payload=_PAYLOAD_MAX
+        ) as server:
+            for path in group:
+                jetstream = server.jetstream_of(path.parent.parent.name)
+                done.append(await _import_one(jetstream, path, source_keys))
+                tell(done[-1])
     good = [f"{one.account}/{one.stream}" for one in done if not one.error]
     note_imported(store_directory(store), good)
     return done

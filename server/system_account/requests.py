@@ -12,6 +12,7 @@ import msgspec
 from midge.protocol.errors import MidgeError
 from midge.server.clients.connection import Connection
 from midge.server.monitoring import absent, go_format, healthz, leafz, routez, whole
+from midge.server.monitoring.accounts import known_accounts
 from midge.server.monitoring.arguments import Arguments, BadArgument
 
 if TYPE_CHECKING:
@@ -192,10 +193,14 @@ class SystemRequests:
     async def _named_statistics(self, asked: Question) -> Answer | None:
         name = _account_in(asked.subject)
         if name != "PING":
-            return await self._account_statistics([name]) if name in self._broker.accounts else None
+            return (
+                await self._account_statistics([name])
+                if name in known_accounts(self._broker)
+                else None
+            )
         wanted = asked.given.get("accounts")
         unused = bool(asked.given.get("include_unused"))
-        found = self._broker.accounts
+        found = known_accounts(self._broker)
         if isinstance(wanted, list):
             names = [one for one in wanted if isinstance(one, str) and one in found]
             return await self._account_statistics(names)

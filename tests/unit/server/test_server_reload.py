@@ -4,11 +4,28 @@ from pathlib import Path
 
 import pytest
 
-from midge.server.config.options import Keepalive, Limits, Listen, Options, Tls, WebSocket
+from midge.server.config.options import Account, Keepalive, Limits, Listen, Options, Tls, WebSocket
 from midge.server.errors import ConfigError
+from midge.server.monitoring.accounts import known_accounts
 from midge.server.server import Server
 from midge.testing import SettlingClient
 from tests.support.keys import Authority, pem
+
+
+async def test_an_account_that_a_reload_removes_is_no_longer_listed() -> None:
+    one, other = Account(name="A"), Account(name="B")
+    server = Server(Options(listen=Listen(port=-1), accounts=(one, other)))
+    await server.start()
+    try:
+        for name in ("A", "B"):
+            server.broker.account(name)
+        assert sorted(known_accounts(server.broker)) == ["$G", "$SYS", "A", "B"]
+        await server.reload(Options(listen=Listen(port=-1), accounts=(one,)))
+        assert sorted(known_accounts(server.broker)) == ["$G", "$SYS", "A"]
+        await server.reload(Options(listen=Listen(port=-1), accounts=(one, other)))
+        assert sorted(known_accounts(server.broker)) == ["$G", "$SYS", "A", "B"]
+    finally:
+        await server.stop()
 
 
 async def test_limits_hold_for_those_who_are_there() -> None:

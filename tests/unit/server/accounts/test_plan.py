@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from midge.server.accounts.plan import CHAIN_MAX, AccountPlan, plan_accounts
 from midge.server.config.options import (
     Account,
+    AccountJetStream,
     AccountLimits,
     Export,
     Import,
@@ -53,6 +54,19 @@ class TestAccounts:
         assert set(plans) == {"$G", "$SYS"}
         assert plans["$SYS"].is_system
         assert not plans["$G"].is_system
+
+    def test_the_global_account_has_jetstream_where_there_is_no_other(self) -> None:
+        enabled = AccountJetStream(enabled=True)
+        users = Account(name="A"), Account(name="B", jetstream=enabled)
+        assert plan_accounts([])["$G"].jetstream
+        assert plan_accounts([Account(name="$SYS")])["$G"].jetstream
+        assert plan_accounts([Account(name="OPS")], system_account="OPS")["$G"].jetstream
+        for accounts in (users, users[:1], users[1:]):
+            plans = plan_accounts(accounts)
+            assert not plans["$G"].jetstream
+            assert [bool(plans[one.name].jetstream) for one in accounts] == [
+                one.jetstream.enabled for one in accounts
+            ]
 
     def test_another_account_may_be_the_system_account(self) -> None:
         plans = plan_accounts([Account(name="OPS")], system_account="OPS")
