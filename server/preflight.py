@@ -86,11 +86,24 @@ def _try_entries(options: tables.Options) -> Iterator[Problem]:
     if options.cluster.port:
         yield from _try_cluster(options.cluster)
     operator = options.operator
+    if operator.resolver_preload:
+        yield from _try_tokens(operator.resolver_preload)
     if operator.jwts or operator.trusted_keys:
         from midge.server.auth.operator import OperatorMode  # noqa: PLC0415 - few have one
 
         build = partial(OperatorMode, operator, options.system_account)
         yield from _try(build, ("operator",))
+
+
+def _try_tokens(tokens: Mapping[str, str]) -> Iterator[Problem]:
+    """Yield which of the account JWTs that are known from the start are none."""
+    from midge.server.auth.claims import BadTokenError, decode_account  # noqa: PLC0415 - few have any
+
+    for name, token in tokens.items():
+        try:
+            decode_account(token)
+        except BadTokenError:
+            yield Problem(("operator", "resolver_preload", name), "invalid account JWT")
 
 
 def _try_store(table: tables.JetStream) -> Iterator[Problem]:

@@ -7,6 +7,7 @@ destinations. Random numbers come from the generator that is passed in.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from midge.sublist.bounded_cache import BoundedCache
@@ -84,18 +85,20 @@ class _WeightedMapping:
         self._random = random
         self._choices: list[tuple[int, Transform]] = []
         reached = 0
+        weights: Counter[str] = Counter()
         seen: set[str] = set()
         for destination in table.destinations:
             if destination.destination in seen:
                 raise ValueError(f"{where}: duplicate destination {destination.destination!r}")
             seen.add(destination.destination)
             reached += destination.weight_percent
+            weights[destination.cluster] += destination.weight_percent
             try:
                 transform = Transform(table.source, destination.destination, random)
             except ValueError as error:
                 raise ValueError(f"{where}: {error}") from error
             self._choices.append((reached, transform))
-        if reached > 100:
+        if max(weights.values(), default=0) > 100:
             raise ValueError(f"{where}: expected weights of at most 100 % in all, got {reached}")
         self._keeps_rest = table.source not in seen
         is_random = any(transform.is_random for _, transform in self._choices)

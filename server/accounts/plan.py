@@ -84,12 +84,14 @@ def plan_accounts(
     *,
     mappings: tuple[options.Mapping, ...] = (),
     system_account: str = "",
+    cluster: str = "",
     is_lenient: bool = False,
 ) -> dict[str, AccountPlan]:
     """Check `accounts` and return their plans by name, the global and the system account included.
 
-    `mappings` are those of the global account. With `is_lenient`, for accounts with different
-    owners, invalid entries are left out, so that one owner's mistake affects no other account.
+    `mappings` are those of the global account, and `cluster` is this server's. With `is_lenient`,
+    for accounts with different owners, invalid entries are left out, so that one owner's mistake
+    affects no other account.
 
     Raises:
         ConfigError: a name, an export or an import is invalid; names the account and the entry.
@@ -117,6 +119,10 @@ def plan_accounts(
         is_system = account.name == system
         plan = _plan(account, where, tables, is_system=is_system, is_lenient=is_lenient)
         plans[account.name] = plan
+    plans = {
+        name: structs.replace(plan, mappings=_of_cluster(plan.mappings, cluster))
+        for name, plan in plans.items()
+    }
     excess = _excess_imports(plans.values())
     if not excess:
         return plans
@@ -153,6 +159,7 @@ def plan_configured(configured: options.Options) -> dict[str, AccountPlan]:
         configured.accounts,
         mappings=configured.mappings,
         system_account="" if by_tokens else configured.system_account,
+        cluster=configured.cluster.name,
     )
 
 
@@ -387,6 +394,17 @@ def inverse_of(transform: Transform) -> Transform:
 def _wildcard_number(token: str) -> int:
     """Return the n of ``$n`` or ``{{wildcard(n)}}``."""
     return int("".join(character for character in token if character.isdigit()))
+
+
+def _of_cluster(mappings: tuple[options.Mapping, ...], cluster: str) -> tuple[options.Mapping, ...]:
+    """Return `mappings` with the destinations that hold in `cluster`, or else everywhere."""
+    found = []
+    for mapping in mappings:
+        here = tuple(one for one in mapping.destinations if one.cluster == cluster)
+        everywhere = tuple(one for one in mapping.destinations if not one.cluster)
+        if here or everywhere or not mapping.destinations:
+            found.append(structs.replace(mapping, destinations=here or everywhere))
+    return tuple(found)
 
 
 def _checked_mappings(

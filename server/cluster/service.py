@@ -338,9 +338,10 @@ def client_context(table: Table) -> ssl.SSLContext:
         ConfigError: a file cannot be read, or is not what it should be.
     """
     tls = table.tls
+    own = tls.pairs[0]
     shown = LeafRemoteTls(
-        cert_file=tls.cert_file,
-        key_file=tls.key_file,
+        cert_file=own.cert_file,
+        key_file=own.key_file,
         ca_file=tls.ca_file,
     )
     return build_client_context(shown, "cluster.tls")

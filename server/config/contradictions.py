@@ -10,6 +10,8 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from midge.protocol.nkeys import ACCOUNT_PREFIX, CURVE_PREFIX, is_public_nkey
 from midge.server.config.account_names import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from midge.server.config.addresses import advertised_address
@@ -263,9 +265,6 @@ def _check_cluster(options: Options) -> Iterator[Problem]:
     if table.authorization.password and not table.authorization.user:
         text = "expected a user to go with the password"
         yield Problem(("cluster", "authorization", "user"), text)
-    if table.tls.enabled and not table.tls.ca_file:
-        text = "expected the authorities of the other servers' certificates"
-        yield Problem(("cluster", "tls", "ca_file"), text)
 
 
 def _check_leafnodes(options: Options) -> Iterator[Problem]:
@@ -353,11 +352,14 @@ def _check_tls(tls: Tls, path: Path) -> Iterator[Problem]:
     """Refuse a table without a certificate: the listener would serve plain text."""
     if tls.cert_file and not tls.key_file:
         yield Problem((*path, "key_file"), "missing 'key_file' in TLS configuration")
-    elif not tls.cert_file and tls != UNUSED_TLS:
+    elif tls.cert_file and tls.certs:
+        text = "cannot combine 'cert_file' option with 'certs' option"
+        yield Problem((*path, "certs"), text)
+    elif not tls.enabled and structs.replace(tls, allow_non_tls=False) != UNUSED_TLS:
         given = next(
             name
             for name in tls.__struct_fields__
-            if getattr(tls, name) != getattr(UNUSED_TLS, name)
+            if getattr(tls, name) != getattr(UNUSED_TLS, name) and name != "allow_non_tls"
         )
         text = f"missing 'cert_file' in TLS configuration, needed by '{given}'"
         yield Problem((*path, "cert_file"), text)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         LeafRemote,
         LeafUser,
         Mapping,
+        TlsCertificate,
         User,
     )
 
@@ -288,6 +289,8 @@ class Keywords(TypedDict, total=False):
     """Path of the certificate chain in PEM; empty means no TLS."""
     tls_key_file: str
     """Path of the private key in PEM."""
+    tls_certs: abc.Sequence[TlsCertificate | abc.Mapping[str, Any]]
+    """Several certificates in place of `cert_file`, chosen by the server name of the client."""
     tls_ca_file: str
     """Path of the authorities that client certificates are checked against."""
     tls_verify: bool
@@ -318,6 +321,8 @@ class Keywords(TypedDict, total=False):
     """Path of the certificate chain in PEM; empty means no TLS."""
     websocket_tls_key_file: str
     """Path of the private key in PEM."""
+    websocket_tls_certs: abc.Sequence[TlsCertificate | abc.Mapping[str, Any]]
+    """Several certificates in place of `cert_file`, chosen by the server name of the client."""
     websocket_tls_ca_file: str
     """Path of the authorities that client certificates are checked against."""
     websocket_tls_verify: bool
@@ -466,6 +471,8 @@ class Keywords(TypedDict, total=False):
     """Path of the certificate chain in PEM; empty means no TLS."""
     leafnodes_tls_key_file: str
     """Path of the private key in PEM."""
+    leafnodes_tls_certs: abc.Sequence[TlsCertificate | abc.Mapping[str, Any]]
+    """Several certificates in place of `cert_file`, chosen by the server name of the client."""
     leafnodes_tls_ca_file: str
     """Path of the authorities that client certificates are checked against."""
     leafnodes_tls_verify: bool
@@ -526,6 +533,8 @@ class Keywords(TypedDict, total=False):
     """Path of the certificate chain in PEM; empty means no TLS."""
     cluster_tls_key_file: str
     """Path of the private key in PEM."""
+    cluster_tls_certs: abc.Sequence[TlsCertificate | abc.Mapping[str, Any]]
+    """Several certificates in place of `cert_file`, chosen by the server name of the client."""
     cluster_tls_ca_file: str
     """Path of the authorities that client certificates are checked against."""
     cluster_tls_verify: bool

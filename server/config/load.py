@@ -40,6 +40,9 @@ class Loaded(msgspec.Struct, frozen=True):
     file_warnings: tuple[str, ...] = ()
     """Warnings about the file with which `-t` fails, as nats-server's does."""
 
+    notes: tuple[str, ...] = ()
+    """Lines of the file that have no effect, and what holds instead."""
+
     @property
     def digest(self) -> str:
         """Return a fingerprint of the options, the same for the same settings.
@@ -83,7 +86,7 @@ def load(
     options = _build(raw, places, check)
     found = tuple(warning for layer in layers for warning in layer.warnings)
     notes = tuple(note for layer in layers for note in layer.notes)
-    return Loaded(options, _origins(places), (*unknown, *notes), found)
+    return Loaded(options, _origins(places), tuple(unknown), found, notes)
 
 
 def read_file(file: str | PathLike[str]) -> Layer:

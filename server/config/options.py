@@ -37,6 +37,7 @@ from midge.server.config.security import (
     Permissions,
     SubjectPermissions,
     Tls,
+    TlsCertificate,
     User,
 )
 from midge.server.config.table import Count, Seconds, Secret, Table
@@ -87,6 +88,7 @@ __all__ = [
     "SubjectPermissions",
     "Table",
     "Tls",
+    "TlsCertificate",
     "User",
     "WebSocket",
     "WebSocketAuthorization",

@@ -193,6 +193,8 @@ class MappingDestination(Table, frozen=True, kw_only=True):
     """Destination subject; may use `{{wildcard(n)}}`, `{{partition(n,…)}}` and the like."""
     weight_percent: Annotated[int, Meta(ge=0, le=100)] = 100
     """Share of the messages, in per cent."""
+    cluster: str = ""
+    """Cluster on whose servers this destination holds, in place of those without one."""
 
 
 class Mapping(Table, frozen=True, kw_only=True):
@@ -259,6 +261,15 @@ class Operator(Table, frozen=True, kw_only=True):
     """When set, only these account keys (and the system account) may connect."""
 
 
+class TlsCertificate(Table, frozen=True, kw_only=True):
+    """One of several certificates of a listener."""
+
+    cert_file: str
+    """Path of the certificate chain in PEM."""
+    key_file: str
+    """Path of its private key in PEM."""
+
+
 class Tls(Table, frozen=True, kw_only=True):
     """Encryption of a listener; setting `cert_file` turns it on."""
 
@@ -268,6 +279,8 @@ class Tls(Table, frozen=True, kw_only=True):
     """Path of the certificate chain in PEM; empty means no TLS."""
     key_file: str = ""
     """Path of the private key in PEM."""
+    certs: tuple[TlsCertificate, ...] = ()
+    """Several certificates in place of `cert_file`, chosen by the server name of the client."""
     ca_file: str = ""
     """Path of the authorities that client certificates are checked against."""
     verify: bool = False
@@ -294,4 +307,11 @@ class Tls(Table, frozen=True, kw_only=True):
     @property
     def enabled(self) -> bool:
         """Tell whether this listener speaks TLS."""
-        return bool(self.cert_file)
+        return bool(self.cert_file or self.certs)
+
+    @property
+    def pairs(self) -> tuple[TlsCertificate, ...]:
+        """Return the certificates with their keys; the first one is for clients without a name."""
+        if self.certs or not self.cert_file:
+            return self.certs
+        return (TlsCertificate(cert_file=self.cert_file, key_file=self.key_file),)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from midge.server.config.security import TlsCertificate
 from midge.server.errors import ConfigError
 from midge.server.log.logger import get_logger
 
@@ -92,8 +93,6 @@ def build_server_context(table: Tls, where: str = "tls") -> ssl.SSLContext:
         ConfigError: a file cannot be read or does not fit, or the settings contradict each other.
     """
     asks_for_certificate = table.verify or table.verify_and_map
-    if asks_for_certificate and not table.ca_file:
-        raise ConfigError("verifying clients needs a ca_file", key=f"{where}.ca_file")
     import ssl  # noqa: PLC0415 - for TLS only
 
     from midge.server.listeners.tls_alert import (  # noqa: PLC0415 - as above
@@ -106,12 +105,17 @@ def build_server_context(table: Tls, where: str = "tls") -> ssl.SSLContext:
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
     context.set_ciphers(":".join(_cipher_names(table.cipher_suites, f"{where}.cipher_suites")))
-    _load_certificate(context, table, where)
+    first = next(iter(table.pairs), TlsCertificate(cert_file="", key_file=""))
+    _load_certificate(context, first, f"{where}.certs[0]" if table.certs else where)
+    if len(table.certs) > 1:
+        _choose_by_name(context, table, where)
     if table.ca_file:
         # OpenSSL completes the chain that it sends with what it knows of authorities; nats-server
         # sends what is in cert_file. So the context gets to know those only that it needs.
         knows = context if asks_for_certificate else ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         _load_authorities(knows, table.ca_file, f"{where}.ca_file")
+    elif asks_for_certificate:
+        context.load_default_certs(ssl.Purpose.CLIENT_AUTH)  # those of the system, as nats-server
     if asks_for_certificate:
         context.verify_mode = ssl.CERT_REQUIRED
     return context
@@ -159,21 +163,61 @@ def _cipher_names(suites: tuple[str, ...], where: str) -> list[str]:
     return names or list(_OPENSSL_NAMES.values())
 
 
-def _load_certificate(context: ssl.SSLContext, table: Tls, where: str) -> None:
+def _choose_by_name(context: ssl.SSLContext, table: Tls, where: str) -> None:
+    """Have handshakes use the first of the certificates that has the client's server name."""
+    contexts: list[tuple[list[str], ssl.SSLContext]] = []
+    for index, pair in enumerate(table.certs):
+        other = structs.replace(table, certs=(pair,))
+        at = f"{where}.certs[{index}]"
+        contexts.append((_names_in(pair.cert_file), build_server_context(other, at)))
+
+    def choose(handshake: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
+        if name is None:
+            return
+        asked = name.lower().rstrip(".")
+        patterns = {asked, f"*.{asked.partition('.')[2]}"}
+        for names, own in contexts:
+            if patterns.intersection(names):
+                handshake.context = own
+                return
+
+    context.sni_callback = choose
+
+
+def _names_in(cert_file: str) -> list[str]:
+    """Return the DNS names of a certificate, or else its common names, in small letters."""
+    from pathlib import Path  # noqa: PLC0415 - only TLS needs it
+
+    from cryptography import x509  # noqa: PLC0415 - only TLS needs it
+    from cryptography.x509.oid import NameOID  # noqa: PLC0415 - as above
+
+    try:
+        certificate = x509.load_pem_x509_certificate(Path(cert_file).read_bytes())
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        names = found.value.get_values_for_type(x509.DNSName)
+    except x509.ExtensionNotFound:
+        common = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        names = [str(one.value) for one in common]
+    except (OSError, ValueError):
+        return []  # the context of this file names the fault
+    return [name.lower() for name in names]
+
+
+def _load_certificate(context: ssl.SSLContext, pair: TlsCertificate, where: str) -> None:
     """Load certificate and key into `context`."""
     for name, path, kind in (
-        ("cert_file", table.cert_file, "CERTIFICATE"),
-        ("key_file", table.key_file, "PRIVATE KEY"),
+        ("cert_file", pair.cert_file, "CERTIFICATE"),
+        ("key_file", pair.key_file, "PRIVATE KEY"),
     ):
         content = _check_file(path, f"{where}.{name}")
         if f"{kind}-----".encode() not in content:
             text = f"{path!r} holds no {kind.lower()}; expected -----BEGIN {kind}----- in it"
             raise ConfigError(text, key=f"{where}.{name}")
     try:
-        context.load_cert_chain(table.cert_file, table.key_file, password=_no_password)
+        context.load_cert_chain(pair.cert_file, pair.key_file, password=_no_password)
     except (OSError, ValueError) as error:  # an error of TLS is an OSError
         raise ConfigError(
-            f"{table.cert_file!r} and {table.key_file!r} are no certificate with its key: "
+            f"{pair.cert_file!r} and {pair.key_file!r} are no certificate with its key: "
             f"{_reason(error)}",
             key=f"{where}.cert_file",
         ) from error
@@ -185,15 +229,16 @@ def _warn_of_dates(table: Tls) -> None:
 
     from cryptography import x509  # noqa: PLC0415 - only TLS needs it
 
-    try:
-        certificate = x509.load_pem_x509_certificate(Path(table.cert_file).read_bytes())
-    except (OSError, ValueError):
-        return  # OpenSSL could parse it
     now = datetime.now(UTC)
-    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-    if not begin <= now <= end:
-        dates = f"valid from {begin:%Y-%m-%d} to {end:%Y-%m-%d}"
-        log.warning("certificate_out_of_date", file=table.cert_file, dates=dates)
+    for pair in table.pairs:
+        try:
+            certificate = x509.load_pem_x509_certificate(Path(pair.cert_file).read_bytes())
+        except (OSError, ValueError):
+            continue  # OpenSSL could parse it
+        begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+        if not begin <= now <= end:
+            dates = f"valid from {begin:%Y-%m-%d} to {end:%Y-%m-%d}"
+            log.warning("certificate_out_of_date", file=pair.cert_file, dates=dates)
 
 
 def _load_authorities(context: ssl.SSLContext, path: str, where: str) -> None:

@@ -90,7 +90,7 @@ def check(arguments: Sequence[str]) -> int:
         loaded = _load(line)
     except (FlagError, ConfigError) as error:
         return _refuse(error, "midge check")
-    for warning in loaded.warnings + loaded.file_warnings:
+    for warning in loaded.warnings + loaded.notes + loaded.file_warnings:
         _say(f"# warning: {warning}", sys.stderr)
     from midge.server.config import to_toml as render  # noqa: PLC0415 - no server needs it
 
@@ -177,6 +177,8 @@ def _check_file(line: CommandLine, file: str, program: str) -> None:
         text = "must specify [-c, --config] option to check configuration file syntax"
         raise ConfigError(text)
     loaded = _load(line)
+    for warning in loaded.notes:
+        _say(f"{program}: {warning}", sys.stderr)
     if loaded.file_warnings:
         raise ConfigError("\n".join(loaded.file_warnings))
     text = f"{program}: configuration file {file} is valid ({loaded.digest})"

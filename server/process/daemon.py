@@ -180,7 +180,7 @@ class Daemon:
     def _warn(self, loaded: Loaded) -> None:
         if not is_compiled():
             log.warning("server_interpreted", text=_INTERPRETED)
-        for warning in loaded.warnings + loaded.file_warnings:
+        for warning in loaded.warnings + loaded.notes + loaded.file_warnings:
             log.warning("setting_doubtful", text=warning)
 
     def _write_pid_file(self, options: Options) -> None:

@@ -143,7 +143,9 @@ def test_both_accept(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert ask_nats_server(file)[0] == 0
     code, text = ask_midge(file, capsys)
     assert code == 0, text
-    assert re.fullmatch(rf"configuration file {file} is valid \(sha256:[0-9a-f]{{64}}\)", text)
+    *notes, last = text.splitlines()
+    assert all(re.match(rf"{file}:\d+:\d+: ", note) for note in notes)
+    assert re.fullmatch(rf"configuration file {file} is valid \(sha256:[0-9a-f]{{64}}\)", last)
 
 
 @pytest.mark.parametrize("name", files("broken"))

@@ -13,7 +13,7 @@ from midge.server.config.nats_conf import cluster_block, jetstream_blocks, leafn
 from midge.server.config.nats_conf import security_blocks as security_keys
 from midge.server.config.nats_conf import server_block as server_keys
 from midge.server.config.nats_conf.parser import Node
-from midge.server.config.nats_conf.sections import Missing, Result, Section, read_map
+from midge.server.config.nats_conf.sections import Ignored, Missing, Result, Section, read_map
 from midge.server.errors import ConfigError
 from midge.server.process.flags import ACTIONS, SETTINGS, UNSUPPORTED, setting_values
 from midge.server.process.go_flags import Given
@@ -75,6 +75,8 @@ LEVELS = (
     ),
     Level("`tls`", security_keys.TLS, "tls { … }"),
     Level("`jetstream`", jetstream_blocks.SERVER, "jetstream { … }"),
+    Level("`limits` of `jetstream`", jetstream_blocks.LIMITS, "jetstream { limits { … } }"),
+    Level("`batch` of these", jetstream_blocks.BATCH, "jetstream { limits { batch { … } } }"),
     Level(
         "`jetstream` of an account", jetstream_blocks.ACCOUNT, "accounts { A { jetstream { … } } }"
     ),
@@ -135,14 +137,9 @@ SAMPLES: tuple[object, ...] = (
 """Values, one of which each key accepts."""
 
 WITHOUT_SETTING = {
-    "write_timeout": "none; `default` and `close` are accepted, which mean the same for clients",
-    "feature_flags": "`jetstream.ack_format`, by `js_ack_fc_v2`",
-    **dict.fromkeys(
-        ("max_outstanding_catchup", "info_queue_limit", "meta_compact", "meta_compact_size"),
-        "none; only servers with replicated streams use it",
-    ),
-    "accounts": "none; one route carries all accounts",
-    "pool_size": "none; a route is one connection, and nats-server is told so",
+    "write_timeout": "none; a connection is closed, and `retry` draws a warning",
+    "write_deadline": "none; the deadline for clients holds, with a warning",
+    "feature_flags": "`jetstream.ack_format`, by `js_ack_fc_v2`; others draw a warning",
     "remotes": "`leafnodes.remotes`",
     **dict.fromkeys(
         ("allow_responses", "publish_allow_responses"), "none; only `false` is accepted"
@@ -151,20 +148,30 @@ WITHOUT_SETTING = {
         ("permissions", "default_permissions", "default_permission"), "`cluster.permissions`"
     ),
     "users": "`users`",
-    "compression": "none; what means no compression is accepted",
-    "verify": "none; a client checks in any case, unless `insecure`",
-    "meta_compact_sync": "none; only servers with replicated streams use it",
-    "cluster_traffic": "none; only servers with replicated streams use it",
+    "compression": "none; links are not compressed, and other modes draw a warning",
     "limits": "the table below",
     "auth_callout": "`auth_callout`, the table below",
     "auth_hook": "`auth_callout`, the table below",
     "batch": "`limits.max_batch_…`",
-    "timeout": "none; a server on its own asks no other",
     "tls": "`tls`",
     "mappings": "`mappings`",
     "maps": "`mappings`",
+    "proxy": "none; midge connects without a proxy, with a warning",
+    "resolver_tls": "none; there is no URL resolver, with a warning",
+    "verify_cert_and_check_known_urls": "none; for routes it draws a warning",
+    "cipher_suites": "`cipher_suites`",
+    **dict.fromkeys(("certs", "certificates"), "`cert_file` and `key_file`, of the first of them"),
+    "resolver": "`operator.resolver`",
+    "account_resolver": "`operator.resolver`",
+    "accounts_resolver": "`operator.resolver`",
 }
 """Keys that fill no setting when they are tried, and what to say of them."""
+
+SAFER = (
+    "| `tls` of a listener | no `cert_file` or `certs` | refuses it: no handshake succeeds |",
+    "| `authorization` | `password` without `user` | refuses it: nats-server admits everyone |",
+)
+"""What midge refuses although nats-server starts with it."""
 
 ACTION_TEXTS = {
     "help": "the usage",
@@ -181,7 +188,14 @@ ACTION_TEXTS = {
 
 def document() -> str:
     """Return what stands between the markers of the page."""
-    lines = [BEGIN, "", *_flags(), *(line for level in LEVELS for line in _level(level)), END]
+    lines = [
+        BEGIN,
+        "",
+        *_differences(),
+        *_flags(),
+        *(line for level in LEVELS for line in _level(level)),
+        END,
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -198,6 +212,23 @@ def missing_switches(level: Level) -> set[str]:
     """Return the refused keys of a level that may be `false`, as nats-server takes it for them."""
     missing = {key: one for key, one in level.keys.items() if isinstance(one, Missing)}
     return {key for key, handler in missing.items() if handler.is_switch}
+
+
+def _differences() -> Iterator[str]:
+    """List each key that midge refuses, or takes with a warning because it has no effect."""
+    yield from ("### What midge refuses or ignores", "")
+    yield from ("| where | key | what midge does |", "|---|---|---|")
+    for level in LEVELS:
+        told: dict[str, list[str]] = {}
+        for key, handler in level.keys.items():
+            if isinstance(handler, Missing):
+                but = "; `false` is taken" if handler.is_switch else ""
+                told.setdefault(f"refuses it: {handler.feature}{but}", []).append(key)
+            elif isinstance(handler, Ignored):
+                told.setdefault(f"warns: {handler.reason}", []).append(key)
+        yield from (f"| {level.name} | {_keys(keys)} | {text} |" for text, keys in told.items())
+    yield from SAFER
+    yield ""
 
 
 def _flags() -> Iterator[str]:
@@ -239,16 +270,12 @@ def _flag_refusal(flag: Flag) -> str:
 
 def _level(level: Level) -> Iterator[str]:
     taken: dict[str, list[str]] = {}
-    refused: dict[str, list[str]] = {}
-    for key, text in refusals(level).items():
-        refused.setdefault(text, []).append(key)
-    for key in (one for one in level.keys if one not in refusals(level)):
+    for key, handler in level.keys.items():
+        if isinstance(handler, Missing | Ignored):
+            continue
         taken.setdefault(_target(level, key), []).append(key)
     yield from (f"### {level.name}", "", "| key | setting |", "|---|---|")
     yield from (f"| {_keys(keys)} | {target} |" for target, keys in taken.items())
-    if refused:
-        yield from ("", "Refused:", "", "| key | the error |", "|---|---|")
-        yield from (f"| {_keys(keys)} | `{text}` |" for text, keys in refused.items())
     yield ""
 
 

@@ -7,15 +7,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from midge.protocol.errors import quote
-from midge.server.config.nats_conf.leafnode_blocks import read_compression
+from midge.server.config.nats_conf.leafnode_blocks import read_compression, read_deadline
 from midge.server.config.nats_conf.sections import (
     Handler,
+    Ignored,
     Key,
-    Missing,
     Section,
     read_map,
     timed,
     timeout,
+    write_timeout,
 )
 from midge.server.config.nats_conf.security_blocks import read_subjects, read_tls
 from midge.server.config.nats_conf.values import (
@@ -98,16 +99,6 @@ def _ignore(_section: Section, _node: Node) -> None:
     """Leave it to the handler of the whole block."""
 
 
-def _pool_size(_: Section, node: Node) -> None:
-    """Accept a number of connections: there is always one, as other servers are told."""
-    integer(node)
-
-
-def _accounts(_: Section, node: Node) -> None:
-    """Accept accounts with routes of their own: each route carries all of them."""
-    texts(node)
-
-
 def _ping_interval(section: Section, node: Node) -> None:
     timed("ping_interval_s", "ping_interval")(section, node)
     if section.values.get("ping_interval_s", 0) > PING_INTERVAL_MAX_S:
@@ -132,7 +123,7 @@ CLUSTER_PERMISSIONS: dict[str, Handler] = {
     **dict.fromkeys(_RESPONSES, _ignore),
 }
 
-_DEADLINE = Missing("a write deadline of routes alone")
+_ONE_ROUTE = "one route carries all accounts"
 
 CLUSTER: dict[str, Handler] = {
     "name": _name,
@@ -149,12 +140,13 @@ CLUSTER: dict[str, Handler] = {
     "connect_retries": Key("connect_retries", limit),
     "connect_backoff": Key("connect_backoff", boolean),
     "permissions": _permissions,
-    "pool_size": _pool_size,
-    "accounts": _accounts,
-    "compression": read_compression,
+    "pool_size": Ignored(_ONE_ROUTE, integer, (-1, 1)),
+    "accounts": Ignored(_ONE_ROUTE, texts, ([],)),
+    "compression": read_compression("s2_fast"),
     "ping_interval": _ping_interval,
-    "write_deadline": _DEADLINE,
-    "write_timeout": _DEADLINE,
+    "ping_max": Ignored("keepalive.ping_max holds", integer, (0,)),
+    "write_deadline": read_deadline,
+    "write_timeout": write_timeout("default", "close"),
 }
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from midge.server.config.nats_conf.sections import (
     Handler,
+    Ignored,
     Key,
     Missing,
     Section,
@@ -15,12 +15,13 @@ from midge.server.config.nats_conf.sections import (
 )
 from midge.server.config.nats_conf.values import (
     boolean,
-    duration,
     entries,
     fail,
     integer,
     limit,
     seconds,
+    span,
+    storage_size,
     text,
 )
 
@@ -29,21 +30,7 @@ if TYPE_CHECKING:
 
     from midge.server.config.nats_conf.parser import Node
 
-_SIZE = r"(-?[0-9]+)([KMGT]?)B?"
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-
-
 _IO_MIN, _IO_MAX = 4, 8192
-
-
-def storage_size(node: Node) -> int:
-    """Return a number of bytes: an integer, or a text such as `"1GB"`; -1 means no limit."""
-    if not isinstance(node.value, str):
-        return integer(node)
-    found = re.fullmatch(_SIZE, node.value.strip())
-    if node.value and found is None:
-        fail(node, f"expected a size such as 512M or 10GB, got {node.value[:60]!r}")
-    return int(found[1]) * _UNITS[found[2]] if found else 0
 
 
 def _nested(name: str, table: Mapping[str, Handler]) -> Callable[[Section, Node], None]:
@@ -83,17 +70,13 @@ def _concurrent_io(node: Node) -> int:
     return integer(node)
 
 
-def _unused(_: Section, node: Node) -> None:
-    """Accept a number that only matters to servers with replicated streams."""
-    storage_size(node)
-
-
 _CIPHERS = {"chacha": "chacha", "chachapoly": "chacha", "aes": "aes"}
 
 
-def _unused_switch(_: Section, node: Node) -> None:
-    """Accept a switch that only matters to servers with replicated streams."""
-    boolean(node)
+def _store_dir(section: Section, node: Node) -> None:
+    if section.values.get("store_dir"):
+        fail(node, "Duplicate 'store_dir' configuration")
+    section.put("store_dir", text(node), node)
 
 
 def _cipher(node: Node) -> str:
@@ -104,46 +87,57 @@ def _cipher(node: Node) -> str:
     return _CIPHERS[name]
 
 
-def _cluster_traffic(_: Section, node: Node) -> None:
-    """Accept a value that only replicated streams would use."""
-    if text(node).lower() not in {"system", "owner", ""}:
+def _cluster_traffic(node: Node) -> str:
+    if text(node) not in {"system", "owner", ""}:
         fail(node, f"expected 'system' or 'owner' for cluster_traffic, got {node.value!r}")
+    return text(node)
+
+
+def _size_from_0(node: Node) -> int:
+    if storage_size(node) < 0:
+        fail(node, f"expected an absolute size, got {node.value}")
+    return storage_size(node)
+
+
+def _count_from_0(node: Node) -> int:
+    if integer(node) < 0:
+        fail(node, f"expected an absolute size, got {node.value}")
+    return integer(node)
 
 
 def _duplicate_window(node: Node) -> float:
-    return max(duration(node, text(node)), 0)
-
-
-def _batch_timeout(node: Node) -> float:
-    return duration(node, text(node))
+    return max(span(node), 0)
 
 
 def _buffered_size(node: Node) -> int:
     return max(storage_size(node), 0)
 
 
-_BATCH: dict[str, Handler] = {
+_REPLICAS = "midge has no replicated streams"
+
+BATCH: dict[str, Handler] = {
     "max_inflight_per_stream": positive("max_batch_inflight_per_stream", "max_inflight_per_stream"),
     "max_inflight_total": positive("max_batch_inflight_total", "max_inflight_total"),
     "max_msgs": positive("max_batch_messages", "max_msgs"),
-    "timeout": positive("max_batch_timeout_s", "timeout", _batch_timeout),
+    "timeout": positive("max_batch_timeout_s", "timeout", span),
 }
 
-_LIMITS: dict[str, Handler] = {
+LIMITS: dict[str, Handler] = {
     "max_ack_pending": Key("max_ack_pending", limit),
-    "max_ha_assets": Key("max_ha_assets", limit),
+    "max_ha_assets": Ignored(_REPLICAS, integer, (0,)),
+    "default_max_consumers": Ignored("the default is no limit", integer),
     "max_request_batch": Key("max_request_batch", limit),
     "duplicate_window": Key("duplicate_window_s", _duplicate_window),
-    "batch": _nested("", _BATCH),
+    "batch": _nested("", BATCH),
 }
 
 SERVER: dict[str, Handler] = {
     "strict": Key("strict", boolean),
     "enabled": Key("enabled", boolean),
     "enable": Key("enabled", boolean),
-    "store_dir": Key("store_dir", text),
-    "storedir": Key("store_dir", text),
-    "store": Key("store_dir", text),
+    "store_dir": _store_dir,
+    "storedir": _store_dir,
+    "store": _store_dir,
     "sync": _sync_as("sync"),
     "sync_interval": _sync_as("sync_interval"),
     "max_memory_store": Key("max_memory_bytes", storage_size),
@@ -159,31 +153,31 @@ SERVER: dict[str, Handler] = {
     "prev_ek": Key("prev_encryption_key", text),
     "prev_encryption_key": Key("prev_encryption_key", text),
     "cipher": Key("cipher", _cipher),
-    "extension_hint": Missing("JetStream extension hints"),
-    "limits": _nested("limits", _LIMITS),
-    "unique_tag": Key("unique_tag", text),
-    "max_outstanding_catchup": _unused,
+    "extension_hint": Ignored("leaf nodes never extend the JetStream of a hub", text, ("",)),
+    "limits": _nested("limits", LIMITS),
+    "unique_tag": Ignored(_REPLICAS, text, ("",)),
+    "max_outstanding_catchup": Ignored(_REPLICAS, storage_size),
     "max_buffered_size": Key("max_buffered_bytes", _buffered_size),
     "max_buffered_msgs": Key("max_buffered_messages", limit),
     "request_queue_limit": Key("request_queue_limit", limit),
-    "info_queue_limit": _unused,
-    "max_concurrent_io": Key("max_concurrent_io", _concurrent_io),
-    "meta_compact": _unused,
-    "meta_compact_size": _unused,
-    "meta_compact_sync": _unused_switch,
+    "info_queue_limit": Ignored("request_queue_limit bounds all requests", integer, (0,)),
+    "max_concurrent_io": Ignored("one thread writes for all streams", _concurrent_io),
+    "meta_compact": Ignored(_REPLICAS, _count_from_0, (0,)),
+    "meta_compact_size": Ignored(_REPLICAS, _size_from_0, (0,)),
+    "meta_compact_sync": Ignored(_REPLICAS, boolean),
     "tpm": Missing("keys in a TPM"),
 }
 
 ACCOUNT: dict[str, Handler] = {
-    "max_memory": Key("max_memory_bytes", storage_size),
-    "max_mem": Key("max_memory_bytes", storage_size),
-    "mem": Key("max_memory_bytes", storage_size),
-    "memory": Key("max_memory_bytes", storage_size),
-    "max_store": Key("max_file_bytes", storage_size),
-    "max_file": Key("max_file_bytes", storage_size),
-    "max_disk": Key("max_file_bytes", storage_size),
-    "store": Key("max_file_bytes", storage_size),
-    "disk": Key("max_file_bytes", storage_size),
+    "max_memory": Key("max_memory_bytes", integer),
+    "max_mem": Key("max_memory_bytes", integer),
+    "mem": Key("max_memory_bytes", integer),
+    "memory": Key("max_memory_bytes", integer),
+    "max_store": Key("max_file_bytes", integer),
+    "max_file": Key("max_file_bytes", integer),
+    "max_disk": Key("max_file_bytes", integer),
+    "store": Key("max_file_bytes", integer),
+    "disk": Key("max_file_bytes", integer),
     "max_streams": Key("max_streams", integer),
     "streams": Key("max_streams", integer),
     "max_consumers": Key("max_consumers", integer),
@@ -191,12 +185,12 @@ ACCOUNT: dict[str, Handler] = {
     "max_bytes_required": Key("max_bytes_required", boolean),
     "max_stream_bytes": Key("max_bytes_required", boolean),
     "max_bytes": Key("max_bytes_required", boolean),
-    "mem_max_stream_bytes": Key("memory_max_stream_bytes", storage_size),
-    "memory_max_stream_bytes": Key("memory_max_stream_bytes", storage_size),
-    "disk_max_stream_bytes": Key("file_max_stream_bytes", storage_size),
-    "store_max_stream_bytes": Key("file_max_stream_bytes", storage_size),
+    "mem_max_stream_bytes": Key("memory_max_stream_bytes", integer),
+    "memory_max_stream_bytes": Key("memory_max_stream_bytes", integer),
+    "disk_max_stream_bytes": Key("file_max_stream_bytes", integer),
+    "store_max_stream_bytes": Key("file_max_stream_bytes", integer),
     "max_ack_pending": Key("max_ack_pending", integer),
-    "cluster_traffic": _cluster_traffic,
+    "cluster_traffic": Ignored(_REPLICAS, _cluster_traffic, ("", "system")),
 }
 
 
@@ -231,6 +225,13 @@ def read_account_jetstream(section: Section, node: Node) -> None:
 def read_feature_flags(section: Section, node: Node) -> None:
     """Read `feature_flags`, a map of flags to whether they are set."""
     for name, entry in entries(node).items():
-        if name.lower() != "js_ack_fc_v2":
-            fail(entry, f'field "feature_flags": midge does not know {name!r}')
-        section.put("jetstream.ack_format", "v2" if boolean(entry) else "v1", entry)
+        is_on = boolean(entry)
+        if name == "js_ack_fc_v2":
+            section.put("jetstream.ack_format", "v2" if is_on else "v1", entry)
+        elif is_on:
+            section.note(entry, f'feature flag "{name}" has no effect: midge does not have it')
+
+
+def read_store_dir(section: Section, node: Node) -> None:
+    """Read `store_dir` outside the block."""
+    _store_dir(section.table("jetstream", node), node)

@@ -8,17 +8,21 @@ from typing import TYPE_CHECKING
 from midge.protocol.errors import quote
 from midge.server.config.nats_conf.sections import (
     Handler,
+    Ignored,
     Key,
     Missing,
     Section,
     read_map,
     timed,
     timeout,
+    write_timeout,
 )
-from midge.server.config.nats_conf.security_blocks import read_tls
+from midge.server.config.nats_conf.security_blocks import TLS, not_empty, read_certs, read_tls
 from midge.server.config.nats_conf.values import (
     address,
     boolean,
+    duration,
+    entries,
     fail,
     integer,
     items,
@@ -29,12 +33,18 @@ from midge.server.config.nats_conf.values import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from midge.server.config.nats_conf.parser import Node
 
 _BAD_ESCAPE = r"%(?![0-9A-Fa-f]{2})|\s"
 _PUBLIC_KEY = r"U[A-Z2-7]{55}"
 _SEED = r"SU[A-Z2-7]{56}"
-_COMPRESSION_OFF = {"off", "disabled", "accept", "auto", "s2_auto"}
+_ON = ("on", "enabled", "true")
+_UNCOMPRESSED = frozenset(
+    {"", "off", "disabled", "false", "accept", "auto", "s2_auto", "not supported", "not_supported"}
+)
+_COMPRESSED = ("s2_fast", "fast", "s2_better", "better", "s2_best", "best")
 
 
 def _urls(section: Section, node: Node) -> None:
@@ -65,44 +75,125 @@ def _credentials(section: Section, node: Node) -> None:
     section.put("credentials", text(node), node)
 
 
-def read_compression(_: Section, node: Node) -> None:
-    """Accept what comes to no compression of a link."""
-    value = node.value
-    mode = value.get("mode") if isinstance(value, dict) else node
-    word = mode.value if mode is not None else "off"
-    if isinstance(word, str):
-        word = word.lower()
-    if word not in _COMPRESSION_OFF and not isinstance(word, bool):
-        fail(node, f'field "compression": midge does not support {show(node)}, links are not S2')
+def read_compression(default: str) -> Callable[[Section, Node], None]:
+    """Return the handler of the compression of links, which midge never compresses.
+
+    `default` is what nats-server does for `true` and `on`.
+    """
+
+    def handle(section: Section, node: Node) -> None:
+        word: object = node.value
+        if isinstance(word, dict):
+            word = ""
+            for name, entry in entries(node).items():
+                if name.lower() == "mode":
+                    word = text(entry)
+                elif name.lower() in ("rtt_thresholds", "thresholds", "rtts", "rtt"):
+                    for item in items(entry):
+                        duration(item, text(item))
+                elif not entry.is_used:
+                    fail(entry, f'unknown field "{name}"')
+        elif not isinstance(word, str | bool):
+            fail(node, f"expected a boolean or a structure, got {show(node)}")
+        word = default if word is True or str(word).lower() in _ON else str(word).lower()
+        if word not in _UNCOMPRESSED and word not in _COMPRESSED:
+            fail(node, f'unsupported compression mode "{word}"')
+        if word in _COMPRESSED:
+            section.note(node, 'field "compression" has no effect: links are not compressed')
+
+    return handle
+
+
+def read_deadline(section: Section, node: Node) -> None:
+    """Read a deadline for links alone, which have the deadline for clients."""
+    if not isinstance(node.value, str):
+        integer(node)
+        text_ = "write_deadline should be converted to a duration"
+        section.warn(node, f'invalid use of field "write_deadline": {text_}')
+    elif not duration(node, node.value, "error parsing write_deadline: "):
+        return
+    section.note(node, 'field "write_deadline" has no effect: the deadline for clients holds')
 
 
 def _remote_tls(section: Section, node: Node) -> None:
     """Read the `tls` block of a remote, which is for a client."""
     tls = section.table("tls", node)
     tls.put("required", True, node)
-    read_map(node, tls, REMOTE_TLS)
+    read_map(node, tls, REMOTE_TLS, "error parsing tls config, unknown field {}")
 
 
 def _handshake_first(section: Section, node: Node) -> None:
-    section.put("handshake_first", boolean(node), node)
+    """Read whether TLS begins before INFO; a client has nothing to wait for."""
+    if isinstance(node.value, str):
+        word = node.value.lower()
+        if word not in ("true", "on", "false", "off", "auto", "auto_fallback"):
+            duration(node, node.value)
+        section.put("handshake_first", word not in ("false", "off"), node)
+    else:
+        section.put("handshake_first", boolean(node), node)
 
 
-def _verify(_: Section, node: Node) -> None:
-    """Accept what only means something to a listener."""
-    boolean(node)
+def _certs(section: Section, node: Node) -> None:
+    """Read certificates, of which a remote is shown the first."""
+    for name, path in next(iter(read_certs(node)), {}).items():
+        section.put(name, path, node)
 
+
+_OF_LISTENERS = "it is for a listener"
 
 REMOTE_TLS: dict[str, Handler] = {
+    # Keys without a use for a client are checked as those of a listener.
+    **{
+        name: Ignored(_OF_LISTENERS, one.read, ())
+        for name, one in TLS.items()
+        if isinstance(one, Key | Ignored)
+    },
+    **{name: one for name, one in TLS.items() if isinstance(one, Missing)},
+    "cipher_suites": Ignored("OpenSSL chooses the cipher suite", not_empty, ()),
+    "curve_preferences": TLS["curve_preferences"],
+    "verify_cert_and_check_known_urls": TLS["verify_cert_and_check_known_urls"],
     "cert_file": Key("cert_file", text),
     "key_file": Key("key_file", text),
+    "certs": _certs,
+    "certificates": _certs,
     "ca_file": Key("ca_file", text),
     "insecure": Key("insecure", boolean),
     "timeout": timeout("timeout_s"),
     "handshake_first": _handshake_first,
     "first": _handshake_first,
     "immediate": _handshake_first,
-    "verify": _verify,
+    "verify": Ignored(_OF_LISTENERS, boolean),
+    "verify_and_map": Ignored(_OF_LISTENERS, boolean),
 }
+
+_REPLICAS = "midge has no replicated streams"
+
+
+def _migrate(node: Node) -> bool:
+    if not isinstance(node.value, bool | dict):
+        fail(node, f"Expected boolean or map for jetstream_cluster_migrate, got {show(node)}")
+    return node.value is not False
+
+
+def _proxy(section: Section, node: Node) -> None:
+    """Read the HTTP proxy of a remote's WebSocket, which midge connects to itself."""
+    given = {name.lower(): entry for name, entry in entries(node).items()}
+    for name, entry in given.items():
+        if name in ("url", "username", "password"):
+            text(entry)
+        elif name == "timeout":
+            timed("timeout_s", "proxy timeout")(Section(section.result, {}, ()), entry)
+        elif not entry.is_used:
+            fail(entry, f'unknown field "{name}"')
+    url = given.get("url")
+    if url is None or not url.value:
+        return
+    if not re.match(r"https?://[^/]", url.value):
+        fail(node, "proxy URL scheme must be http or https, and it must specify a host")
+    if ("username" in given) != ("password" in given):
+        fail(node, "proxy username and password must both be specified or both be empty")
+    section.note(node, 'field "proxy" has no effect: midge connects without a proxy')
+
 
 REMOTE: dict[str, Handler] = {
     "no_randomize": Key("no_randomize", boolean),
@@ -127,17 +218,18 @@ REMOTE: dict[str, Handler] = {
     "websocket_compression": Key("ws_compression", boolean),
     "ws_no_masking": Key("ws_no_masking", boolean),
     "websocket_no_masking": Key("ws_no_masking", boolean),
-    "jetstream_cluster_migrate": Missing("replicated streams"),
-    "js_cluster_migrate": Missing("replicated streams"),
-    "isolate_leafnode_interest": Missing("isolated interest"),
-    "isolate": Missing("isolated interest"),
-    "request_isolation": Missing("isolated interest"),
-    "compression": read_compression,
+    "jetstream_cluster_migrate": Ignored(_REPLICAS, _migrate),
+    "js_cluster_migrate": Ignored(_REPLICAS, _migrate),
+    **dict.fromkeys(
+        ("isolate_leafnode_interest", "isolate", "request_isolation"),
+        Ignored("interest of other leaf nodes crosses this link", boolean),
+    ),
+    "compression": read_compression("s2_auto"),
     "first_info_timeout": timed("first_info_timeout_s", "first_info_timeout"),
     "dial_timeout": timed("dial_timeout_s", "dial_timeout"),
     "ignore_discovered_servers": Key("ignore_discovered_servers", boolean),
     "disabled": Key("disabled", boolean),
-    "proxy": Missing("HTTP proxies"),
+    "proxy": _proxy,
 }
 
 
@@ -175,7 +267,21 @@ def _remotes(section: Section, node: Node) -> None:
     for entry in items(node):
         if not isinstance(entry.value, dict):
             fail(entry, "Expected remote leafnode entry to be a map/struct")
-        read_map(entry, section.append("remotes", entry), REMOTE)
+        remote = section.append("remotes", entry)
+        read_map(entry, remote, REMOTE)
+        _check_proxied(remote, entry)
+
+
+def _check_proxied(remote: Section, node: Node) -> None:
+    """Compare a remote's URLs with its HTTP proxy, as nats-server does."""
+    proxy = next((one for name, one in entries(node).items() if name.lower() == "proxy"), None)
+    urls = remote.values.get("urls", [])
+    if proxy is None or not isinstance(proxy.value, dict) or "url" not in proxy.value or not urls:
+        return
+    if "tls" not in remote.values and any(url.startswith("wss://") for url in urls):
+        fail(proxy, "proxy is configured but a remote URL requires TLS and there is no tls block")
+    if not all(url.startswith(("ws://", "wss://")) for url in urls):
+        remote.warn(proxy, "proxy settings only apply to WebSocket connections (ws:// or wss://)")
 
 
 LEAF_USER: dict[str, Handler] = {
@@ -207,16 +313,19 @@ LEAFNODES: dict[str, Handler] = {
     "authorization": _authorization,
     "tls": read_tls,
     "advertise": Key("advertise", text),
+    "leafnode_advertise": Key("advertise", text),
     "no_advertise": Key("no_advertise", boolean),
     "min_version": Key("min_version", text),
+    "minimum_version": Key("min_version", text),
     "isolate_leafnode_interest": Key("isolate_interest", boolean),
     "isolate": Key("isolate_interest", boolean),
-    "write_deadline": Missing("a write deadline of links alone"),
-    "write_timeout": Missing("a write deadline of links alone"),
+    "write_deadline": read_deadline,
+    "write_timeout": write_timeout("default", "close"),
+    "dial_timeout": timed("dial_timeout_s", "dial_timeout"),
     **dict.fromkeys(
         ("reconnect", "reconnect_delay", "reconnect_interval"), timed("reconnect_s", "reconnect")
     ),
-    "compression": read_compression,
+    "compression": read_compression("s2_auto"),
     "remotes": _remotes,
 }
 
@@ -225,4 +334,9 @@ def read_leafnodes(section: Section, node: Node) -> None:
     """Read the block."""
     if not isinstance(node.value, dict):
         fail(node, f"Expected map to define a leafnode, got {show(node)}")
-    read_map(node, section.table("leafnodes", node), LEAFNODES)
+    table = section.table("leafnodes", node)
+    read_map(node, table, LEAFNODES)
+    # It is for remotes without one of their own.
+    if dial_timeout_s := table.values.pop("dial_timeout_s", 0.0):
+        for remote in table.values.get("remotes", ()):
+            remote.setdefault("dial_timeout_s", dial_timeout_s)

@@ -35,9 +35,9 @@ def read_conf_file(
     file = os.fspath(path)
     source = Source(os.environ if environment is None else environment)
     entries = parse_file(file, source)
-    if not entries:
-        raise ConfError("config has no values or is empty", where=file)
     result = Result()
+    if not entries:
+        result.warnings.append(f"{file}: config has no values or is empty")
     read_map(Node(entries, file, 1, 0), Section(result, result.values, ()), SERVER)
     _check_users_of_accounts(result)
     if result.errors:

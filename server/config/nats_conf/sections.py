@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from midge.protocol.errors import quote
 from midge.server.config.nats_conf.errors import ConfError
-from midge.server.config.nats_conf.values import duration, entries, integer, seconds
+from midge.server.config.nats_conf.values import (
+    duration,
+    entries,
+    fail,
+    integer,
+    seconds,
+    text,
+)
 from midge.server.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -100,7 +107,21 @@ class Missing(NamedTuple):
     is_switch: bool = True
 
 
-Handler = Key | Missing | Callable[[Section, "Node"], None]
+class Ignored(NamedTuple):
+    """A key that midge reads and does not honour; a warning names its line.
+
+    nats-server starts with it, and so does midge.
+    """
+
+    reason: str
+    """What holds instead, behind `has no effect:`."""
+    read: Callable[[Node], Any]
+    """Checks the value as nats-server does."""
+    unless: tuple[Any, ...] = (False,)
+    """Values with which nothing is missing."""
+
+
+Handler = Key | Missing | Ignored | Callable[[Section, "Node"], None]
 """A table's entry for a key: its setting, a missing feature, or a handler."""
 
 
@@ -140,6 +161,9 @@ def _read_entry(
         with _named(name):
             if isinstance(handler, Key):
                 section.put(handler.name, handler.read(entry), entry)
+            elif isinstance(handler, Ignored):
+                if handler.read(entry) not in handler.unless:
+                    section.note(entry, f'field "{name}" has no effect: {handler.reason}')
             else:
                 handler(section, entry)
 
@@ -166,6 +190,19 @@ def timed(name: str, key: str) -> Callable[[Section, Node], None]:
     return handle
 
 
+def write_timeout(*same: str) -> Callable[[Section, Node], None]:
+    """Return the handler of the policy for a peer that does not read; `same` are midge's."""
+
+    def handle(section: Section, node: Node) -> None:
+        if text(node) not in ("default", "close", "retry"):
+            fail(node, "write_timeout must be 'default', 'close' or 'retry'")
+        if node.value not in same:
+            section.note(node, f'field "write_timeout" has no effect: {_CLOSES}')
+
+    return handle
+
+
+_CLOSES = "the connection is closed after write_deadline"
 _HIGH_TIMEOUT_S = 60.0
 
 

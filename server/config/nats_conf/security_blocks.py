@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,11 @@ from midge.server.config.nats_conf.errors import ConfError
 from midge.server.config.nats_conf.jetstream_blocks import read_account_jetstream
 from midge.server.config.nats_conf.sections import (
     Handler,
+    Ignored,
     Key,
     Missing,
     Section,
+    positive,
     read_map,
     timeout,
 )
@@ -26,9 +29,10 @@ from midge.server.config.nats_conf.values import (
     integer,
     items,
     limit,
-    seconds,
+    listed,
     secret,
     show,
+    span,
     text,
     texts,
 )
@@ -82,14 +86,21 @@ def _allow_responses(section: Section, node: Node) -> None:
     read_map(node, section.table("allow_responses", node), RESPONSES, _UNKNOWN_PERMISSION)
 
 
+def _unless_zero(name: str, read: Callable[[Node], float]) -> Callable[[Section, Node], None]:
+    """Return the handler of a number of which 0 means the default, and a negative one no limit."""
+
+    def handle(section: Section, node: Node) -> None:
+        if value := read(node):
+            section.put(name, value, node)
+
+    return handle
+
+
 RESPONSES: dict[str, Handler] = {
-    "max": Key("max", integer),
-    "max_msgs": Key("max", integer),
-    "max_messages": Key("max", integer),
-    "max_responses": Key("max", integer),
-    "expires": Key("expires_s", seconds),
-    "expiration": Key("expires_s", seconds),
-    "ttl": Key("expires_s", seconds),
+    **dict.fromkeys(
+        ("max", "max_msgs", "max_messages", "max_responses"), _unless_zero("max", integer)
+    ),
+    **dict.fromkeys(("expires", "expiration", "ttl"), _unless_zero("expires_s", span)),
 }
 
 PERMISSIONS: dict[str, Handler] = {
@@ -150,11 +161,11 @@ AUTH_CALLOUT: dict[str, Handler] = {
     "issuer": Key("issuer", _account_key),
     "account": Key("account", text),
     "acc": Key("account", text),
-    "auth_users": Key("auth_users", texts),
-    "users": Key("auth_users", texts),
+    "auth_users": Key("auth_users", listed),
+    "users": Key("auth_users", listed),
     "xkey": Key("xkey", _curve_key),
     "key": Key("xkey", _curve_key),
-    "allowed_accounts": Key("allowed_accounts", texts),
+    "allowed_accounts": Key("allowed_accounts", listed),
 }
 
 
@@ -210,7 +221,7 @@ DESTINATION: dict[str, Handler] = {
     "dest": Key("destination", text),
     "destination": Key("destination", text),
     "weight": Key("weight_percent", _weight),
-    "cluster": Missing("clustering"),
+    "cluster": Key("cluster", text),
 }
 
 
@@ -253,21 +264,45 @@ def _import_source(kind: str, section: Section, node: Node) -> None:
     read_map(node, source, {"account": Key("account", text), "subject": Key("subject", text)})
 
 
-_RESPONSE_TIME = Key("response_threshold_s", seconds)
+def _threshold(section: Section, node: Node) -> None:
+    """Read the time for a response; 0 means the default, and so does a negative one."""
+    if span(node) > 0:
+        section.put("response_threshold_s", span(node), node)
+
+
+def _latency(node: Node) -> object:
+    """Check where latencies would be sent."""
+    if isinstance(node.value, str):
+        return node.value
+    given = entries(node)
+    if "subject" not in given:
+        fail(node, "Latency subject required, but missing")
+    text(given["subject"])
+    sampling = given.get("sampling")
+    if sampling is not None and str(sampling.value).strip().lower() != "headers":
+        _trace_sampling(sampling)
+    return node.value
+
+
+_RESPONSES = {"single": "singleton", "chunk": "chunked"}
+_RESPONSE_TYPES = ("response", "response_type")
+_THRESHOLDS = ("threshold", "response_threshold", "response_max_time", "response_time")
+_TRACES = Ignored("traces of messages end at the border of their account", boolean)
 
 EXPORT: dict[str, Handler] = {
     "stream": partial(_exchanged, "stream"),
     "service": partial(_exchanged, "service"),
-    "accounts": Key("accounts", texts),
-    "response": Key("response_type", choice("singleton", "single", "stream", "chunked")),
-    "response_type": Key("response_type", choice("singleton", "single", "stream", "chunked")),
+    "accounts": Key("accounts", listed),
     **dict.fromkeys(
-        ("threshold", "response_threshold", "response_max_time", "response_time"), _RESPONSE_TIME
+        _RESPONSE_TYPES,
+        Key("response_type", choice("singleton", "single", "stream", "chunk", "chunked")),
     ),
+    **dict.fromkeys(_THRESHOLDS, _threshold),
     "account_token_position": Key("account_token_position", integer),
-    "latency": Missing("latency tracking"),
-    "allow_trace": Missing("message traces that leave their account"),
+    "latency": Ignored("latencies of services are not measured", _latency, ()),
+    "allow_trace": _TRACES,
 }
+
 
 IMPORT: dict[str, Handler] = {
     "stream": partial(_import_source, "stream"),
@@ -275,18 +310,41 @@ IMPORT: dict[str, Handler] = {
     "prefix": Key("prefix", text),
     "to": Key("to", text),
     "share": Key("share", boolean),
-    "allow_trace": Missing("message traces that leave their account"),
+    "allow_trace": _TRACES,
 }
 
 
 def _export(section: Section, node: Node) -> None:
     read_map(node, section, EXPORT)
-    if section.values.get("response_type") == "single":
-        section.values["response_type"] = "singleton"
+    written = section.values.get("response_type")
+    if written in _RESPONSES:
+        section.values["response_type"] = _RESPONSES[written]
+    given = {name.lower(): entry for name, entry in entries(node).items()}
+    for names, what in ((_RESPONSE_TYPES, "response type"), (_THRESHOLDS, "response threshold")):
+        twice = [given[name] for name in names if name in given]
+        if len(twice) > 1:
+            fail(twice[1], f"Duplicate {what} detected")
+    if "stream" in section.values:
+        for name in (*_RESPONSE_TYPES, *_THRESHOLDS, "latency", "allow_trace"):
+            if name in given:
+                fail(given[name], "Detected response directive on non-service")
+
+
+def _exports(section: Section, node: Node) -> None:
+    """Read the exports; one of nothing is none, as on nats-server."""
+    section.values.setdefault("exports", [])
+    for item in items(node):
+        if {"stream", "service"} & {name.lower() for name in entries(item)}:
+            _export(section.append("exports", item), item)
+        else:
+            _export(Section(section.result, {}, section.path), item)
+            section.note(item, "an export without a stream or service has no effect")
 
 
 def _import(section: Section, node: Node) -> None:
     read_map(node, section, IMPORT)
+    if "service" in section.values and section.values.pop("prefix", ""):
+        section.note(node, 'field "prefix" has no effect: only an import of a stream has one')
 
 
 ACCOUNT_LIMITS: dict[str, Handler] = {
@@ -344,7 +402,7 @@ def _message_trace(section: Section, node: Node) -> None:
 ACCOUNT: dict[str, Handler] = {
     "nkey": Key("nkey", text),
     "users": _each("users", _user),
-    "exports": _each("exports", _export),
+    "exports": _exports,
     "imports": _each("imports", _import),
     "mappings": read_mappings,
     "maps": read_mappings,
@@ -382,7 +440,13 @@ _MEMORY = ("MEM", "MEMORY")
 
 def _resolver(section: Section, node: Node) -> None:
     if isinstance(node.value, dict):
-        read_map(node, section.table("operator", node), RESOLVER)
+        table = section.table("operator", node)
+        table.values.pop("resolver_directory", None)
+        read_map(node, table, RESOLVER)
+        if table.values.get("resolver") == "directory" and not table.values.get(
+            "resolver_directory"
+        ):
+            fail(node, "dir has no value and needs to point to a directory")
         return
     word = text(node)
     if word.upper() in _MEMORY:
@@ -394,31 +458,32 @@ def _resolver(section: Section, node: Node) -> None:
 
 
 def _resolver_type(node: Node) -> str:
-    if text(node).upper() == "CACHE":
-        fail(node, 'field "type": midge does not support the cache resolver')
     if text(node).upper() in _MEMORY:
         return "memory"
-    if text(node).upper() != "FULL":
-        fail(node, "expected 'full' or 'mem'")
+    if text(node).upper() not in ("FULL", "CACHE"):
+        fail(node, "expected 'full', 'cache' or 'mem'")
     return "directory"
 
 
-def _resolver_timeout(_section: Section, node: Node) -> None:
-    """Check the resolver's time-out for other servers; a single server has no use for it."""
-    seconds(node)
-
-
-_DELETION = Missing("the deletion of account JWTs by request")
+_DELETION = Ignored("account JWTs are not deleted by request", boolean)
 
 RESOLVER: dict[str, Handler] = {
     "type": Key("resolver", _resolver_type),
     "dir": Key("resolver_directory", text),
     "allow_delete": _DELETION,
     "hard_delete": _DELETION,
-    "interval": Key("resolver_interval_s", seconds),
-    "limit": Missing("a limit on account JWTs"),
-    "timeout": _resolver_timeout,
+    "interval": positive("resolver_interval_s", "interval", span),
+    "limit": Ignored("the directory has any number of account JWTs", integer, (0,)),
+    "ttl": Ignored("account JWTs stay until they expire", span, (0.0,)),
+    "timeout": Ignored("other servers are not asked for account JWTs", span),
 }
+
+
+def _resolver_tls(section: Section, node: Node) -> None:
+    """Check the encryption of a URL resolver, which midge does not have."""
+    nowhere = Section(section.result, {}, ())
+    read_map(node, nowhere, TLS, "error parsing tls config, unknown field {}")
+    section.note(node, 'field "resolver_tls" has no effect: there is no URL resolver')
 
 
 def _preload(node: Node) -> dict[str, str]:
@@ -432,7 +497,7 @@ OPERATOR: dict[str, Handler] = {
     ),
     **dict.fromkeys(("resolver", "account_resolver", "accounts_resolver"), _resolver),
     "resolver_preload": Key("operator.resolver_preload", _preload),
-    "resolver_tls": Missing("the URL resolver"),
+    "resolver_tls": _resolver_tls,
     "resolver_pinned_accounts": Key("operator.resolver_pinned_accounts", texts),
     "trusted": Key("operator.trusted_keys", texts),
     "trusted_keys": Key("operator.trusted_keys", texts),
@@ -467,7 +532,78 @@ def _min_version(node: Node) -> str:
     return text(node)
 
 
-_STORE = Missing("certificate stores")
+_STORES = "there are no certificate stores of Windows"
+_INSECURE_SUITES = frozenset(
+    {
+        "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
+        "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA",
+        "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA",
+        "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
+        "TLS_ECDHE_RSA_WITH_RC4_128_SHA",
+        "TLS_RSA_WITH_3DES_EDE_CBC_SHA",
+        "TLS_RSA_WITH_AES_128_CBC_SHA",
+        "TLS_RSA_WITH_AES_128_CBC_SHA256",
+        "TLS_RSA_WITH_AES_128_GCM_SHA256",
+        "TLS_RSA_WITH_AES_256_CBC_SHA",
+        "TLS_RSA_WITH_AES_256_GCM_SHA384",
+        "TLS_RSA_WITH_RC4_128_SHA",
+    }
+)
+"""Suites that nats-server takes with `allow_insecure_cipher_suites`."""
+
+_WEAK_SUITES = frozenset(
+    f"TLS_ECDHE_{key}_WITH_AES_{bits}_CBC_SHA" for key in ("ECDSA", "RSA") for bits in (128, 256)
+)
+"""Suites without authenticated encryption that nats-server takes."""
+
+
+def not_empty(node: Node) -> list[str]:
+    """Return a list of texts that has one at least."""
+    if not items(node):
+        fail(node, "error parsing tls config, the list cannot be empty")
+    return listed(node)
+
+
+def _cipher_suites(section: Section, node: Node) -> None:
+    """Read the suites; those that midge does not offer are left out, if others are there."""
+    offered = []
+    for name in not_empty(node):
+        if name in _WEAK_SUITES | _INSECURE_SUITES:
+            section.note(node, f'cipher suite "{name}" is not offered')
+        else:
+            offered.append(name)
+    section.put("cipher_suites", offered, node)
+
+
+def _curves(node: Node) -> list[str]:
+    for name in not_empty(node):
+        if name not in ("X25519", "CurveP256", "CurveP384", "CurveP521", "X25519MLKEM768"):
+            fail(node, f"unrecognized curve preference {name}")
+    return listed(node)
+
+
+def _pinned(node: Node) -> list[str]:
+    for one in listed(node):
+        if not re.fullmatch(r"[0-9A-Fa-f]{64}", one):
+            fail(node, f"'pinned_certs' key {one[:80]} does not look like hex-encoded sha256")
+    return listed(node)
+
+
+def _known_urls(section: Section, node: Node) -> None:
+    """Refuse the check of a peer's certificate where nats-server has none: outside of routes."""
+    if boolean(node) and section.path[:1] != ("cluster",):
+        fail(node, "verify_cert_and_check_known_urls not supported in this context")
+    if node.value:
+        section.note(node, "the URLs in the certificates of other servers are not checked")
+
+
+def read_certs(node: Node) -> list[dict[str, str]]:
+    """Read certificates with their keys, of which a client gets the one for its server name."""
+    pairs = [{name: text(entry) for name, entry in entries(one).items()} for one in items(node)]
+    if any(pair.keys() != {"cert_file", "key_file"} for pair in pairs):
+        fail(node, "both 'cert_file' and 'key_file' options are required, and no other")
+    return pairs
+
 
 TLS: dict[str, Handler] = {
     "cert_file": Key("cert_file", text),
@@ -476,24 +612,25 @@ TLS: dict[str, Handler] = {
     "verify": Key("verify", boolean),
     "verify_and_map": Key("verify_and_map", boolean),
     "timeout": timeout("timeout_s"),
-    "cipher_suites": Key("cipher_suites", texts),
+    "cipher_suites": _cipher_suites,
     "min_version": Key("min_version", _min_version),
     "handshake_first": _handshake_first,
     "first": _handshake_first,
     "immediate": _handshake_first,
     "connection_rate_limit": Key("connection_rate_limit", limit),
-    "pinned_certs": Key("pinned_certs", texts),
-    "verify_cert_and_check_known_urls": Missing("certificate checks against known URLs"),
-    "curve_preferences": Missing("a choice of curves"),
-    "insecure": Missing("insecure TLS"),
-    "certs": Missing("several certificates"),
-    "certificates": Missing("several certificates"),
-    "allow_insecure_cipher_suites": Missing("insecure cipher suites"),
+    "pinned_certs": Key("pinned_certs", _pinned),
+    "verify_cert_and_check_known_urls": _known_urls,
+    "curve_preferences": Ignored("OpenSSL chooses the curve", _curves, ()),
+    "insecure": Ignored("certificates are checked", boolean),
+    "certs": Key("certs", read_certs),
+    "certificates": Key("certs", read_certs),
+    "allow_insecure_cipher_suites": Ignored("insecure suites are never offered", boolean),
     "ocsp_peer": Missing("OCSP"),
-    **dict.fromkeys(
-        ("cert_store", "cert_match", "cert_match_by", "cert_match_skip_invalid", "ca_certs_match"),
-        _STORE,
-    ),
+    "cert_store": Missing("certificate stores"),
+    "cert_match": Ignored(_STORES, text, ()),
+    "cert_match_by": Ignored(_STORES, choice("subject", "issuer", "thumbprint"), ()),
+    "cert_match_skip_invalid": Ignored(_STORES, boolean),
+    "ca_certs_match": Ignored(_STORES, texts, ()),
 }
 
 
@@ -504,5 +641,7 @@ def read_tls(section: Section, node: Node) -> None:
     """
     table, errors = section.table("tls", node), len(section.result.errors)
     read_map(node, table, TLS, "error parsing tls config, unknown field {}")
-    if "cert_file" not in table.values and errors == len(section.result.errors):
+    if errors == len(section.result.errors) and not (
+        table.values.get("cert_file") or table.values.get("certs")
+    ):
         fail(node, "missing 'cert_file' in TLS configuration: no certificate, no handshake")

@@ -5,10 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from midge.server.config.nats_conf.cluster_block import read_cluster
-from midge.server.config.nats_conf.jetstream_blocks import read_feature_flags, read_jetstream
+from midge.server.config.nats_conf.jetstream_blocks import (
+    read_feature_flags,
+    read_jetstream,
+    read_store_dir,
+)
 from midge.server.config.nats_conf.leafnode_blocks import read_leafnodes
 from midge.server.config.nats_conf.sections import (
     Handler,
+    Ignored,
     Key,
     Missing,
     Section,
@@ -16,6 +21,7 @@ from midge.server.config.nats_conf.sections import (
     read_map,
     timed,
     timeout,
+    write_timeout,
 )
 from midge.server.config.nats_conf.security_blocks import (
     OPERATOR,
@@ -29,6 +35,7 @@ from midge.server.config.nats_conf.values import (
     address,
     boolean,
     bounded,
+    duration,
     entries,
     fail,
     integer,
@@ -70,13 +77,19 @@ def _monitor(name: str) -> Callable[[Section, Node], None]:
     return handle
 
 
-_LAME_DUCK = timed("shutdown.lame_duck_duration_s", "lame_duck_duration")
-
-
 def _lame_duck_duration(section: Section, node: Node) -> None:
-    _LAME_DUCK(section, node)
-    if section.values.get("shutdown", {}).get("lame_duck_duration_s", 0) < LAME_DUCK_MIN_S:
+    value = duration(node, text(node), "error parsing lame_duck_duration: ")
+    if value < LAME_DUCK_MIN_S:
         fail(node, f"invalid lame_duck_duration of {node.value}, minimum is 30 seconds")
+    section.put("shutdown.lame_duck_duration_s", value, node)
+
+
+def _lame_duck_grace_period(section: Section, node: Node) -> None:
+    value = duration(node, text(node), "error parsing lame_duck_grace_period: ")
+    if value < 0:
+        fail(node, "invalid lame_duck_grace_period, needs to be positive")
+    if value:
+        section.put("shutdown.lame_duck_grace_period_s", value, node)
 
 
 def _max_payload(node: Node) -> int:
@@ -110,9 +123,10 @@ def _server_name(node: Node) -> str:
     return text(node)
 
 
-def _write_timeout(_section: Section, node: Node) -> None:
-    if text(node).lower() not in ("default", "close"):
-        fail(node, f'field "write_timeout": midge does not support "{node.value}"')
+def _trace_headers(section: Section, node: Node) -> None:
+    section.put("logging.trace", boolean(node), node)
+    if node.value:
+        section.note(node, 'field "trace_headers" traces whole messages')
 
 
 def _trace_verbose(section: Section, node: Node) -> None:
@@ -183,7 +197,10 @@ def _websocket(section: Section, node: Node) -> None:
 
 
 _OCSP = Missing("OCSP")
-_SYSLOG = Missing("syslog")
+_SYSLOG = "midge logs to standard error, or to log_file"
+_PROFILER = "there is no profiler of Go"
+_SYSTEM = "midge always has a system account"
+_REPORTS = "each failed attempt to reach another server is logged"
 
 SERVER: dict[str, Handler] = {
     # The server itself.
@@ -216,9 +233,9 @@ SERVER: dict[str, Handler] = {
     "logfile_max_num": Key("logging.file_max_count", limit),
     "log_max_num": Key("logging.file_max_count", limit),
     "max_traced_msg_len": Key("logging.max_traced_message_bytes", limit),
-    "trace_headers": Missing("traces of headers alone"),
-    "syslog": _SYSLOG,
-    "remote_syslog": _SYSLOG,
+    "trace_headers": _trace_headers,
+    "syslog": Ignored(_SYSLOG, boolean),
+    "remote_syslog": Ignored(_SYSLOG, text, ("",)),
     # Limits.
     "max_connections": Key("limits.max_connections", limit),
     "max_conn": Key("limits.max_connections", limit),
@@ -235,22 +252,22 @@ SERVER: dict[str, Handler] = {
     "ping_interval": timed("keepalive.ping_interval_s", "ping_interval"),
     "ping_max": positive("keepalive.ping_max", "ping_max"),
     "write_deadline": timed("limits.write_deadline_s", "write_deadline"),
-    "write_timeout": _write_timeout,
+    "write_timeout": write_timeout("default", "close"),
     "no_fast_producer_stall": Key("limits.stall_producers", inverted),
     "disable_sublist_cache": _disable_cache,
     "no_sublist_cache": _disable_cache,
     "no_header_support": Key("limits.header_support", inverted),
     "lame_duck_duration": _lame_duck_duration,
-    "lame_duck_grace_period": timed("shutdown.lame_duck_grace_period_s", "lame_duck_grace_period"),
+    "lame_duck_grace_period": _lame_duck_grace_period,
     # Who may do what.
     "authorization": read_authorization,
     "no_auth_user": Key("authorization.no_auth_user", text),
     "accounts": read_accounts,
     "system_account": Key("system_account", text),
     "system": Key("system_account", text),
-    "no_system_account": Missing("a server without a system account"),
-    "no_system": Missing("a server without a system account"),
-    "no_sys_acc": Missing("a server without a system account"),
+    "no_system_account": Ignored(_SYSTEM, boolean),
+    "no_system": Ignored(_SYSTEM, boolean),
+    "no_sys_acc": Ignored(_SYSTEM, boolean),
     "mappings": read_mappings,
     "maps": read_mappings,
     **OPERATOR,
@@ -268,17 +285,17 @@ SERVER: dict[str, Handler] = {
     "mqtt": Missing("MQTT", is_switch=False),
     "proxies": Missing("trusted proxies", is_switch=False),
     "proxy_protocol": Missing("the PROXY protocol"),
-    "prof_port": Missing("the Go profiler", is_switch=False),
-    "prof_block_rate": Missing("the Go profiler", is_switch=False),
-    "default_js_domain": Missing("default domains", is_switch=False),
-    "store_dir": Key("jetstream.store_dir", text),
-    "storedir": Key("jetstream.store_dir", text),
-    "default_sentinel": Missing("sentinel credentials", is_switch=False),
+    "prof_port": Ignored(_PROFILER, integer, (0,)),
+    "prof_block_rate": Ignored(_PROFILER, integer, (0,)),
+    "default_js_domain": Ignored("clients of all accounts use one domain", _texts_by_name, ({},)),
+    "store_dir": read_store_dir,
+    "storedir": read_store_dir,
+    "default_sentinel": Ignored("clients without credentials are refused", text, ("",)),
     "feature_flags": read_feature_flags,
     "server_tags": Key("server_tags", texts),
     "server_metadata": Key("server_metadata", _texts_by_name),
-    "connect_error_reports": Missing("connections to other servers", is_switch=False),
-    "reconnect_error_reports": Missing("connections to other servers", is_switch=False),
+    "connect_error_reports": Ignored(_REPORTS, integer),
+    "reconnect_error_reports": Ignored(_REPORTS, integer),
     "ocsp": _OCSP,
     "ocsp_cache": _OCSP,
 }

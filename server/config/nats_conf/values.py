@@ -19,6 +19,7 @@ _DURATION = r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h)
 _DURATION_PART = r"([0-9.]+)(ns|us|µs|μs|ms|s|m|h)"
 _DURATION_STEP = r"([0-9]*(?:\.[0-9]*)?)([^0-9.]*)"
 _UNITS_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}
+_SHIFTS = {"K": 10, "M": 20, "G": 30, "T": 40}
 _DURATION_LENGTH_MAX = 64
 _DURATION_MAX_S = 2**63 / 1e9
 DEFAULT_PORT = 4222
@@ -135,6 +136,26 @@ def texts(node: Node) -> list[str]:
     if isinstance(node.value, str):
         return [node.value]
     return [text(item) for item in items(node)]
+
+
+def listed(node: Node) -> list[str]:
+    """Return a list of texts, where a single text is refused."""
+    return [text(item) for item in items(node)]
+
+
+def storage_size(node: Node) -> int:
+    """Return a number of bytes: an integer, or a text such as `"1G"`; -1 means no limit."""
+    if not isinstance(node.value, str):
+        return integer(node)
+    found = re.fullmatch(r"([+-]?[0-9]{1,18})([KMGT])", node.value)
+    if node.value and found is None:
+        fail(node, f"expected a size such as 512M or 10G, got {node.value[:60]!r}")
+    return int(found[1]) << _SHIFTS[found[2]] if found else 0
+
+
+def span(node: Node) -> float:
+    """Return a duration, which must be a text."""
+    return duration(node, text(node))
 
 
 def items(node: Node) -> list[Node]:

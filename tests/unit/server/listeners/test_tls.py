@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
 
-from midge.server.config.options import Tls
+from midge.server.config.options import Tls, TlsCertificate
 from midge.server.errors import ConfigError
 from midge.server.listeners import tls
 from midge.server.listeners.tls import (
@@ -103,6 +105,38 @@ def test_a_handshake_ends_with_a_safe_suite(files: Files) -> None:
         assert server_side.getpeercert() is None
 
 
+def test_a_client_gets_the_certificate_for_its_server_name(files: Files) -> None:
+    """The first that has the name, with or without a wildcard; the first of all for others."""
+    names = {"one": "a.example", "two": "*.b.example", "three": "a.example"}
+    pairs = {}
+    for key, name in names.items():
+        certificate, private = AUTHORITY.issue(f"CN={key}", [x509.DNSName(name)])
+        paths = [str(files.folder / f"{key}.{end}") for end in ("pem", "key")]
+        for path, content in zip(paths, (pem(certificate), private), strict=True):
+            Path(path).write_bytes(content)
+        pairs[key] = TlsCertificate(cert_file=paths[0], key_file=paths[1])
+    context = build_server_context(Tls(certs=tuple(pairs.values())))
+    for asked, expected in (
+        ("a.example", "one"),
+        ("x.b.example", "two"),
+        ("X.B.example", "two"),
+        ("y.x.b.example", "one"),
+        ("other", "one"),
+        (None, "one"),
+    ):
+        to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+        server = context.wrap_bio(to_server, to_client, server_side=True)
+        client = client_context(files).wrap_bio(to_client, to_server, server_hostname=asked)
+        for _ in range(4):
+            for side in (client, server):
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    side.do_handshake()
+        shown = client.getpeercert(binary_form=True)
+        assert shown is not None
+        names_shown = x509.load_der_x509_certificate(shown).subject.rfc4514_string()
+        assert names_shown == f"CN={expected}", asked
+
+
 def test_old_versions_are_refused(files: Files) -> None:
     client = client_context(files)
     client.maximum_version = ssl.TLSVersion.TLSv1_2
@@ -194,7 +228,6 @@ class TestBadSettings:
             ({"key_file": ""}, "tls.key_file: expected the path of a file, got nothing"),
             ({"cert_file": "gone.pem"}, "cannot read 'gone.pem': no such file"),
             ({"ca_file": "gone.pem"}, "tls.ca_file: cannot read 'gone.pem'"),
-            ({"verify": True}, "tls.ca_file: verifying clients needs a ca_file"),
             ({"cipher_suites": ("TLS_RSA_WITH_RC4_128_SHA",)}, "got 'TLS_RSA_WITH_RC4_128_SHA'"),
         ],
     )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from midge.server import preflight as config
+from midge.server.accounts.plan import plan_configured
 from midge.server.config.nats_conf.parser import Node, Source, parse_file
 from midge.server.config.nats_conf.sections import Result, Section, read_map
 from midge.server.config.nats_conf.security_blocks import TLS
@@ -201,7 +202,7 @@ CONFS = Path(__file__).parents[4] / "differential" / "conf" / "valid"
 
 def test_zero_means_the_default() -> None:
     found = config.load(CONFS / "zeroes.conf")
-    assert not found.warnings
+    assert not found.notes
     set_ones = {".".join(path) for path in found.origins if path[0] != "authorization"}
     changed = {one.setting.key for one in changes(Options(), found.options)}
     assert changed == {
@@ -217,9 +218,9 @@ def test_zero_means_the_default() -> None:
 
 def test_a_negative_number_is_no_limit_or_the_default_with_a_warning() -> None:
     found = config.load(CONFS / "negatives.conf")
-    lines = [int(one.split(":")[1]) for one in found.warnings]
+    lines = [int(one.split(":")[1]) for one in found.notes]
     assert lines == [2, 7, 8, 9, 10, 13, 13, 15, 15, 15, 17, 17, 19, 19, 19, 22, 22]
-    assert all(one.endswith("has no use; the default holds") for one in found.warnings)
+    assert all(one.endswith("has no use; the default holds") for one in found.notes)
     changed = {one.setting.key: one.new for one in changes(Options(), found.options)}
     assert changed["limits.max_payload_bytes"] == -1
     assert {one: changed[one] for one in changed if one.startswith("limits.")} == {
@@ -253,6 +254,49 @@ def test_a_tls_block_without_a_certificate_is_refused(conf: Path, around: str, g
     assert "missing 'cert_file' in TLS" in refusal(conf, around % f"tls {{ {given} }}")
 
 
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("prof_port: 6060", 'field "prof_port" has no effect: there is no profiler of Go'),
+        ("trace_headers: true", 'field "trace_headers" traces whole messages'),
+        ("write_timeout: retry", 'field "write_timeout" has no effect: the connection is closed'),
+        ("cluster { pool_size: 3 }", 'field "pool_size" has no effect: one route carries all'),
+        ("cluster { compression: s2_fast }", 'field "compression" has no effect: links are not'),
+        ("leafnodes { write_deadline: 1s }", 'field "write_deadline" has no effect: the deadline'),
+        ("feature_flags { other: true }", 'feature flag "other" has no effect: midge does not'),
+        ("accounts { A { exports: [{}] } }", "an export without a stream or service has no effect"),
+        (
+            "jetstream { limits { default_max_consumers: 5 } }",
+            'field "default_max_consumers" has no effect: the default is no limit',
+        ),
+    ],
+)
+def test_a_line_without_effect_is_warned_of_with_its_place(
+    conf: Path, text: str, what: str
+) -> None:
+    conf.write_text(f"debug: true\n{text}\n", encoding="utf-8")
+    loaded = config.load(conf)
+    (note,) = loaded.notes
+    assert re.match(rf"{conf}:2:\d+: {re.escape(what)}", note)
+    assert not loaded.file_warnings
+
+
+@pytest.mark.parametrize("text", ["prof_port: 0", "syslog: false", "cluster { pool_size: -1 }"])
+def test_nothing_is_said_of_a_value_that_asks_for_nothing(conf: Path, text: str) -> None:
+    conf.write_text(text, encoding="utf-8")
+    assert not config.load(conf).notes
+
+
+def test_a_mapping_has_destinations_of_its_cluster(conf: Path) -> None:
+    text = "mappings { a: [{dest: b, weight: 60%}, {dest: c, weight: 70%, cluster: C}] }\n"
+    for cluster, destinations in (("", ["b"]), ("C", ["c"]), ("D", ["b"])):
+        options = load(conf, text + (f"cluster {{ name: {cluster} }}" if cluster else ""))
+        (mapping,) = plan_configured(options)["$G"].mappings
+        assert [one.destination for one in mapping.destinations] == destinations
+    only = load(conf, "mappings { a: { dest: c, weight: 100, cluster: C } }")
+    assert plan_configured(only)["$G"].mappings == ()
+
+
 def test_origins_name_line_and_column(conf: Path) -> None:
     conf.write_text("debug: true\nport: 5\n")
     origins = config.load(conf).origins
@@ -282,17 +326,17 @@ def test_a_bare_duration_is_a_warning(conf: Path) -> None:
         ("authorization { password: 5 }",
          "x.conf:1:16: field \"password\": expected a string; quote it if it looks like a number"),
         ("accounts { A { exports: [{service: x, response: many}] } }",
-         ("x.conf:1:38: field \"response\": expected one of singleton, single, stream, chunked, "
-          "got 'many'")),
+         ("x.conf:1:38: field \"response\": expected one of singleton, single, stream, chunk, "
+          "chunked, got 'many'")),
         ("tls { min_version: '1.0' }",
          "x.conf:1:6: unsupported TLS minimum version '1.0', expected '1.2' or '1.3'"),
         ("authorization: 5", "x.conf:1:0: field \"authorization\": expected a map, got 5"),
         ("authorization { users: {} }",
          'x.conf:1:16: field "users": expected an array, got a map'),
-        ("write_timeout: retry",
-         'x.conf:1:0: field "write_timeout": midge does not support "retry"'),
-        ("resolver { type: cache, dir: d }",
-         'x.conf:1:11: field "type": midge does not support the cache resolver'),
+        ("write_timeout: never",
+         "x.conf:1:0: write_timeout must be 'default', 'close' or 'retry'"),
+        ("resolver { type: url, dir: d }",
+         'x.conf:1:11: field "type": expected \'full\', \'cache\' or \'mem\''),
     ],
 )  # fmt: skip
 def test_refusals(conf: Path, text: str, error: str) -> None:
