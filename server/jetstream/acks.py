@@ -17,6 +17,7 @@ _ACK = b"+ACK"
 _ACK_SIZE = len(_ACK)
 _NUMBERS = 5
 _DOT = 0x2E
+_FIRST_DOTS = 8  # $JS.ACK.<stream>.<consumer>.<5 numbers>
 _SECOND_DOTS = 10  # $JS.ACK.<domain>.<account>.<stream>.<consumer>.<5 numbers>, or more
 
 
@@ -68,6 +69,8 @@ class AckIntake(RoutedSubscription):
         dots = count_dots(subject, len(subject))
         consumer = self._consumer
         is_second = dots >= _SECOND_DOTS
+        if not is_second and dots != _FIRST_DOTS:
+            return False
         if (
             consumer is None
             or consumer.is_closed
