@@ -198,6 +198,16 @@ def _read_certificate_end(file: str, _configured_at: float) -> str:
     return f"{certificate.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}"
 
 
+def feature_flags(options: "Options") -> dict[str, bool]:
+    """Return nats-server's feature flags, of which midge has one."""
+    return {
+        "js_ack_fc_v2": options.jetstream.ack_format == "v2",
+        "js_api_reply_v2": False,
+        "js_raft_delete_range": True,
+        "js_snapshot_sources": False,
+    }
+
+
 def _activity(state: "State") -> dict[str, Any]:
     broker = state.broker
     usage = state.usage
@@ -231,12 +241,7 @@ def _activity(state: "State") -> dict[str, Any]:
         "http_req_stats": dict(sorted(state.requests.items())),
         "config_load_time": go_format.timestamp(state.configured_at),
         "config_digest": state.config_digest,
-        "feature_flags": {
-            "js_ack_fc_v2": broker.options.jetstream.ack_format == "v2",
-            "js_api_reply_v2": False,
-            "js_raft_delete_range": True,
-            "js_snapshot_sources": False,
-        },
+        "feature_flags": feature_flags(broker.options),
         "system_account": broker.system_account.name,
         "slow_consumer_stats": {"clients": totals.slow_consumers, **_NONE_OF_ALL},
         "stale_connection_stats": {"clients": totals.stale_connections, **_NONE_OF_ALL},
