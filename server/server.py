@@ -198,6 +198,8 @@ class Server:
         service = LeafNodeService(broker, self._links_interests())
         self._use_leafnodes(service)
         service.start(self._doors)
+        if self._state is not None and service.address is not None:
+            self._state.leafnode_port = service.address[1]
 
     def _links_interests(self) -> Interests:
         """Return the interest in each account for all links; make it on first use."""

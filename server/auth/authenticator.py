@@ -260,9 +260,8 @@ def _make_operator_mode(settings: options.Options, users: UserDirectory) -> Oper
 def _check_consistency(settings: options.Options, users: UserDirectory) -> None:
     """Raise ConfigError for settings that do not define which clients may connect."""
     table = settings.authorization
-    ways = [bool(table.users), bool(table.user), bool(table.token)]
-    if sum(ways) > 1:
-        raise ConfigError("expected one of users, user and token", key="authorization")
+    if table.user and (table.users or table.token):
+        raise ConfigError("expected a user, or users and a token", key="authorization")
     if table.password and not table.user:
         raise ConfigError("a password needs a user", key="authorization.password")
     own = settings.websocket.authorization

@@ -106,8 +106,6 @@ def _check_authorization(authorization: Authorization) -> Iterator[Problem]:
     path = ("authorization",)
     if authorization.token and (authorization.user or authorization.password):
         yield Problem((*path, "token"), "Cannot have a user/pass and token")
-    if authorization.token and authorization.users:
-        yield Problem((*path, "token"), "Can not have a token and a users array")
     if authorization.users and (authorization.user or authorization.password):
         yield Problem((*path, "user"), "Can not have a single user/pass and a users array")
     if authorization.password and not authorization.user:

@@ -83,6 +83,7 @@ def load(
         layers.append(_read_environment(environment, unknown))
     layers.append(_read_flags(flags))
     raw, places = _merge(layers)
+    _settle_credentials(raw, places, layers[-1], unknown)
     options = _build(raw, places, check)
     found = tuple(warning for layer in layers for warning in layer.warnings)
     notes = tuple(note for layer in layers for note in layer.notes)
@@ -137,6 +138,32 @@ def _merge(layers: list[Layer]) -> tuple[dict[str, Any], dict[KeyPath, Layer]]:
     for layer in layers:
         _lay(layer.values, merged, (), layer, owners)
     return merged, owners
+
+
+def _settle_credentials(
+    raw: dict[str, Any], owners: dict[KeyPath, Layer], flags: Layer, warnings: list[str]
+) -> None:
+    """Combine `--auth` and `--user` with the file's users, token and user as nats-server does.
+
+    A token of the flag is valid beside users, and replaces a user; a user of the flag replaces a
+    user, and has no effect beside users or a token.
+
+    Raises: ConfigError where accounts have users, beside which neither may be.
+    """
+    table = raw.get("authorization", {})
+    given = [one for one in ("token", "user") if owners.get(("authorization", one)) is flags]
+    if not given:
+        return
+    flag = flags.where(("authorization", given[0]))
+    if any(account.get("users") for account in raw.get("accounts", ())):
+        what = "token" if given[0] == "token" else "single user/pass"
+        raise ConfigError(f"Can not have a {what} and accounts ({flag})")
+    is_behind = given == ["user"] and bool(table.get("users") or table.get("token"))
+    if is_behind:
+        warnings.append(f"{flag}: no effect, because the file has users or a token")
+    if is_behind or given == ["token"]:
+        table.pop("user", None)
+        table.pop("password", None)
 
 
 def _lay(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -153,7 +154,8 @@ class Engine(Observer):
                 raise ConfigError(unread, key="jetstream.store_dir")
             if not self.context.options.store_dir:
                 log.warning("jetstream_store_temporary", store_dir=str(place))
-            disk = RealDisk(str(place), partial(self._add_reader, loop), loop.remove_reader)
+            disk = self._lock_directory(loop)
+            place = self.context.store_directory
             if weakness := weakness_of(place):
                 log.warning("jetstream_store_at_risk", reason=weakness, store_dir=str(place))
             if strangers := strangers_in(place):
@@ -161,6 +163,24 @@ class Engine(Observer):
             return disk
         self.disk.work_by(self._broker.clock.call_later)
         return self.disk
+
+    def _lock_directory(self, loop: asyncio.AbstractEventLoop) -> RealDisk:
+        """Open the store's directory, or a new one beside the default if that is in use.
+
+        Raises:
+            StoreError: another process uses a directory that was asked for.
+        """
+        place = self.context.store_directory
+        callbacks = partial(self._add_reader, loop), loop.remove_reader
+        try:
+            return RealDisk(str(place), *callbacks)
+        except StoreError:
+            if self.context.options.store_dir:
+                raise
+            other = place.parent.with_name(f"{place.parent.name}-{os.getpid()}") / place.name
+            self.context.store_directory = other
+            log.warning("jetstream_store_moved", in_use=str(place), store_dir=str(other))
+            return RealDisk(str(other), *callbacks)
 
     def _add_reader(
         self, loop: asyncio.AbstractEventLoop, descriptor: int, callback: Callable[[], None]

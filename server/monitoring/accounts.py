@@ -119,10 +119,13 @@ def _sharing(state: "State", name: str) -> dict[str, Any]:
 
 
 def _export(table: "options.Export") -> dict[str, Any]:
+    shown: dict[str, Any] = {"subject": table.service or table.stream}
+    shown["type"] = "service" if table.service else "stream"
+    if table.accounts:
+        shown["approved_accounts"] = list(table.accounts)
     if table.service:
-        response_type = _RESPONSE_TYPES[table.response_type]
-        return {"subject": table.service, "type": "service", "response_type": response_type}
-    return {"subject": table.stream, "type": "stream"}
+        shown["response_type"] = _RESPONSE_TYPES[table.response_type]
+    return shown
 
 
 def _import(table: "options.Import") -> dict[str, Any]:

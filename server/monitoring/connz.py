@@ -68,7 +68,7 @@ _SORT_KEYS: dict[str, SortKey] = {
     "last": lambda client: -client.last_active_at,
     "idle": lambda client: client.last_active_at,
     "rtt": lambda client: -_round_trip(client),
-    "stop": _stopped_at,
+    "stop": lambda client: -_stopped_at(client),
     "reason": lambda client: client.reason if isinstance(client, ClosedClient) else "",
 }
 _SORTS = _SORT_KEYS.keys() | {"uptime"}
@@ -87,6 +87,8 @@ class ConnzOptions(Struct, frozen=True, kw_only=True):
     cid: int = 0
     live: bool = True
     closed: bool = False
+    is_mqtt: bool = False
+    """Whether only MQTT clients are asked for, of which there are none."""
     user: str = ""
     account: str = ""
     filter_subject: str = ""
@@ -98,9 +100,6 @@ def read_options(arguments: Arguments) -> ConnzOptions:
     Raises:
         BadArgument: one of them is invalid.
     """
-    sort = arguments.text("sort") or "cid"
-    if sort not in _SORTS:
-        raise BadArgument(f"invalid sorting option: {sort[:64]}")
     auth = arguments.flag("auth")
     subscriptions, detail = arguments.subscriptions()
     offset, limit = arguments.page()
@@ -109,11 +108,14 @@ def read_options(arguments: Arguments) -> ConnzOptions:
     if state.lower() not in _STATES:
         raise BadArgument(f"Error decoding state for {state[:64]}")
     live, closed = _STATES[state.lower()]
+    sort = arguments.text("sort") or "cid"
+    if sort not in _SORTS:
+        raise BadArgument(f"invalid sorting option: {sort[:64]}")
     if sort in _ONLY_CLOSED and live:
         raise BadArgument(f"sort by {sort} only valid on closed connections")
     subject = arguments.text("filter_subject")
-    if subject and not subjects.is_valid_subject(subject.encode("utf-8", "replace")):
-        raise BadArgument(f"invalid filter subject: {subject[:64]}")
+    if not subjects.is_valid_subject(subject.encode("utf-8", "replace")):
+        subject = ""
     return ConnzOptions(
         sort=sort,
         offset=offset,
@@ -122,9 +124,9 @@ def read_options(arguments: Arguments) -> ConnzOptions:
         subscriptions=subscriptions,
         detail=detail,
         cid=cid,
-        # No client matches a filter for MQTT clients.
-        live=live and not arguments.text("mqtt_client"),
-        closed=closed and not arguments.text("mqtt_client"),
+        live=live,
+        closed=closed,
+        is_mqtt=bool(arguments.text("mqtt_client")),
         user=arguments.text("user"),
         account=arguments.text("acc"),
         filter_subject=subject,
@@ -143,17 +145,18 @@ async def ordered_connz(state: "State", options: ConnzOptions) -> tuple[dict[str
     now = broker.clock.monotonic()
     if options.cid:
         chosen = _by_cid(state, options)
-        total, offset, limit = len(chosen) if options.account else len(broker.clients), 0, 1
+        total, offset, limit = len(_candidates(state, options)), options.offset, 1
     else:
-        found = await _select(_candidates(state, options), options)
+        candidates = _candidates(state, options)
+        total, offset, limit = len(candidates), options.offset, options.limit
+        found = await _select(candidates, options)
         _put_in_order(found, options.sort, now)
-        total, offset, limit = len(found), options.offset, options.limit
         chosen = found[offset : offset + limit]
     wall_offset = state.wall_offset()
     entries, steps, room = [], StepBudget(), SizeBudget(detail=options.detail)
     for client in chosen:
         entry = _entry(client, options, now, wall_offset)
-        most = min(options.limit, len(client.subscriptions)) if options.subscriptions else 0
+        most = len(client.subscriptions) if options.subscriptions else 0
         held = room.take(_subscriptions(client), most)
         if held:
             entry |= _interest(client, held, detail=options.detail)
@@ -211,6 +214,8 @@ def _candidates(state: "State", options: ConnzOptions) -> list[Client]:
 
 async def _select(candidates: list[Client], options: ConnzOptions) -> list[Client]:
     """Filter by the requested user and subject of interest."""
+    if options.is_mqtt:
+        return []
     if not options.user and not options.filter_subject:
         return candidates
     found, steps = [], StepBudget()
@@ -219,7 +224,8 @@ async def _select(candidates: list[Client], options: ConnzOptions) -> list[Clien
         await steps.charge(1)
         if options.user and _user(client) != options.user:
             continue
-        if not pattern or await _is_interested(client, pattern, steps):
+        is_closed = isinstance(client, ClosedClient)  # none is left out, as on nats-server
+        if not pattern or is_closed or await _is_interested(client, pattern, steps):
             found.append(client)
     return found
 
@@ -229,19 +235,10 @@ async def _is_interested(client: Client, pattern: bytes, steps: StepBudget) -> b
     held = list(_subscriptions(client))
     for start in range(0, len(held), _BATCH):
         batch = held[start : start + _BATCH]
-        if any(_overlaps(one.subject, pattern) for one in batch):
+        if any(subjects.overlaps(one.subject, pattern) for one in batch):
             return True
         await steps.charge(len(batch))
     return False
-
-
-def _overlaps(subject: bytes, pattern: bytes) -> bool:
-    """Tell whether one of `subject` and `pattern` covers the other, or both are equal."""
-    return (
-        subject == pattern
-        or subjects.matches(pattern, subject)
-        or subjects.matches(subject, pattern)
-    )
 
 
 def _subscriptions(client: Client) -> Iterable[Any]:
@@ -275,10 +272,8 @@ def _entry(client: Client, options: ConnzOptions, now: float, wall_offset: float
     if isinstance(client, ClosedClient):
         entry["stop"] = go_format.timestamp(client.stopped_at + wall_offset)
         entry["reason"] = client.reason
-    round_trip_s = _round_trip(client)
-    if round_trip_s:
-        entry["rtt"] = go_format.duration(round_trip_s)
     entry |= {
+        "rtt": go_format.duration(_round_trip(client)),
         "uptime": go_format.uptime(until - client.started_at),
         "idle": go_format.uptime(until - client.last_active_at),
         "pending_bytes": _pending(client),

@@ -7,6 +7,7 @@ from midge.jetstream.consumer.info import info_of
 from midge.jetstream.json.times import format_time
 from midge.jetstream.stream import state as shown
 from midge.jetstream.stream.pieces import until_first_time
+from midge.server.config.jetstream import JetStreamLimits
 from midge.server.monitoring import go_format
 from midge.server.monitoring.long_lists import StepBudget, finish
 
@@ -33,20 +34,42 @@ async def page(
         "server_id": state.broker.keys.server_id,
         "now": go_format.timestamp(state.broker.clock.wall()),
         "config": configuration(engine),
-        "limits": {"default_max_consumers": _DEFAULT_MAX_CONSUMERS},
+        "limits": _limits(engine),
         **_totals(engine, with_leaders=given["raft"]),
     }
     wants_detail = any(given[flag] for flag in ("accounts", "streams", "consumers"))
     used = [one for one in engine.accounts.values() if one.limits is not None]
     homes = sorted(used, key=lambda one: one.account.name)
-    if name:
-        homes = [one for one in homes if one.account.name == name]
-    shown = homes if name else homes[offset : offset + limit]
-    if (wants_detail or name) and shown:
+    # An unknown account filters nothing, as on nats-server.
+    named = [one for one in homes if one.account.name == name]
+    shown = named or homes[offset : offset + limit]
+    if (wants_detail or named) and shown:
         steps = StepBudget()
         made["account_details"] = [await _account(engine, one, given, steps) for one in shown]
     made["total"] = len(used)
     return made
+
+
+def _limits(engine: "Engine") -> dict[str, Any]:
+    """Return the bounds of all streams and consumers that are set."""
+    asked = engine.context.options.limits
+    default = JetStreamLimits()
+    shown = {
+        "max_request_batch": asked.max_request_batch,
+        "max_ack_pending": asked.max_ack_pending,
+        "max_ha_assets": asked.max_ha_assets,
+        "max_duplicate_window": round(asked.duplicate_window_s * 10**9),
+    }
+    if asked.max_batch_inflight_per_stream != default.max_batch_inflight_per_stream:
+        shown["max_batch_inflight_per_stream"] = asked.max_batch_inflight_per_stream
+    if asked.max_batch_inflight_total != default.max_batch_inflight_total:
+        shown["max_batch_inflight_total"] = asked.max_batch_inflight_total
+    if asked.max_batch_messages != default.max_batch_messages:
+        shown["max_batch_size"] = asked.max_batch_messages
+    if asked.max_batch_timeout_s != default.max_batch_timeout_s:
+        shown["max_batch_timeout"] = round(asked.max_batch_timeout_s * 10**9)
+    shown = {name: value for name, value in shown.items() if value}
+    return {**shown, "default_max_consumers": _DEFAULT_MAX_CONSUMERS}
 
 
 def configuration(engine: "Engine") -> dict[str, Any]:
@@ -58,6 +81,8 @@ def configuration(engine: "Engine") -> dict[str, Any]:
         "store_dir": str(engine.context.store_directory),
         "sync_interval": options.sync_interval_ns or _SYNC_INTERVAL_S * 10**9,
     }
+    if options.max_memory_bytes > 0 and options.max_file_bytes > 0:
+        shown["compress_ok"] = True  # as on nats-server, where both limits are set
     if options.sync_interval == "always":
         shown["sync_always"] = True
     shown["strict"] = options.strict
@@ -89,7 +114,7 @@ def section(engine: "Engine") -> dict[str, Any]:
     return {
         "config": configuration(engine),
         "stats": statistics(engine),
-        "limits": {"default_max_consumers": _DEFAULT_MAX_CONSUMERS},
+        "limits": _limits(engine),
     }
 
 

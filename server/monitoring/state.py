@@ -44,6 +44,7 @@ class State:
         self.http_address = (broker.options.monitoring.host or broker.options.listen.host, 0)
         self.https_port = 0
         self.websocket_port = 0
+        self.leafnode_port = 0
 
     def tails(self) -> "Tails":
         """Return the console's tails of this process, made on first use."""

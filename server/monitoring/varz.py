@@ -1,5 +1,6 @@
 """`/varz`: the server's identity, settings and counts."""
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 from midge.protocol import COMPATIBLE_VERSION
@@ -12,7 +13,7 @@ from midge.server.monitoring.routez import routes_of
 from midge.version import __version__
 
 if TYPE_CHECKING:
-    from midge.server.config.options import Options
+    from midge.server.config.options import LeafRemote, Options, Tls
     from midge.server.monitoring.state import State
 
 _AUTH_TIMEOUT_S = 2.0
@@ -43,8 +44,9 @@ def _identity(state: "State") -> dict[str, Any]:
 
 
 def _client_urls(state: "State") -> dict[str, Any]:
-    """Return the addresses that clients are told; none without a cluster."""
-    urls = [] if state.cluster is None else state.cluster.client_urls()
+    """Return the addresses that clients are told; none without a route, as on nats-server."""
+    cluster = state.cluster
+    urls = cluster.client_urls() if cluster is not None and cluster.routes else []
     return {"connect_urls": urls} if urls else {}
 
 
@@ -57,7 +59,8 @@ def _encryption(state: "State") -> dict[str, Any]:
         "tls_required": tls.enabled,
         "tls_verify": tls.verify,
     }
-    return {name: True for name, holds in facts.items() if holds}
+    demands = {name: True for name, holds in facts.items() if holds}
+    return {**demands, **_certificate_end(state, tls)}
 
 
 def _settings(state: "State") -> dict[str, Any]:
@@ -79,7 +82,7 @@ def _settings(state: "State") -> dict[str, Any]:
         "max_pending": limits.max_pending_bytes,
         "cluster": _cluster(state),
         "gateway": {},
-        "leaf": _leaf(options),
+        "leaf": _leaf(state),
         "mqtt": {},
         "websocket": _websocket(state),
         "jetstream": _jetstream(state),
@@ -114,6 +117,7 @@ def _websocket(state: "State") -> dict[str, Any]:
         "allowed_origins": list(settings.allowed_origins),
         "compression": settings.compression,
     }
+    facts |= _certificate_end(state, settings.tls)
     return {name: value for name, value in facts.items() if value}
 
 
@@ -138,28 +142,70 @@ def _cluster(state: "State") -> dict[str, Any]:
         "tls_required": table.tls.enabled,
         "tls_verify": table.tls.enabled,
         "pool_size": -1,
+        **_certificate_end(state, table.tls),
     }
     return {name: value for name, value in found.items() if value}
 
 
-def _leaf(options: "Options") -> dict[str, Any]:
-    """Say where leaf nodes connect, and what this server connects to."""
-    table = options.leafnodes
+def _leaf(state: "State") -> dict[str, Any]:
+    """Return where leaf nodes connect, and the servers that this one connects to."""
+    table = state.broker.options.leafnodes
     found: dict[str, Any] = {}
     if table.port:
         found["host"] = table.host
-        found["port"] = table.port
+        found["port"] = state.leafnode_port or table.port
         found["auth_timeout"] = go_format.number(table.authorization.timeout_s or 2.0)
         found["tls_timeout"] = go_format.number(table.tls.timeout_s)
+        found |= {"tls_required": True} if table.tls.enabled else {}
+        found |= {"tls_verify": True} if table.tls.verify else {}
+        found |= _certificate_end(state, table.tls)
     if table.remotes:
-        found["remotes"] = [
-            {
-                "local_account": remote.account or GLOBAL_ACCOUNT,
-                "urls": [url.rpartition("@")[2].rpartition("//")[2] for url in remote.urls],
-            }
-            for remote in table.remotes
-        ]
+        found["remotes"] = [_remote(remote) for remote in table.remotes]
     return found
+
+
+def _remote(remote: "LeafRemote") -> dict[str, Any]:
+    """Return what is configured of a server that this one connects to."""
+    found: dict[str, Any] = {"local_account": remote.account or GLOBAL_ACCOUNT}
+    if remote.tls.required:
+        found["tls_timeout"] = go_format.number(remote.tls.timeout_s)
+    found["urls"] = [url.rpartition("@")[2].rpartition("//")[2] for url in remote.urls]
+    denied = {"exports": list(remote.deny_exports), "imports": list(remote.deny_imports)}
+    if any(denied.values()):
+        found["deny"] = {name: subjects for name, subjects in denied.items() if subjects}
+    return found
+
+
+def _certificate_end(state: "State", tls: "Tls") -> dict[str, str]:
+    """Return when the first certificate of a listener expires; nothing without TLS."""
+    if not tls.enabled:
+        return {}
+    end = _read_certificate_end(tls.pairs[0].cert_file, state.configured_at)
+    return {"tls_cert_not_after": end} if end else {}
+
+
+@functools.lru_cache(maxsize=16)
+def _read_certificate_end(file: str, _configured_at: float) -> str:
+    """Read the end of a certificate once for each configuration, which reads the file, too."""
+    from pathlib import Path  # noqa: PLC0415 - only TLS needs it
+
+    from cryptography import x509  # noqa: PLC0415 - only TLS needs it
+
+    try:
+        certificate = x509.load_pem_x509_certificate(Path(file).read_bytes())
+    except (OSError, ValueError):
+        return ""
+    return f"{certificate.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def feature_flags(options: "Options") -> dict[str, bool]:
+    """Return nats-server's feature flags, of which midge has one."""
+    return {
+        "js_ack_fc_v2": options.jetstream.ack_format == "v2",
+        "js_api_reply_v2": False,
+        "js_raft_delete_range": True,
+        "js_snapshot_sources": False,
+    }
 
 
 def _activity(state: "State") -> dict[str, Any]:
@@ -195,7 +241,7 @@ def _activity(state: "State") -> dict[str, Any]:
         "http_req_stats": dict(sorted(state.requests.items())),
         "config_load_time": go_format.timestamp(state.configured_at),
         "config_digest": state.config_digest,
-        "feature_flags": {},
+        "feature_flags": feature_flags(broker.options),
         "system_account": broker.system_account.name,
         "slow_consumer_stats": {"clients": totals.slow_consumers, **_NONE_OF_ALL},
         "stale_connection_stats": {"clients": totals.stale_connections, **_NONE_OF_ALL},

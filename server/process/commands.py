@@ -10,12 +10,15 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from midge.protocol.errors import MidgeError
 from midge.server.errors import ConfigError
 from midge.server.process.flags import (
     HELP_TLS,
     USAGE,
     check_tls_flags,
+    notes_on,
     parse_flags,
     setting_values,
 )
@@ -163,7 +166,8 @@ def _load(line: CommandLine) -> Loaded:
     flags = setting_values(line.given)
     from midge.server import preflight  # noqa: PLC0415 - as in convert
 
-    return preflight.load(_path(file) if file else None, os.environ, flags)
+    loaded = preflight.load(_path(file) if file else None, os.environ, flags)
+    return structs.replace(loaded, notes=(*loaded.notes, *notes_on(line.given)))
 
 
 def _path(file: str) -> str:

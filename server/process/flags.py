@@ -15,7 +15,7 @@ from midge.server.process.go_flags import Flag, FlagError, parse
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from midge.server.process.go_flags import CommandLine, Given, Kind
+    from midge.server.process.go_flags import CommandLine, Given
 
 ACTIONS = (
     Flag(("h", "help"), "bool", ("help",)),
@@ -68,16 +68,14 @@ SETTINGS = (
 """nats-server's flags for settings, `--record` and `--workers`."""
 
 
-def _refused(names: tuple[str, ...], kind: Kind, feature: str) -> Flag:
-    return Flag(names, kind, (feature,), is_refused=True)
-
+_SYSLOG = "midge logs to standard error, or to the file of -l"
 
 UNSUPPORTED = (
-    _refused(("profile",), "int", "the Go profiler"),
-    _refused(("s", "syslog"), "bool", "syslog"),
-    _refused(("r", "remote_syslog"), "str", "syslog"),
+    Flag(("profile",), "int", ("there is no profiler of Go",), has_no_effect=True),
+    Flag(("s", "syslog"), "bool", (_SYSLOG,), has_no_effect=True),
+    Flag(("r", "remote_syslog"), "str", (_SYSLOG,), has_no_effect=True),
 )
-"""nats-server's flags for features that midge does not have; the target names the feature."""
+"""nats-server's flags for features that midge does not have; the target is what holds instead."""
 
 _WORKERS = inspect.IntType()  # what else `--workers` may be stays the word that it is
 
@@ -211,17 +209,19 @@ def _is_switch(setting: schema.Setting) -> bool:
 
 
 def setting_values(given: Iterable[Given]) -> Iterator[tuple[tuple[str, ...], str, Any]]:
-    """Yield path, flag and value of the settings among the given flags, in order.
-
-    Raises: ConfigError for a flag whose feature midge does not have.
-    """
+    """Yield path, flag and value of the settings among the given flags, in order."""
     for one in given:
-        if one.flag in ACTIONS:
-            continue
-        if one.flag in UNSUPPORTED:
-            feature = one.flag.target[0]
-            raise ConfigError(f"flag {one.spelling}: midge does not support {feature}")
-        yield from _values_of(one)
+        if one.flag not in ACTIONS and one.flag not in UNSUPPORTED:
+            yield from _values_of(one)
+
+
+def notes_on(given: Iterable[Given]) -> tuple[str, ...]:
+    """Return a warning for each of the given flags that has no effect."""
+    return tuple(
+        f"flag {one.spelling} has no effect: {one.flag.target[0]}"
+        for one in given
+        if one.flag in UNSUPPORTED and one.value
+    )
 
 
 def _values_of(one: Given) -> Iterator[tuple[tuple[str, ...], str, Any]]:

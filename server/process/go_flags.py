@@ -42,8 +42,8 @@ class Flag(msgspec.Struct, frozen=True):
     true`."""
     target: tuple[str, ...]
     """The setting it sets, or one word for a flag that the command itself handles."""
-    is_refused: bool = False
-    """Whether it is known but not supported; never suggested."""
+    has_no_effect: bool = False
+    """Whether midge ignores it with a warning; never suggested."""
 
 
 class Given(msgspec.Struct, frozen=True):
@@ -94,7 +94,7 @@ def parse(arguments: Sequence[str], flags: Iterable[Flag]) -> CommandLine:
 
 def _nearest(name: str, known: Mapping[str, Flag]) -> str:
     """Return the most similar flag; none for short names, which are all similar."""
-    offered = [one for one, flag in known.items() if len(one) > 2 and not flag.is_refused]
+    offered = [one for one, flag in known.items() if len(one) > 2 and not flag.has_no_effect]
     hint = nearest(name, offered) if len(name) > 2 else ""
     return hint.replace("mean '", "mean '--")
 

@@ -12,12 +12,17 @@ from midge.protocol import COMPATIBLE_VERSION
 from midge.server.clients.client_info import client_info
 from midge.server.monitoring import go_format
 from midge.server.monitoring.state import State
+from midge.server.monitoring.varz import feature_flags
 
 if TYPE_CHECKING:
     from midge.server.clients.connection import Connection
     from midge.server.leafnodes.link import LeafLink
 
 _ADVISORY = "io.nats.server.advisory.v1."
+
+
+_JETSTREAM_FLAGS = 7
+"""The capabilities that a nats-server with JetStream names by its bits."""
 
 
 class Documents:
@@ -36,13 +41,24 @@ class Documents:
             "name": self.state.server_name,
             "host": broker.host,
             "id": broker.keys.server_id,
+            **self._groups(),
             "ver": COMPATIBLE_VERSION,
             **self.state.labels,
-            "jetstream": False,
-            "flags": 0,
+            "feature_flags": feature_flags(broker.options),
+            "jetstream": self.state.jetstream is not None,
+            "flags": _JETSTREAM_FLAGS if self.state.jetstream is not None else 0,
             "seq": self._sequence,
             "time": go_format.timestamp(broker.clock.wall()),
         }
+
+    def _groups(self) -> dict[str, str]:
+        """Return the cluster and the domain of the server, where it has them."""
+        state, jetstream = self.state, self._broker.options.jetstream
+        found = {
+            "cluster": state.cluster.name if state.cluster is not None else "",
+            "domain": jetstream.domain if jetstream.enabled else "",
+        }
+        return {name: value for name, value in found.items() if value}
 
     def statistics(self, totals: dict[str, Any]) -> dict[str, Any]:
         """Return the counts of `STATSZ`; `totals` are the counts of the `statsz` page."""
@@ -66,6 +82,11 @@ class Documents:
             "active_servers": 1,
             "gomaxprocs": 1,
         }
+        if self.state.jetstream is not None:
+            # Its modules are loaded where JetStream is on.
+            from midge.server.monitoring.jetstream_details import section  # noqa: PLC0415
+
+            statistics["jetstream"] = section(self.state.jetstream)
         return {"server": self.server_info(), "statsz": statistics}
 
     def account_connections(self, counts: dict[str, Any]) -> dict[str, Any]:

@@ -90,14 +90,21 @@ class SystemRequests:
 
     def _is_meant(self, given: Answer) -> bool:
         """Return whether a request to all servers includes this one."""
-        own = {"server_name": self._state.server_name, "host": self._broker.host, "cluster": ""}
+        cluster = self._state.cluster
+        own = {
+            "server_name": self._state.server_name,
+            "host": self._broker.host,
+            "cluster": cluster.name if cluster is not None else "",
+        }
         for field, value in own.items():
             wanted = given.get(field) or value
             if not isinstance(wanted, str) or wanted not in value:
                 return False
             if given.get("exact_match") is True and wanted != value:
                 return False
-        return self._has_tags(given.get("tags") or []) and not given.get("domain")
+        domain = given.get("domain") or self._broker.options.jetstream.domain
+        is_of_domain = domain == self._broker.options.jetstream.domain
+        return self._has_tags(given.get("tags") or []) and is_of_domain
 
     def _has_tags(self, wanted: Any) -> bool:
         """Return whether the server has all tags that a request names."""
@@ -124,6 +131,10 @@ class SystemRequests:
             "ROUTEZ": lambda given: routez.routez(state, given),
             "GATEWAYZ": lambda given: absent.gatewayz(state, given),
             "LEAFZ": lambda given: leafz.leafz(state, given),
+            "RAFTZ": lambda _: {},
+            "IPQUEUESZ": lambda _: {},
+            "EXPVARZ": lambda _: {"cmdline": [], "memstats": {}},
+            "PROFILEZ": lambda _: {"profile": "", "error": "there is no profiler of Go"},
             "HEALTHZ": lambda given: _health(*healthz.healthz(state, given)),
         }
         pages: dict[str, Handler] = {name: self._page(page) for name, page in plain.items()}

@@ -19,7 +19,7 @@ _MAX_WAITING = 64
 
 _PAGES = (
     "VARZ", "ROUTEZ", "GATEWAYZ", "LEAFZ", "ACCOUNTZ", "HEALTHZ", "STATSZ", "IDZ", "JSZ", "CONNZ",
-    "SUBSZ",
+    "SUBSZ", "RAFTZ", "IPQUEUESZ", "EXPVARZ", "PROFILEZ",
 )  # fmt: skip
 _OF_ACCOUNTS = ("CONNZ", "SUBSZ", "INFO", "LEAFZ", "JSZ", "STATZ", "CONNS")
 

@@ -119,14 +119,6 @@ NOBODY = (
 )
 """Subjects without a responder outside of the system account."""
 
-NOT_OFFERED = {
-    f"{_EVERY}.EXPVARZ": "counters of Go's runtime, and the command line with its passwords",
-    f"{_EVERY}.PROFILEZ": "profiles of Go's runtime",
-    f"{_EVERY}.IPQUEUESZ": "queues between parts of nats-server",
-    f"{_EVERY}.RAFTZ": "groups of JetStream",
-}
-"""Requests that only nats-server answers, and their features."""
-
 
 class Told(NamedTuple):
     """The answers, and the events in the order in which they came, without the server's id."""
@@ -182,7 +174,7 @@ async def listen(command: list[str]) -> Told:
         await clients["a"].flush()
         answers = {
             str(question): await _ask(clients[question.user], question)
-            for question in (*QUESTIONS, *REFUSED, *NOBODY, *map(Question, NOT_OFFERED))
+            for question in (*QUESTIONS, *REFUSED, *NOBODY)
         }
         quiet = [_ask(clients[question.user], question, SILENCE_S) for question in SILENT]
         answers |= dict(zip(map(str, SILENT), await asyncio.gather(*quiet), strict=True))

@@ -33,7 +33,6 @@ from .pair import NAMES
 
 NOT_HERE = {
     "midge_version: ": "nats-server's version is in `version`, as everywhere",
-    "feature_flags.js_": "they switch details of JetStream",
     "account_detail.imports: missing": (
         "the system's services are offered in every account itself, not imported into it"
     ),

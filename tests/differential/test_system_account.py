@@ -10,13 +10,10 @@ import pytest
 from tests.support.processes import midge_command, nats_server_command
 
 from .pages import differences, shape
-from .system import NOBODY, NOT_OFFERED, QUESTIONS, REFUSED, RELOAD, SILENT, Question, Told, listen
+from .system import NOBODY, QUESTIONS, REFUSED, RELOAD, SILENT, Question, Told, listen
 from .tools import FRACTIONS, fractions
 
 NOT_HERE = {
-    "server.feature_flags": "they switch details of JetStream",
-    "feature_flags": "they switch details of JetStream",
-    "data.feature_flags.js_": "they switch details of JetStream",
     "data.account_detail.imports": "the system's services are not imported by every account",
     "data.imports": "the system's services are not imported by every account",
     "data.connections: expected null": "an empty list is a list",
@@ -76,13 +73,6 @@ def test_what_is_for_others_gets_no_answer(both: tuple[Told, Told], question: Qu
 @pytest.mark.parametrize("question", NOBODY, ids=str)
 def test_other_accounts_find_nobody(both: tuple[Told, Told], question: Question) -> None:
     assert [told.answers[str(question)] for told in both] == ["nobody"] * 2
-
-
-@pytest.mark.parametrize("subject", NOT_OFFERED)
-def test_what_is_not_offered_finds_nobody(both: tuple[Told, Told], subject: str) -> None:
-    theirs, own = (told.answers[str(Question(subject))] for told in both)
-    assert "data" in theirs
-    assert own == "nobody"
 
 
 @pytest.mark.parametrize("user", ["sys", "a", "b"])

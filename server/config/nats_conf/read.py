@@ -51,15 +51,16 @@ def read_conf_file(
 
 
 def _check_users_of_accounts(result: Result) -> None:
-    """Refuse what nats-server cannot have together: users of accounts, and one for all or a token.
+    """Refuse users beside a token, and users of accounts beside the only user, as nats-server does.
 
-    midge could, and so its own files may say both.
+    midge's own files may have both.
     """
-    if not any(account.get("users") for account in result.values.get("accounts", ())):
-        return
     authorization = result.values.get("authorization", {})
+    beside = ["token"] if authorization.get("users") else []
+    if any(account.get("users") for account in result.values.get("accounts", ())):
+        beside = ["user", "token"]
     for key, what in (("user", "single user/pass"), ("token", "token")):
-        if authorization.get(key):
+        if key in beside and authorization.get(key):
             text = f"Can not have a {what} and a users array"
             result.errors.append(ConfError(text, where=result.places["authorization",]))
 

@@ -1,12 +1,13 @@
 """Streams, consumers, key-value and objects through nats.py, in memory and in files."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import nats
 import pytest
 from nats.aio.client import Client
+from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NatsTimeoutError
 from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig, DeliverPolicy, StorageType, StreamConfig
@@ -82,6 +83,25 @@ async def test_an_ordered_consumer_reads_from_the_start(js: JetStreamContext) ->
     subscription = await js.subscribe("s", ordered_consumer=True)
     got = [(await subscription.next_msg(timeout=30)).data for _ in range(500)]
     assert got == [b"%d" % n for n in range(500)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda t: t[:-1], lambda t: [*t, "x"], lambda t: t[:5], lambda t: [*t[:4], "1"]],
+    ids=["too-few", "too-many", "one-number", "another-number"],
+)
+async def test_an_ack_subject_of_another_length_confirms_nothing(
+    js: JetStreamContext, change: Callable[[list[str]], list[str]]
+) -> None:
+    await js.add_stream(name="ACKS", subjects=["acks"])
+    await js.publish("acks", b"x")
+    subscription = await js.pull_subscribe("acks", "durable")
+    (message,) = await subscription.fetch(1)
+    with pytest.raises(NoRespondersError):
+        await js._nc.request(".".join(change(message.reply.split("."))), b"+ACK", timeout=10)
+    assert (await js.consumer_info("ACKS", "durable")).num_ack_pending == 1
+    await js._nc.request(message.reply, b"+ACK", timeout=10)
+    assert (await js.consumer_info("ACKS", "durable")).num_ack_pending == 0
 
 
 async def test_what_is_not_acknowledged_comes_again(js: JetStreamContext) -> None:

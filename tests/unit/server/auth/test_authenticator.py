@@ -421,7 +421,7 @@ class TestWebSocket:
         (authorized(users=(User(user="a"), User(user="a"))), "duplicate user 'a'"),
         (authorized(users=(User(),)), "expected a user or an nkey"),
         (authorized(users=(User(nkey="UABC"),)), "expected a public user key, got 'UABC'"),
-        (authorized(user="a", token="t"), "expected one of users, user and token"),
+        (authorized(user="a", token="t"), "expected a user, or users and a token"),
         (authorized(password="p"), "a password needs a user"),
         (authorized(no_auth_user="a"), "'a' is no configured user"),
         (

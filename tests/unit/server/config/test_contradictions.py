@@ -40,11 +40,6 @@ def within(table: dict[str, Any], *path: str) -> dict[str, Any]:
         ({"routing": {"cache_max": 10}}, "routing.cache_sweep_to", "expected at most"),
         ({"authorization": {"token": "t", **USER}}, "authorization.token", "user/pass and token"),
         (
-            {"authorization": {"token": "t", "users": [USER]}},
-            "authorization.token",
-            "token and a users array",
-        ),
-        (
             {"authorization": {**USER, "users": [USER]}},
             "authorization.user",
             "single user/pass and a users array",

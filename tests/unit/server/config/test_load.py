@@ -144,6 +144,33 @@ def test_text_that_is_not_utf_8_names_the_line(tmp_path: Path) -> None:
     assert refusal(file) == f"expected UTF-8 text ({file}:2)"
 
 
+@pytest.mark.parametrize(
+    ("flags", "file", "found"),
+    [
+        ({"token": "x"}, "users = [{user = 'a'}]", ("", "x", 1)),
+        ({"token": "x"}, "user = 'a'\npassword = 'p'", ("", "x", 0)),
+        ({"token": "x"}, "token = 't'", ("", "x", 0)),
+        ({"user": "x", "password": "y"}, "users = [{user = 'a'}]", ("", "", 1)),
+        ({"user": "x", "password": "y"}, "user = 'a'\npassword = 'p'", ("x", "", 0)),
+        ({"user": "x", "password": "y"}, "token = 't'", ("", "t", 0)),
+    ],
+)
+def test_credentials_of_flags_and_file_combine_as_on_nats_server(
+    tmp_path: Path, flags: dict[str, str], file: str, found: tuple[str, str, int]
+) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text(f"[authorization]\n{file}\n")
+    given = [(("authorization", name), f"--{name}", value) for name, value in flags.items()]
+    loaded = config.load(path, flags=given)
+    table = loaded.options.authorization
+    assert (table.user, table.token, len(table.users)) == found
+    is_behind = "user" in flags and not table.user
+    assert any("no effect" in one for one in loaded.warnings) == is_behind
+    path.write_text(f"[authorization]\n{file}\n[[accounts]]\nname='A'\nusers=[{{user='b'}}]\n")
+    with pytest.raises(ConfigError, match=r"Can not have a .* and accounts"):
+        config.load(path, flags=given)
+
+
 def test_contradiction_names_the_later_place(tmp_path: Path) -> None:
     file = write(tmp_path, "[limits]\nmax_pending_bytes = 10\n")
     text = refusal(file)

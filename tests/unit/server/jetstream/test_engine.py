@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -76,6 +77,27 @@ async def test_a_temporary_directory_is_told(
     assert f"jetstream_store_temporary store_dir='{place}'" in caplog.messages
     (started,) = [line for line in caplog.messages if line.startswith("jetstream_started ")]
     assert f"store_dir='{place}'" in started
+
+
+async def test_a_default_directory_in_use_gives_way_and_an_explicit_one_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    first = Server(Options(listen=Listen(port=-1), jetstream=JetStream(enabled=True)))
+    second = Server(Options(listen=Listen(port=-1), jetstream=JetStream(enabled=True)))
+    await first.start()
+    try:
+        await second.start()
+        await second.stop()
+        other = tmp_path / f"nats-{os.getpid()}" / "jetstream"
+        assert (other / "store.a").exists()
+        (moved,) = [line for line in caplog.messages if "jetstream_store_moved" in line]
+        assert f"store_dir='{other}'" in moved
+        explicit = JetStream(enabled=True, store_dir=str(tmp_path / "nats"))
+        with pytest.raises(ConfigError, match=f"{tmp_path}/nats/jetstream is in use by another"):
+            await Server(Options(listen=Listen(port=-1), jetstream=explicit)).start()
+    finally:
+        await first.stop()
 
 
 async def test_a_wrong_key_is_one_clear_line(tmp_path: Path) -> None:

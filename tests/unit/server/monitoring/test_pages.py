@@ -110,6 +110,31 @@ async def test_connz_sorts_by_everything(page: Page, connect: Connect, sort: str
     assert (await page(f"/connz?sort={sort}&state=open"))["num_connections"] == 2
 
 
+async def test_connz_lists_whole_subscriptions_and_the_newest_end_first(
+    page: Page, connect: Connect
+) -> None:
+    clients = [await connect(name=f"{number}") for number in range(3)]
+    for client in clients:
+        for number in range(4):
+            await client.subscribe(f"s.{number}", cb=ignore)
+        await client.flush()
+    for query, key in (("1", "subscriptions_list"), ("detail", "subscriptions_list_detail")):
+        for limit in (1, 2):
+            shown = await page(f"/connz?subs={query}&limit={limit}")
+            assert [len(one[key]) for one in shown["connections"]] == [4] * limit
+    invalid = await page("/connz?filter_subject=s..0&user=&limit=2")
+    assert (invalid["num_connections"], invalid["total"]) == (2, 3)
+    nobody = await page("/connz?user=nobody")
+    assert (nobody["num_connections"], nobody["total"]) == (0, 3)
+    for ended, client in enumerate(clients, 1):
+        await client.close()
+        while (await page("/connz?state=closed"))["num_connections"] < ended:
+            pass
+    shown = await page("/connz?state=closed&sort=stop")
+    assert [one["name"] for one in shown["connections"]] == ["2", "1", "0"]
+    assert all("rtt" in one for one in shown["connections"])
+
+
 async def test_connz_by_cid_account_user_and_interest(page: Page, connect: Connect) -> None:
     client = await connect(name="one")
     await connect(name="two")

@@ -61,8 +61,6 @@ def test_unknown_flag_is_usage_and_exit_0(capsys: pytest.CaptureFixture[str]) ->
         (["foo"], 'unrecognized command: "foo"'),
         (["-t"], "must specify [-c, --config] option to check configuration file syntax"),
         (["-c", "/nonexistent"], "open /nonexistent: no such file or directory"),
-        (["-s"], "flag -s: midge does not support syslog"),
-        (["--profile=1"], "flag --profile: midge does not support the Go profiler"),
         (["--tls"], "TLS Server certificate must be present and valid"),
         (["-p", "70000"], "listen.port: expected int from -1 to 65535, got 70000 (flag -p)"),
         (["-n", "a b"], "server_name: server name cannot contain spaces (flag -n)"),
@@ -81,6 +79,33 @@ def test_a_valid_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(f"midge-server: configuration file {file} is valid (sha256:")
+
+
+def test_lines_and_flags_without_effect_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "a.conf"
+    file.write_text("port: 5\nprof_port: 6\n")
+    assert commands.midge_server(["-t", "-s", "-c", str(file)]) == 0
+    *notes, valid = capsys.readouterr().err.splitlines()
+    assert notes == [
+        f'midge-server: {file}:2:1: field "prof_port" has no effect: there is no profiler of Go',
+        "midge-server: flag -s has no effect: midge logs to standard error, or to the file of -l",
+    ]
+    assert valid.startswith(f"midge-server: configuration file {file} is valid")
+
+
+def test_an_empty_file_starts_and_fails_the_test_of_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], started: list[Any]
+) -> None:
+    for text in ("", "# nothing\n", "\n\n"):
+        file = tmp_path / "a.conf"
+        file.write_text(text)
+        assert commands.midge_server(["-t", "-c", str(file)]) == 1
+        expected = f"midge-server: {file}: config has no values or is empty\n"
+        assert capsys.readouterr() == ("", expected)
+        assert commands.midge_server(["-c", str(file)]) == 7
+    assert len(started) == 3
 
 
 def test_every_problem_has_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

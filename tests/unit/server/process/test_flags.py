@@ -14,6 +14,7 @@ from midge.server.process.flags import (
     UNSUPPORTED,
     USAGE,
     check_tls_flags,
+    notes_on,
     server_flags,
     setting_values,
 )
@@ -74,10 +75,13 @@ def test_the_flags_of_a_cluster_are_settings_that_can_be_loaded() -> None:
     assert len(options.cluster.routes) == 2
 
 
-@pytest.mark.parametrize("flag", ["-s", "--profile=1"])
-def test_flags_of_missing_features_are_refused(flag: str) -> None:
-    with pytest.raises(ConfigError, match="midge does not support"):
-        settings_of(flag)
+@pytest.mark.parametrize(("flag", "what"), [("-s", "logs to"), ("--profile=1", "no profiler")])
+def test_flags_of_missing_features_are_warned_of(flag: str, what: str) -> None:
+    given = parse([flag], server_flags()).given
+    assert list(setting_values(given)) == []
+    (note,) = notes_on(given)
+    assert note.startswith(f"flag {flag.partition('=')[0]} has no effect: ")
+    assert what in note
 
 
 def test_an_address_of_a_cluster_that_is_none_is_refused() -> None:

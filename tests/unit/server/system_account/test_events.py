@@ -12,6 +12,8 @@ import pytest
 from midge.server.config.options import (
     Account,
     AllowResponses,
+    Cluster,
+    JetStream,
     Listen,
     Options,
     Permissions,
@@ -86,6 +88,8 @@ async def test_ping_finds_the_server(server: Server, connect: Any) -> None:
         ("ACCOUNTZ", "accounts"),
         ("JSZ", "disabled"),
         ("HEALTHZ", "status_code"),
+        ("EXPVARZ", "memstats"),
+        ("PROFILEZ", "error"),
     ],
 )
 async def test_every_page_can_be_asked_for(
@@ -95,6 +99,53 @@ async def test_every_page_can_be_asked_for(
     for target in ("PING", server.server_id):
         answer = await ask(client, f"$SYS.REQ.SERVER.{target}.{page}")
         assert field in answer["data"]
+
+
+@pytest.mark.parametrize(
+    ("given", "is_meant"),
+    [
+        ({"cluster": "C"}, True),
+        ({"cluster": "CC"}, False),
+        ({"domain": "d"}, True),
+        ({"domain": "dd"}, False),
+        ({"tags": ["a"]}, True),
+        ({"tags": ["a", "z"]}, False),
+        ({"host": "127.0"}, True),
+        ({"host": "127.0", "exact_match": True}, False),
+        ({"server_name": "ne"}, True),
+        ({"server_name": "two"}, False),
+    ],
+)
+async def test_a_request_to_some_servers_is_answered_by_those(
+    given: dict[str, Any], is_meant: bool
+) -> None:
+    options = Options(
+        listen=Listen(port=-1),
+        server_name="one",
+        server_tags=("a", "b"),
+        cluster=Cluster(name="C", port=-1),
+        jetstream=JetStream(enabled=True, in_memory=True, domain="d"),
+        accounts=(Account(name="$SYS", users=(User(user="s", password="s"),)),),
+    )
+    server = Server(options)
+    await server.start()
+    client = await SettlingClient.connected(server.urls()["nats"][0], user="s", password="s")
+    try:
+        inbox = client.new_inbox()
+        answers = await client.subscribe(inbox)
+        for request in (given, {}):
+            subject = "$SYS.REQ.SERVER.PING.IDZ"
+            await client.publish(subject, json.dumps(request).encode(), reply=inbox)
+        found = [await answers.next_msg(timeout=2) for _ in range(2 if is_meant else 1)]
+        assert answers.pending_msgs == 0
+        statistics = await ask(client, "$SYS.REQ.SERVER.PING")
+        assert (statistics["server"]["cluster"], statistics["server"]["domain"]) == ("C", "d")
+        assert statistics["server"]["jetstream"]
+        assert "config" in statistics["statsz"]["jetstream"]
+        assert len(found) == 1 + is_meant
+    finally:
+        await client.close()
+        await server.stop()
 
 
 async def test_requests_take_options_and_refuse_wrong_ones(server: Server, connect: Any) -> None:
