@@ -1,6 +1,6 @@
 """Publish, subscribe and request within the server's own process: no socket and no client.
 
-A message takes the same path as one from a connection: the account's mappings, the SubList, the
+A message takes the same path as a message of a connection: the account's mappings, the SubList, the
 router. Receivers run after the message has been routed, in a later turn of the loop, so that a
 callback may publish, unsubscribe or raise without affecting other deliveries.
 """
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from midge.server.routing.account import Account
 
 PENDING_MAX = 65536
-"""Default of `pending_max`: most messages that wait for a receiver within the process."""
+"""Default of `pending_max`: most messages that wait for one receiver within the process."""
 
 Callback = Callable[[Message], object]
-"""A subscription's callback: a plain function, whose result is ignored, or an async one, awaited
-message by message."""
+"""A subscription's callback: a plain function, whose result is ignored, or an async function, which
+is awaited message by message."""
 
 
 class NoRespondersError(MidgeError):
@@ -91,7 +91,7 @@ class DirectSubscription(Inbox):
         return self._waiting.popleft()
 
     def take_waiting(self) -> list[Message]:
-        """Return what waits to be read, and forget it."""
+        """Remove the waiting messages and return them."""
         waiting = list(self._waiting)
         self._waiting.clear()
         return waiting
@@ -122,7 +122,7 @@ class DirectSubscription(Inbox):
         self._direct.keep(asyncio.ensure_future(self._await_in_turn(first)))
 
     async def _await_in_turn(self, first: Awaitable[Any]) -> None:
-        """Await the callback for each message in turn, until none waits."""
+        """Await the callback for one message after another, until none waits."""
         callback = self._callback
         answer: object = first
         try:
@@ -133,7 +133,7 @@ class DirectSubscription(Inbox):
                     if not self._waiting:
                         return
                     answer = callback(self._waiting.popleft()) if callback else None
-                except Exception as error:  # noqa: BLE001 - a callback's fault is its own
+                except Exception as error:  # noqa: BLE001 - the callback's own fault
                     answer = None
                     self._report(error)
         finally:

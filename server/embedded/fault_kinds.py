@@ -1,4 +1,4 @@
-"""The kinds of faults: what each does to a message, or to a connection.
+"""The kinds of faults, with their effects on a message or a connection.
 
 `midge.server.embedded.faults` starts and ends them.
 """
@@ -24,7 +24,7 @@ ScriptFunction = Callable[[Message, Callable[..., None]], object]
 
 
 class FaultHost(Protocol):
-    """The interface of a server's faults for a single one."""
+    """The interface of a server's faults for a single fault."""
 
     broker: Broker
     random: Random
@@ -37,7 +37,7 @@ class FaultHost(Protocol):
 
 
 class Fault:
-    """One fault in force; `hits` counts what it has done."""
+    """One fault in force; `hits` counts how often it has struck."""
 
     def __init__(self, faults: FaultHost) -> None:
         self.hits = 0
@@ -83,7 +83,7 @@ class MessageFault(Fault):
         self._seen = 0
 
     def strikes(self, subject: bytes) -> bool:
-        """Count a message, and tell whether the fault applies to it."""
+        """Count a message, and return whether the fault applies to it."""
         if not matches(subject, self.pattern):
             return False
         self._seen += 1
@@ -95,7 +95,7 @@ class MessageFault(Fault):
         return True
 
     def passed(self) -> None:
-        """Called when a message that was not struck has passed."""
+        """Called when a message that the fault did not strike has passed."""
 
     def act(self, frame: Frame, send: Callable[[Frame], object]) -> None:
         """Apply the fault to `frame`, a copy; `send` passes it on, now or later."""
@@ -129,7 +129,7 @@ class Delay(MessageFault):
 
 
 class Reorder(MessageFault):
-    """Messages are overtaken by the next ones."""
+    """The next messages overtake a message."""
 
     by = 1
 
@@ -189,7 +189,7 @@ class Undoable(Fault):
         self._undo = undo
 
     def undo(self) -> None:
-        """Undo it."""
+        """Call the function that ends the fault."""
         self._undo()
 
 
@@ -200,7 +200,7 @@ class EditInfo(Fault):
 
 
 class CuttingTransport:
-    """Passes a number of bytes to the client, then cuts the connection, even within a message."""
+    """Passes a number of bytes to the client, then cuts the connection, also within a message."""
 
     def __init__(self, transport: Any, left: int, fault: Fault) -> None:
         self._transport = transport
@@ -208,7 +208,7 @@ class CuttingTransport:
         self._fault = fault
 
     def write(self, data: bytes | memoryview) -> None:
-        """Write the bytes that may still pass; cut the connection at the first one beyond."""
+        """Write the bytes that may still pass; cut the connection at the first byte beyond."""
         self._transport.write(bytes(data[: self._left]))
         if len(data) > self._left or self._left == 0:
             self._fault.hits += 1

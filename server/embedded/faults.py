@@ -1,4 +1,4 @@
-"""Fault injection: failures of networks and brokers, where and when a test wants them.
+"""Fault injection: failures of networks and brokers at the place and time that a test chooses.
 
 Each method starts one fault and returns it; as a context manager it ends with its block. Without
 faults, messages are not inspected.
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
 
 class Faults(StreamFaults, Screen):
-    """The faults of one server; `seed` makes chance repeatable.
+    """The faults of one server; `seed` makes random choices repeatable.
 
-    Clients are given by name or cid.
+    Methods take clients by name or cid.
     """
 
     def __init__(self, server: Server, seed: int = 0) -> None:
@@ -71,7 +71,7 @@ class Faults(StreamFaults, Screen):
         probability: float = 1.0,
         to: str | int | None = None,
     ) -> Fault:
-        """Drop messages: all of them, the n-th, or some by chance."""
+        """Drop messages: all of them, the n-th, or each with a `probability`."""
         return self._begin(Drop(self, pattern, nth, probability, to))
 
     def duplicate(
@@ -98,7 +98,7 @@ class Faults(StreamFaults, Screen):
         probability: float = 1.0,
         to: str | int | None = None,
     ) -> Fault:
-        """Delay messages, by the server's clock: `delay_s` and up to `jitter_s` more."""
+        """Delay messages, by the server's clock: by `delay_s` and up to `jitter_s` more."""
         fault = Delay(self, pattern, nth, probability, to)
         fault.delay_s, fault.jitter_s = delay_s, jitter_s
         return self._begin(fault)
@@ -111,7 +111,7 @@ class Faults(StreamFaults, Screen):
         by: int = 1,
         to: str | int | None = None,
     ) -> Fault:
-        """Deliver the n-th message after the `by` ones that follow it."""
+        """Deliver the n-th message after the next `by` messages."""
         fault = Reorder(self, pattern, nth, 1.0, to)
         fault.by = by
         return self._begin(fault)
@@ -127,7 +127,7 @@ class Faults(StreamFaults, Screen):
     ) -> Fault:
         """Call `function(message, send)`: `send()` sends the message, `send(b"x")` another payload.
 
-        It may send at once or later, once, several times or never.
+        The function may send at once or later, once, several times or never.
         """
         fault = Script(self, pattern, nth, probability, to)
         fault.function = function
@@ -142,7 +142,7 @@ class Faults(StreamFaults, Screen):
     def cut(self, client: str | int, *, after_bytes: int = 0) -> Fault:
         """Cut the connection once `after_bytes` more have been sent to the client."""
         connection = self._find(client)
-        # The one thing that a fault must get between.
+        # The only private attribute that a fault needs.
         transport: Any = connection.channel._transport  # noqa: SLF001
         fault = Undoable(self, lambda: connection.outbound.attach(transport))
         fault.hits = 0
@@ -191,7 +191,7 @@ class Faults(StreamFaults, Screen):
     async def lame_duck(self) -> None:
         """Enter lame duck mode, permanently; return once clients have been informed.
 
-        They are closed one by one, by the server's clock; see `Server.lame_duck`.
+        The server closes them one by one, by its clock; see `Server.lame_duck`.
         """
         await self._server.announce_lame_duck()
         self._leaving = asyncio.ensure_future(self._server.close_clients_slowly())
@@ -251,7 +251,7 @@ class Faults(StreamFaults, Screen):
                 for name, value in fault.changes.items():
                     setattr(info, name, value)
 
-    # Inside.
+    # Internals.
 
     def end(self, fault: Fault) -> None:
         """End one fault."""
@@ -275,7 +275,7 @@ class Faults(StreamFaults, Screen):
         return fault
 
     def _of(self, connection: Connection | None) -> list[MessageFault]:
-        """List the faults of messages to `connection`, or of published ones for None."""
+        """List the faults of messages to `connection`, or of published messages for None."""
         found = [fault for fault in self._active if isinstance(fault, MessageFault)]
         if connection is None:
             return [fault for fault in found if fault.to is None]

@@ -1,7 +1,7 @@
 """Messages for receivers within the server's own process, from the router to a callback.
 
-The router passes a frame that lies in a read buffer; an `Inbox` keeps a copy as a `Message` until
-the receiver's turn of the loop. Waiting with coroutines is in `midge.server.embedded.direct`.
+The router passes a frame in a read buffer; an `Inbox` keeps a copy as a `Message` until the
+receiver's turn of the loop. `midge.server.embedded.direct` adds waiting with coroutines.
 """
 
 from collections import deque
@@ -38,13 +38,13 @@ class Message:
     ) -> None:
         reply = frame.reply_bytes()
         self.subject = frame.subject_bytes().decode("utf-8", "surrogateescape")
-        """Subject it was published to."""
+        """Subject of the publish."""
         self.reply = None if reply is None else reply.decode("utf-8", "surrogateescape")
         """Subject to answer to, or None."""
         self.payload = frame.payload_bytes()
         """Payload, without the headers."""
         self.account = account
-        """Account in which it was delivered."""
+        """Account of the delivery."""
         self._header_block = frame.header_bytes()
         self._headers: dict[str, list[str]] | None = None
         self._publisher = publisher
@@ -104,7 +104,7 @@ class Inbox(RoutedSubscription):
         self._is_awaiting = False
 
     def receive(self, publisher: "Client | None", frame: "Frame") -> bool:
-        """Keep a copy of `frame` for the receiver; False when too many messages wait."""
+        """Keep a copy of `frame` for the receiver; return False when too many messages wait."""
         if not self._is_open:
             return False
         if len(self._waiting) >= self.pending_max:
@@ -131,7 +131,7 @@ class Inbox(RoutedSubscription):
         while waiting and not self._is_awaiting:
             try:
                 answer = callback(waiting.popleft())
-            except Exception as error:  # noqa: BLE001 - a callback's fault is its own
+            except Exception as error:  # noqa: BLE001 - the callback's own fault
                 self._report(error)
                 continue
             if answer is not None and isawaitable(answer):

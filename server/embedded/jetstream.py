@@ -1,7 +1,7 @@
 """Streams, consumers and key-value buckets of a server in the process, without a socket.
 
-Everything goes the way of a client's requests, so that the answers, limits and errors are those
-that clients get: a publish is acknowledged when it is durable, and what is read was.
+Everything takes the path of a client's requests, so that answers, limits and errors are the same as
+for clients: a publish is acknowledged when it is durable, and a read returns only durable messages.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from midge.server.embedded.streams import Stream
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-HISTORY_MAX = 64  # as for every client
+HISTORY_MAX = 64  # values of a key; the limit of all clients
 
 
 class JetStream(Requests):
@@ -26,12 +26,12 @@ class JetStream(Requests):
         return Stream(self, name)
 
     async def add_stream(self, name: str, subjects: Iterable[str] = (), **config: Any) -> Stream:
-        """Make a stream, or find it as it is asked for; `config` has nats-server's keys.
+        """Make a stream, or find an equal one; `config` has nats-server's keys.
 
-        It takes the subject of its name unless told otherwise. Durations are nanoseconds.
+        Without `subjects`, its name is its subject. Durations are nanoseconds.
 
         Raises:
-            JetStreamError: it is refused, or there is another one of that name.
+            JetStreamError: the server refuses it, or a different stream has that name.
         """
         defaults = {"retention": "limits", "storage": "file", "discard": "old", "num_replicas": 1}
         body = {**defaults, **config, "name": name}
@@ -57,8 +57,8 @@ class JetStream(Requests):
         """Make a key-value bucket that keeps `history` values of each key.
 
         Raises:
-            JetStreamError: it is refused.
-            ValueError: clients keep between 1 and 64 values.
+            JetStreamError: the server refuses it.
+            ValueError: `history` is not between 1 and 64.
         """
         if not 1 <= history <= HISTORY_MAX:
             raise ValueError(f"history: expected 1 to {HISTORY_MAX}, got {history}")

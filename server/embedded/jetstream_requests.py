@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 API = "$JS.API."
 TIMEOUT_S = 5.0
-"""How long an answer may take, by the server's clock; one comes within milliseconds."""
+"""Time limit for an answer, by the server's clock; answers come within milliseconds."""
 
 
 class PubAck(NamedTuple):
     """A stream's acknowledgement of a message that it has stored.
 
-    `is_duplicate`: a message with this id was stored before, as `seq`.
+    With `is_duplicate`, the stream had stored a message with this id before, as `seq`.
     """
 
     stream: str
@@ -41,7 +41,7 @@ class Requests:
         """Return the answer of an API operation such as `STREAM.INFO.ORDERS`.
 
         Raises:
-            JetStreamError: it is refused.
+            JetStreamError: the server refuses it.
         """
         payload = json.dumps(body) if body else ""
         return checked(await self.ask(API + operation, payload))

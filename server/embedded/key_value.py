@@ -22,7 +22,7 @@ _OF_REASON = {"Remove": DELETE, "MaxAge": PURGE, "Purge": PURGE}
 _WRONG_SEQUENCES = (10071, 10164)
 
 _KEY = re.compile(r"[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*")
-"""Keys as all clients know them."""
+"""The keys that all clients accept."""
 
 
 class Entry(NamedTuple):
@@ -50,7 +50,7 @@ class KeyValue:
         self._prefix = f"$KV.{bucket}."
 
     async def get(self, key: str) -> Entry | None:
-        """Return a key's value; None when it has none."""
+        """Return a key's value, or None."""
         message = await self._stream.last(self._subject(key))
         entry = None if message is None else self._entry(message)
         return entry if entry is not None and entry.operation == PUT else None
@@ -60,7 +60,7 @@ class KeyValue:
         return await self._publish(key, value, {})
 
     async def create(self, key: str, value: bytes | str) -> int:
-        """Write a value of a key that has none, and return its revision.
+        """Write the value of a key without a value, and return its revision.
 
         Raises:
             JetStreamError: the key has a value.
@@ -76,7 +76,7 @@ class KeyValue:
             return await self.update(key, value, message.seq)
 
     async def update(self, key: str, value: bytes | str, revision: int) -> int:
-        """Write a value of a key that is at `revision`, and return its new one.
+        """Write the value of a key whose last revision is `revision`, and return the new revision.
 
         Raises:
             JetStreamError: the key is at another revision.
@@ -93,7 +93,7 @@ class KeyValue:
         await self._publish(key, b"", {_OPERATION: PURGE, "Nats-Rollup": "sub"})
 
     async def keys(self, pattern: str = ">") -> list[str]:
-        """Return the keys that have a value and match."""
+        """Return the keys that have a value and match `pattern`."""
         return [
             entry.key
             async for entry in self._entries(pattern, "last_per_subject", follow=False)
@@ -101,14 +101,14 @@ class KeyValue:
         ]
 
     async def history(self, key: str) -> list[Entry]:
-        """Return what is kept of a key, the oldest first."""
+        """Return the stored revisions of a key, the oldest first."""
         self._subject(key)
         return [entry async for entry in self._entries(key, "all", follow=False)]
 
     async def watch(self, pattern: str = ">", *, new_only: bool = False) -> AsyncIterator[Entry]:
-        """Iterate over the values that match, and then over each change as it comes.
+        """Iterate over the values of matching keys, and then over each change as it comes.
 
-        It never ends by itself; deletions come as entries, too.
+        The iteration never ends by itself. A deletion is also an entry.
         """
         policy = "new" if new_only else "last_per_subject"
         async for entry in self._entries(pattern, policy, follow=True):
@@ -139,7 +139,7 @@ class KeyValue:
         """Return the subject of a key.
 
         Raises:
-            ValueError: clients would not take it for a key.
+            ValueError: clients would not accept the key.
         """
         if not _KEY.fullmatch(key):
             raise ValueError(f"key: expected letters, digits and -/_=. inside, got {key!r}")

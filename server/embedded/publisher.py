@@ -1,7 +1,7 @@
 """Publishing within the server's own process: from a call to the router, without a socket.
 
-Most checks of a message hold for the next one: a valid subject stays valid. A message without
-receivers and observers is counted, but no frame is made of it.
+Most checks of a message need not be repeated for the next one: a valid subject stays valid. A
+message without receivers and observers is counted, but gets no frame.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ SUBJECTS_MAX = 1024
 
 
 class Publisher:
-    """The process's own way to the router; `in_messages` and `in_bytes` count what it published."""
+    """The process's own access to the router; `in_messages` and `in_bytes` count its messages."""
 
     __slots__ = (
         "_internal",
@@ -53,7 +53,7 @@ class Publisher:
     ) -> int:
         """Route one message; return how many subscriptions have taken it.
 
-        Its arguments, which `Server.publish` describes, are positional only: that is faster.
+        `Server.publish` describes the arguments; here they are positional, which is faster.
 
         Raises:
             ValueError: the subject is invalid for publishing, or the payload is too large.
@@ -88,7 +88,7 @@ class Publisher:
         return account
 
     def _valid(self, subject: str | bytes, what: str) -> bytes:
-        """`literal_subject`, with a cache."""
+        """Return the same as `literal_subject`, from a cache."""
         if not isinstance(subject, str):
             return literal_subject(subject, what)
         known: bytes | None = self._subjects.get(subject)
@@ -110,7 +110,7 @@ class Publisher:
 
 
 def literal_subject(subject: str | bytes, what: str = "subject") -> bytes:
-    """Return `subject` as bytes after checking that it may be published to; errors name it `what`.
+    """Return `subject` as bytes if it is valid for publishing; errors call it `what`.
 
     Raises:
         ValueError: it is empty, or has a blank, a line end, an empty token or a wildcard.

@@ -1,6 +1,6 @@
 """The server as a library: `async with midge.Server(port=-1) as server:`.
 
-A facade over `midge.server.server.Server`, which the daemon runs: keyword options, URLs for
+This is a facade over `midge.server.server.Server`, which the daemon runs: keyword options, URLs for
 clients, direct access to the router, and snapshots of its state. Nothing here is on the message
 path of clients.
 """
@@ -48,14 +48,14 @@ _LOOP_TICKS_AFTER_STOP = 3  # turns for cancelled tasks and closed transports to
 
 
 class Server:
-    """A NATS server within the running event loop, uvloop's or asyncio's own.
+    """A NATS server within the running event loop, of uvloop or asyncio.
 
     Settings are keyword arguments (`port=-1` takes a free port, `user=`, `token=`, `max_payload=`,
     …), an `Options` structure, or both; keywords take precedence. `interceptors` maps `connect`,
     `subscribe`, `publish` and `deliver` to functions, or to their names `module:function`; see
     `intercept`. `clock`, `random` and `seed` replace real time and randomness in tests, and `disk`,
     a `midge.testing.SimulatedDisk`, replaces the directory of file streams. With JetStream on and a
-    virtual clock, clients get no PINGs unless `ping_interval` is set, since they cannot answer
+    virtual clock, clients get no PINGs unless `ping_interval` is set, because they cannot answer
     while a test advances the clock.
 
     Raises:
@@ -119,7 +119,7 @@ class Server:
         return self
 
     async def stop(self) -> None:
-        """Write what is pending, close everything, and leave no task, socket or timer behind."""
+        """Write pending output and close everything; no task, socket or timer is left."""
         if self._direct is not None:
             if self._faults is not None:
                 self._faults.clear()
@@ -140,8 +140,7 @@ class Server:
         """Apply new settings that can change while serving; keywords are merged into the old ones.
 
         Raises:
-            ConfigError: they are invalid, or would change a fixed setting; then nothing has
-            changed.
+            ConfigError: they are invalid, or would change a fixed setting. Nothing has changed.
         """
         await self._core.reload(options_from_keywords(options or self.options, settings))
 
@@ -157,7 +156,7 @@ class Server:
         publish: Interceptor | None = None,
         deliver: Interceptor | None = None,
     ) -> None:
-        """Use these interceptors from now on; those not given are the settings' own.
+        """Use these interceptors from now on, and the configured ones for the other events.
 
         See `midge.server.interceptors` for their arguments and results. Call it before `start` or
         in the loop's thread. Connected clients are not checked again.
@@ -186,7 +185,7 @@ class Server:
 
     @property
     def jetstream_engine(self) -> Engine | None:
-        """The inside of JetStream, for extensions, as `broker` is; None where it is off."""
+        """The internals of JetStream, for extensions like `broker`; None if JetStream is off."""
         return self._core.jetstream
 
     @property
@@ -313,8 +312,8 @@ class Server:
     ) -> int:
         """Publish a message without a socket; return how many subscriptions have taken it.
 
-        Clients are written to at the end of this turn of the loop. Call it from the loop's
-        thread only.
+        The server writes to clients at the end of this turn of the loop. Call it only from the
+        loop's thread.
 
         Raises:
             ValueError: the subject is invalid for publishing, or the payload is too large.
@@ -406,7 +405,7 @@ def _split_interceptors(
     functions = {name: one for name, one in given.items() if callable(one)}
     if not functions:
         return {}, given
-    from midge.server.interceptors.api import EVENTS  # noqa: PLC0415 - only who has some needs it
+    from midge.server.interceptors.api import EVENTS  # noqa: PLC0415 - only for servers with some
 
     for name in functions.keys() - set(EVENTS):
         raise ConfigError(f"expected one of {', '.join(EVENTS)}", key=f"interceptors.{name}")

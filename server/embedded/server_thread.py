@@ -1,4 +1,4 @@
-"""A thread in which a server runs with an event loop of its own, and calls into it."""
+"""A thread that runs a server with its own event loop, and calls into that thread."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class ServerThread:
         return self._thread.is_alive()
 
     def is_own_thread(self) -> bool:
-        """Tell whether this is the thread of the server's loop."""
+        """Return whether this is the thread of the server's loop."""
         return threading.current_thread() is self._thread
 
     def call(self, function: Callable[[Server], T]) -> T:
-        """Run `function(server)` in the server's thread and return what it returns."""
+        """Run `function(server)` in the server's thread and return its result."""
         __tracebackhide__ = True  # pytest then shows the test's line instead of these
 
         async def within() -> T:
@@ -66,7 +66,7 @@ class ServerThread:
         return function(self._server) if self.is_own_thread() else self._submit(within())
 
     def wait(self, function: Callable[[Server], Awaitable[T]]) -> T:
-        """Await `function(server)` in the server's thread and return what it returns."""
+        """Await `function(server)` in the server's thread and return its result."""
         __tracebackhide__ = True
         if self.is_own_thread():
             raise MidgeError("a threaded server cannot be waited for in its own thread")
@@ -93,7 +93,7 @@ class ServerThread:
         self._stopping = asyncio.Event()
         try:
             await self._server.start()
-        except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
+        except BaseException as error:  # noqa: BLE001 - the waiting thread raises it
             started.set_exception(error)
             return
         started.set_result(None)

@@ -54,14 +54,14 @@ class SubscriptionView:
     delivered: int
     """Messages delivered to it so far."""
     cid: int | None
-    """Its connection; None for one of the process itself."""
+    """Its connection; None for a subscription of the process itself."""
     sid: str
     client_name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Counts since the start; `out_messages` leaves out deliveries within the process."""
+    """Counts since the start; `out_messages` does not include deliveries within the process."""
 
     connections: int
     total_connections: int
@@ -102,7 +102,7 @@ def view_connection(connection: Connection) -> ConnectionView:
 
 
 def view_subscriptions(broker: Broker, direct: Direct) -> list[SubscriptionView]:
-    """List the subscriptions of the clients, and then those of the process itself."""
+    """List the clients' subscriptions, and then the process's own subscriptions."""
     views = [
         _view_subscription(subscription, connection.account.name, connection)
         for connection in broker.clients.values()

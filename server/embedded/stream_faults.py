@@ -1,7 +1,7 @@
 """Faults of JetStream: acks and confirmations lost, streams purged or deleted, disks full or slow.
 
-They are methods of `midge.server.embedded.faults.Faults`. Changes to a stream go through its own
-code, and faults of the disk are those of the server's simulated disk.
+They are methods of `midge.server.embedded.faults.Faults`. Changes to a stream go through the
+stream's own code, and the server's simulated disk makes the faults of the disk.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class StreamFaults(FaultHost):
         nth: int | Iterable[int] | None = None,
         probability: float = 1.0,
     ) -> Fault:
-        """Drop acks on their way to the server: messages are redelivered after their ack wait."""
+        """Drop acks before the server gets them: messages are redelivered after the ack wait."""
         has_second = self._engine().context.options.ack_format == "v2"
         prefix = _SECOND_ACK_PREFIX if has_second else _ACK_PREFIX
         return self._begin(Drop(self, f"{prefix}{stream}.{consumer}.>", nth, probability, None))
@@ -72,7 +72,7 @@ class StreamFaults(FaultHost):
     ) -> Fault:
         """Redeliver messages that await their ack at once, as if the ack wait were over.
 
-        `seq` selects one message; `hits` counts the redelivered ones.
+        `seq` selects one message; `hits` counts the redelivered messages.
         """
         found = self._consumer(stream, consumer, account)
         entries = [found.pending.get(seq)] if seq else list(found.pending.entries.values())
@@ -137,7 +137,7 @@ class StreamFaults(FaultHost):
         return self._done(ended)
 
     def store_full(self) -> Fault:
-        """Refuse every message, as when JetStream's storage is used up (10023)."""
+        """Refuse every message, as if JetStream's storage were used up (10023)."""
         context = self._engine().context
         usages = (context.memory, context.storage)
         limits = [usage.limit for usage in usages]
@@ -178,8 +178,8 @@ class StreamFaults(FaultHost):
     def full_disk(self, *, free_bytes: int = 0) -> Fault:
         """Leave the disk no room beyond the store's preallocation of 64 KiB or more.
 
-        Messages are refused (10077) once that is used; acks and removals still work. When the fault
-        ends there is room again, and the store accepts messages within a second.
+        The store refuses messages (10077) once that is used; acks and removals still work. When the
+        fault ends, there is room again, and the store accepts messages within a second.
         """
         disk = self._disk()
         before, disk.free = disk.free, free_bytes
@@ -302,7 +302,7 @@ class _FailingDisk(Fault):
 
 
 class _LosingSink(Sink, MessageFault):
-    """Wraps a stream's sink for answers, and drops the confirmations of messages."""
+    """Wraps a stream's sink of answers, and drops confirmations of messages."""
 
     _stream: Stream
     _behind: Sink

@@ -1,4 +1,4 @@
-"""Messages of a stream within the server's own process: pulled, read and acknowledged."""
+"""Pull, read and acknowledge a stream's messages within the server's own process."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ if TYPE_CHECKING:
     from midge.server.embedded.jetstream_requests import Requests
 
 _BATCH = 256
-"""Messages asked for at once: then a reader seldom waits, and little is lost when it ends."""
+"""Messages per pull request: enough that a reader seldom waits, few enough to give back at its end.
+"""
 
 _EXPIRES_NS = 30 * 10**9
 _INACTIVE_NS = 300 * 10**9
 
 
 class StoredMessage(NamedTuple):
-    """A message as a stream holds it; `time_ns` is when it was stored, since the epoch."""
+    """A stored message; `time_ns` is the time of its storage, since the epoch."""
 
     subject: str
     seq: int
@@ -48,15 +49,15 @@ class StreamMessage:
         self._jetstream = jetstream
         self._message = message
         self.delivered = int(tokens[4 + shift])
-        """How often it has been delivered, this time included."""
+        """Number of deliveries so far, including this one."""
         self.seq = int(tokens[5 + shift])
         """Its sequence in the stream."""
         self.time_ns = int(tokens[7 + shift])
-        """When it was stored, in nanoseconds since the epoch."""
+        """Time of its storage, in nanoseconds since the epoch."""
 
     @property
     def subject(self) -> str:
-        """Subject it was published to."""
+        """Subject of the publish."""
         return self._message.subject
 
     @property
@@ -75,36 +76,36 @@ class StreamMessage:
         return self._message.headers
 
     def stored(self) -> StoredMessage:
-        """Return it as the stream holds it."""
+        """Return the stored form of the message."""
         return StoredMessage(self.subject, self.seq, self.time_ns, self.headers, self.payload)
 
     async def ack(self) -> None:
-        """Say that it is done with; returns when that is durable."""
+        """Acknowledge the message; returns when the ack is durable."""
         assert self._message.reply is not None
         await self._jetstream.ask(self._message.reply, b"+ACK")
 
     async def nak(self, delay_s: float = 0.0) -> None:
-        """Ask for it again, after `delay_s` seconds."""
+        """Ask for redelivery, after `delay_s` seconds."""
         delay = json.dumps({"delay": round(delay_s * 1e9)}) if delay_s else ""
         self._message.respond(f"-NAK {delay}".strip())
 
     async def term(self) -> None:
-        """Say that it shall not come again, though it was not done."""
+        """Terminate the message: it is not redelivered, although it was not processed."""
         self._message.respond(b"+TERM")
 
     async def in_progress(self) -> None:
-        """Ask for more time before it comes again."""
+        """Ask for more time before redelivery."""
         self._message.respond(b"+WPI")
 
     def __repr__(self) -> str:
-        """Show where it stands."""
+        """Show sequence, subject and the begin of the payload."""
         return f"<StreamMessage {self.seq} {self.subject!r} {self.payload[:64]!r}>"
 
 
 class Consuming:
     """Messages of one consumer, pulled as they are read; use it with `async with`.
 
-    `pending` is how many matched and were there when it began.
+    `pending` is the number of matching messages in the stream when it began.
     """
 
     def __init__(
@@ -132,7 +133,7 @@ class Consuming:
         self._requested = 0
 
     async def __aenter__(self) -> Self:
-        """Make or find the consumer; raises JetStreamError when it is refused."""
+        """Make or find the consumer; raises JetStreamError if the server refuses it."""
         to = f"CONSUMER.CREATE.{self._stream}"
         if not self._is_temporary:
             to += f".{self._name}"
@@ -148,7 +149,7 @@ class Consuming:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """End the reading; a durable consumer stays, without what was not read."""
+        """End the reading; give unread messages back, and delete a temporary consumer."""
         if self._subscription is None:
             return
         self._subscription.unsubscribe()
@@ -160,7 +161,7 @@ class Consuming:
             self._jetstream.direct.send(subject, b"", None, None, self._jetstream.account)
 
     def _unread(self) -> list[StreamMessage]:
-        """Return what was delivered and not read, of a consumer that wants acknowledgements."""
+        """Return the unread messages of a consumer that wants acknowledgements, else nothing."""
         assert self._subscription is not None
         waiting = self._subscription.take_waiting()
         if self._config["ack_policy"] == "none":
@@ -168,7 +169,7 @@ class Consuming:
         return [StreamMessage(self._jetstream, one) for one in waiting if _is_delivery(one)]
 
     async def next(self, timeout_s: float | None = None) -> StreamMessage:
-        """Return the next message, once there is one.
+        """Wait for the next message and return it.
 
         Raises:
             TimeoutError: none came within `timeout_s`, by the server's clock.
@@ -205,7 +206,7 @@ class Consuming:
             raise MidgeError(f"consumer {self._name!r} of stream {self._stream!r} is gone")
 
     def _handle_status(self, message: Message) -> None:
-        """Ask again when a request has ended; raises MidgeError when the consumer is gone."""
+        """Pull again when a request has ended; raises MidgeError when the consumer is gone."""
         status = message.headers.get("Status", [""])[0]
         description = message.headers.get("Description", [""])[0]
         if status == "100":

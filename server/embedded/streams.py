@@ -1,4 +1,4 @@
-"""One stream of a server in the process: published to, read, and consumed from."""
+"""One stream of a server in the process: publish to it, read it, and consume from it."""
 
 from __future__ import annotations
 
@@ -54,9 +54,10 @@ class Stream:
         A message with a `msg_id` that the stream remembers is not stored again.
 
         Raises:
-            JetStreamError: the stream refuses it, as when `expected_last_seq` is not its last.
+            JetStreamError: the stream refuses it, for example because `expected_last_seq` is not
+                its last sequence.
             MidgeError: no stream takes the subject.
-            ValueError: the subject holds a wildcard, or the message is too large.
+            ValueError: the subject has a wildcard, or the message is too large.
         """
         fields = {"Nats-Expected-Stream": self.name, **(headers or {})}
         if msg_id is not None:
@@ -66,7 +67,7 @@ class Stream:
         return await publish(self._jetstream, subject, payload, fields)
 
     async def state(self) -> StreamState:
-        """Return what the stream holds; raises JetStreamError if it does not exist."""
+        """Return the state of the stream; raises JetStreamError if it does not exist."""
         info = await self._jetstream.call(f"STREAM.INFO.{self.name}")
         config, state = info["config"], info["state"]
         return StreamState(
@@ -107,10 +108,10 @@ class Stream:
     async def messages(
         self, *subjects: str, start_seq: int = 1, follow: bool = False
     ) -> AsyncIterator[StoredMessage]:
-        """Iterate over what is stored, of `subjects` if any are given, in order.
+        """Iterate over the stored messages in order, or only over messages on `subjects`.
 
-        It ends with the last message that was there when it began, or never if it is to `follow`.
-        Others have their turn in between.
+        The iteration ends with the last message that was stored when it began; with `follow`, it
+        never ends. Other tasks run in between.
         """
         config = {"deliver_policy": "by_start_sequence", "opt_start_seq": max(start_seq, 1)}
         async with self._reading(config, subjects) as consuming:
@@ -121,22 +122,22 @@ class Stream:
                 yield message.stored()
 
     def _reading(self, config: dict[str, Any], subjects: tuple[str, ...]) -> Consuming:
-        """Return a consumer without acknowledgements that goes when it is not used any more."""
+        """Return a consumer without acknowledgements that is removed when it is no longer used."""
         return Consuming(self._jetstream, self.name, "", {**config, "ack_policy": "none"}, subjects)
 
     def consume(self, name: str, *subjects: str, **config: Any) -> Consuming:
-        """Take messages through the durable consumer `name`, which is made if need be.
+        """Take messages through the durable consumer `name`; make it if it does not exist.
 
-        `subjects` are its filters, `config` has nats-server's keys. Use it so:
+        `subjects` are its filters, and `config` has nats-server's keys. Example:
         `async with stream.consume("billing") as messages: async for message in messages: …`.
-        Messages that are not acknowledged come again after `ack_wait`.
+        Unacknowledged messages are redelivered after `ack_wait`.
         """
         return Consuming(
             self._jetstream, self.name, name, {"ack_policy": "explicit", **config}, subjects
         )
 
     async def purge(self, subject: str = "", *, keep: int = 0) -> int:
-        """Remove all messages, or those of a subject, but the last `keep`; return how many."""
+        """Remove all messages, or one subject's, except the last `keep`; return how many."""
         body: dict[str, Any] = {"keep": keep} if keep else {}
         if subject:
             body["filter"] = subject
@@ -144,5 +145,5 @@ class Stream:
         return int(answer["purged"])
 
     async def delete(self) -> None:
-        """Delete the stream with all it holds; raises JetStreamError if it does not exist."""
+        """Delete the stream with its messages; raises JetStreamError if it does not exist."""
         await self._jetstream.call(f"STREAM.DELETE.{self.name}")

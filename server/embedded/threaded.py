@@ -1,4 +1,4 @@
-"""A server in a thread of its own, for programs that have no event loop."""
+"""A server in its own thread, for programs without an event loop."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ThreadedServer(ServerThread):
     """A running server whose loop is in another thread; its methods are thread-safe.
 
     Callbacks of subscriptions run in the server's thread, so they must be fast and must not wait
-    for the server: there, `request`, `wait` and `stop` raise.
+    for the server: `request`, `wait` and `stop` raise in that thread.
     """
 
     def __enter__(self) -> Self:
@@ -193,7 +193,7 @@ class ThreadedServer(ServerThread):
 
 
 class _FaultsElsewhere:
-    """The faults of a server in another thread: each is started and ended there."""
+    """The faults of a server in another thread: each starts and ends in that thread."""
 
     def __init__(self, server: ServerThread) -> None:
         self._server = server
@@ -238,7 +238,7 @@ class _FaultElsewhere:
 async def _begin(
     name: str, arguments: tuple[Any, ...], settings: dict[str, Any], server: Server
 ) -> Any:
-    """Call a method of the server's faults, and await it where it is async."""
+    """Call a method of the server's faults, and await its result if it is async."""
     __tracebackhide__ = True
     begun = getattr(server.faults, name)(*arguments, **settings)
     return await begun if inspect.isawaitable(begun) else begun

@@ -17,7 +17,7 @@ class ThreadedSubscription:
     """The result of `ThreadedServer.subscribe`; its methods are thread-safe.
 
     With a callback, each message is passed to it in the server's thread; without one, iterate or
-    call `next`. Ends with its `with` block, or by `unsubscribe`.
+    call `next`. It ends with its `with` block, or by `unsubscribe`.
     """
 
     def __init__(self, server: ServerThread, inner: DirectSubscription) -> None:
@@ -26,17 +26,17 @@ class ThreadedSubscription:
 
     @property
     def subject(self) -> str:
-        """The pattern subscribed to."""
+        """The pattern of the subscription."""
         return decode(self._inner.subject)
 
     @property
     def queue(self) -> str | None:
-        """The queue group, if any."""
+        """The queue group, or None."""
         return None if self._inner.queue is None else decode(self._inner.queue)
 
     @property
     def dropped(self) -> int:
-        """How many messages were dropped because too many waited."""
+        """The number of messages dropped because too many waited."""
         return self._inner.dropped
 
     def pending(self) -> int:
