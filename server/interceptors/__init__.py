@@ -1,4 +1,4 @@
-"""Interceptors: functions of your own that see what clients do, and may change or refuse it."""
+"""Interceptors: your own functions that see events of clients, and may change or refuse them."""
 
 from midge.server.interceptors.api import (
     EVENTS,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 QUEUED_BYTES_MAX = 1 << 20
-"""Bytes of messages that may wait in one queue."""
+"""Most bytes of messages that may wait in one queue."""
 
 _OPEN = object()
 
@@ -27,11 +27,11 @@ class Ticket:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether the answer is still to come."""
+        """Return whether the answer is still to come."""
         return self._answer is _OPEN
 
     def answer(self, answer: Any) -> None:
-        """Set the answer; it is applied after those before it. Later answers are ignored."""
+        """Set the answer, which is applied after the answers before it; ignore a second one."""
         if self._answer is _OPEN:
             self._answer = answer
             self._queue.advance()
@@ -62,23 +62,23 @@ class AnswerQueue:
 
     @property
     def is_full(self) -> bool:
-        """Tell whether nothing more should be put in."""
+        """Return whether the queue should get no more tickets."""
         return len(self._tickets) >= self._most or self.size_bytes >= QUEUED_BYTES_MAX
 
     @property
     def has_room(self) -> bool:
-        """Tell whether at least half of the queue is free."""
+        """Return whether at least half of the queue is free."""
         return len(self._tickets) * 2 <= self._most and self.size_bytes * 2 <= QUEUED_BYTES_MAX
 
     def put(self, apply_verdict: Callable[[Any], object], size_bytes: int = 0) -> Ticket:
-        """Take the next place; `apply_verdict` is called with the answer, in turn."""
+        """Take the next place; `apply_verdict` is called with the answer, in this order."""
         ticket = Ticket(self, apply_verdict, size_bytes)
         self._tickets.append(ticket)
         self.size_bytes += size_bytes
         return ticket
 
     def advance(self) -> None:
-        """Apply all answers, up to the first that is missing."""
+        """Apply the answers, up to the first missing one."""
         if self._is_advancing:
             return
         self._is_advancing = True

@@ -1,13 +1,13 @@
-"""Interceptors: functions of your own that see what clients do, and may change or refuse it.
+"""Interceptors: your own functions that see the events of clients, and may change or refuse them.
 
 An interceptor gets one of the events below and returns
 
 - the event itself: it passes;
-- a changed copy, by `dataclasses.replace` or `with_headers`: the copy passes in its stead;
+- a changed copy, by `dataclasses.replace` or `with_headers`: the copy passes in its place;
 - a `Refuse`: it does not pass.
 
-Anything else refuses, and so do an exception and a time-out.
-`midge.server.interceptors.interception` does the asking; nothing here knows of connections.
+Any other result refuses, and so do an exception and a time-out.
+`midge.server.interceptors.interception` calls the interceptors; this module knows no connections.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from midge.server.config.security import Interceptors, Permissions
 
 EVENTS = ("connect", "subscribe", "publish", "deliver")
-"""The events that can be intercepted; the names of the settings too."""
+"""The events that can be intercepted, which are also the names of the settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientInfo:
-    """The client that acts, or receives."""
+    """The client that acts or receives."""
 
     cid: int
-    """Client id; also that of the monitoring."""
+    """Client id, the same as in monitoring."""
     name: str
-    """Name that the client gives itself in CONNECT; proves nothing."""
+    """Name that the client chose in CONNECT; it proves nothing."""
     user: str
     """User that the client has authenticated as; empty without authentication."""
     account: str
@@ -52,25 +52,25 @@ class Connect:
     """A client has authenticated and asks to be admitted."""
 
     client: ClientInfo
-    """The client; not to be changed."""
+    """The client; must not be changed."""
     lang: str
     """Language of the client's library."""
     version: str
     """Version of the client's library."""
     user: str
-    """User that it becomes."""
+    """User that it gets."""
     account: str
-    """Account that it joins; a change must name one that exists."""
+    """Account that it joins; a changed account must exist."""
     permissions: Permissions | None = None
-    """When set, what it may do instead of what its user may."""
+    """When set, permissions that replace the user's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """A client wants to subscribe, to what its permissions allow."""
+    """A client wants to subscribe to a subject that its permissions allow."""
 
     client: ClientInfo
-    """The client; not to be changed."""
+    """The client; must not be changed."""
     subject: str
     """Subject, with its wildcards."""
     queue: str | None
@@ -87,29 +87,30 @@ class _Message:
     reply: str | None
     """Subject to answer to, or None."""
     header_block: bytes | None
-    """Headers as they are on the wire, blank line included, or None."""
+    """Headers in their wire form, blank line included, or None."""
     payload: bytes
     """Payload, without the headers."""
 
     @property
     def headers(self) -> dict[str, list[str]]:
-        """The headers by name, made anew each time, or empty."""
+        """The headers by name, in a new dictionary each time; empty without headers."""
         return parse_headers(self.header_block) if self.header_block else {}
 
     def with_headers(self, headers: Mapping[str, str | Iterable[str]] | None) -> Self:
-        """Return a copy with `headers` instead of its own; None takes them away.
+        """Return a copy with `headers` instead of its own; None removes them.
 
         Raises:
-            ValueError: a name or a value that no header can have.
+            ValueError: a header cannot have such a name or value.
         """
         return replace(self, header_block=None if headers is None else format_headers(headers))
 
 
 @dataclass(frozen=True, slots=True)
 class Publish(_Message):
-    """A client publishes, to what its permissions allow; `client` is None for the process itself.
+    """A client publishes to a subject that its permissions allow.
 
-    The subject is the one that the client has named, before the account's mappings.
+    `client` is None for the process itself. The subject is the one that the client has named,
+    before the account's mappings.
     """
 
 
@@ -120,14 +121,14 @@ class Deliver(_Message):
     publisher: ClientInfo | None
     """Its publisher, perhaps of another account; None for the server and the process."""
     pattern: str
-    """Subject of the subscription that it is delivered to."""
+    """Subject of the receiving subscription."""
     queue: str | None
     """Queue group of that subscription, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The answer that refuses; `reason` is told to the client, but not why it may not connect."""
+    """The answer that refuses; the client gets the `reason`, except for a refused connection."""
 
     reason: str = ""
 
@@ -141,7 +142,7 @@ def load_interceptors(table: Interceptors) -> dict[str, Interceptor]:
     """Import the functions that `table` names.
 
     Raises:
-        ConfigError: one of them cannot be.
+        ConfigError: one of them cannot be imported.
     """
     found: dict[str, Interceptor] = {}
     for event in EVENTS:

@@ -1,7 +1,7 @@
-"""Ask interceptors, within bounds, and believe only answers that make sense. Fail-closed.
+"""Call interceptors, within bounds, and accept only valid answers. Everything else refuses.
 
-A call that ignores being cancelled keeps its place among those that may be lost, so even such an
-interceptor never runs more often than that at a time.
+A call that ignores its cancellation keeps a place among the LOST_MAX lost calls, so even such an
+interceptor never has more calls running than that.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from midge.server.interceptors.api import ClientInfo, Interceptor
 
 LOST_MAX = 64
-"""Most calls that have not ended although their time is up; then everything is refused at once."""
+"""Most calls that go on after their time-out; beyond that, everything is refused at once."""
 
 _SHOWN_ERROR_LENGTH = 256
 
@@ -34,7 +34,7 @@ log = get_logger()
 
 
 class Call:
-    """An answer to come; `tell` gets it, in a later turn of the loop."""
+    """A pending answer; `tell` is called with it in a later turn of the loop."""
 
     __slots__ = ("name", "task", "tell", "timer")
 
@@ -46,7 +46,7 @@ class Call:
 
 
 class InterceptorCalls:
-    """Asks the functions of one server; `failed` and `refused` count by what was intercepted."""
+    """Calls the functions of one server; `failed` and `refused` count by the name of the event."""
 
     def __init__(self, clock: Clock, timeout_s: float, log_lines_per_s: int) -> None:
         self.clock = clock
@@ -58,12 +58,12 @@ class InterceptorCalls:
         self._lost: set[asyncio.Future[object]] = set()
 
     def ask(self, name: str, function: Interceptor, event: Event) -> Event | Refuse | Call:
-        """Return what `function` says to `event`, or the call if that takes time."""
+        """Return the answer of `function` to `event`, or the call if it is async."""
         if len(self._lost) >= LOST_MAX:
             return self.fail(name, event.client, f"{LOST_MAX} calls do not end")
         try:
             answer = function(event)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it raises refuses
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - any exception refuses
             return self.fail(name, event.client, _describe(error))
         if answer is event or not inspect.isawaitable(answer):
             return self._judge(name, event, answer)
@@ -74,7 +74,7 @@ class InterceptorCalls:
         return call
 
     def fail(self, name: str, client: ClientInfo | None, problem: str) -> Refuse:
-        """Refuse, since the interceptor of `name` has not done what it is for."""
+        """Return a refusal, and count and log that the interceptor of `name` has failed."""
         self.failed[name] += 1
         fields: dict[str, Any] = {"interceptor": name, "error": problem[:_SHOWN_ERROR_LENGTH]}
         if client is not None:
@@ -84,7 +84,7 @@ class InterceptorCalls:
         return Refuse()
 
     def close(self) -> None:
-        """End all calls without telling anyone."""
+        """Cancel all calls, without answers."""
         for task in list(self._tasks):
             task.cancel()
 
@@ -96,7 +96,7 @@ class InterceptorCalls:
             call.tell(self.fail(call.name, event.client, f"no answer in {self.timeout_s:g} s"))
 
     def _hear(self, call: Call, event: Event, task: asyncio.Future[object]) -> None:
-        """Take the answer of a call that has ended, unless it comes too late."""
+        """Use the answer of a call that has ended, unless it comes too late."""
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if task in self._lost:
@@ -112,7 +112,7 @@ class InterceptorCalls:
             call.tell(self._judge(call.name, event, task.result()))
 
     def _judge(self, name: str, event: Event, answer: object) -> Event | Refuse:
-        """Return `answer` if it is one; else refuse."""
+        """Return `answer` if it is valid, else a refusal."""
         if answer is event:
             return event
         if type(answer) is Refuse and isinstance(answer.reason, str):
@@ -132,7 +132,7 @@ class InterceptorCalls:
 
 
 async def _outcome(answer: Awaitable[object]) -> object:
-    """Wait for `answer`; it raises what that raises, but for an exit, which would end the loop."""
+    """Await `answer`; turn an exit, which would end the loop, into an ordinary exception."""
     try:
         return await answer
     except SystemExit as error:
@@ -140,7 +140,7 @@ async def _outcome(answer: Awaitable[object]) -> object:
 
 
 def find_problem(event: Event, changed: Event) -> str:
-    """Say what is wrong with `changed`, a copy of `event`; empty when nothing is.
+    """Return the fault of `changed`, a copy of `event`, or "" if it is valid.
 
     Raises:
         ValueError: a text cannot be encoded.
@@ -184,7 +184,7 @@ def _problem_of_subscribe(changed: Subscribe) -> str:
 
 
 def _problem_of_message(event: Publish | Deliver, changed: Publish | Deliver) -> str:
-    """Look at what has been changed only: what a client sent may be odd, and pass as it is."""
+    """Check only the changed fields, because a client may send odd ones that pass unchanged."""
     for before, after in ((event.subject, changed.subject), (event.reply, changed.reply)):
         if after == before or (after is None and before is event.reply):
             continue

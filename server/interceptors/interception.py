@@ -1,12 +1,12 @@
-"""Calls the interceptors for what clients do, and applies their answers; see `api.py`.
+"""Call the interceptors for the events of clients, and apply their answers; see `api.py`.
 
-A client's commands keep their order. A plain function answers at once. While an async one is
+A client's commands keep their order. A plain function answers at once. While an async function is
 awaited, the client's later messages and commands wait in one `AnswerQueue` per client; when that is
-full, the client is not read. Deliveries to a client wait in another queue; when that is full, its
-publishers are not read. No other client waits.
+full, the client is not read. Deliveries to a client wait in another queue; when that is full, the
+publishers to that client are not read. No other client waits.
 
-What passes, changed or not, is then checked as if it had just come: an interceptor can take
-permissions away and never grant any.
+A command that passes, changed or not, is then checked as if it had just come. An interceptor can
+therefore remove permissions, but never grant any.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
     from midge.server.routing.subscription import RoutedSubscription
 
 UNHELD_FACTOR = 16
-"""How much more than `max_pending` may wait for a client of what the process itself publishes."""
+"""Messages of the process itself may wait up to this many times `max_pending`."""
 
 _SHOWN_REASON_LENGTH = 128
 
 
 class Interception(Screen):
-    """The interceptors of one server, and what waits for their answers."""
+    """The interceptors of one server, and the commands that wait for their answers."""
 
     decides = True
 
@@ -68,32 +68,32 @@ class Interception(Screen):
         self._is_passing = False
 
     def change(self, functions: Mapping[str, Interceptor]) -> None:
-        """Ask `functions` from now on, with the current settings."""
+        """Call `functions` from now on, with the current settings."""
         settings = self._broker.options.interceptors
         self.functions = dict(functions)
         self.max_pending = settings.max_pending
         self.calls.timeout_s = settings.timeout_s
 
     def screens_publishes(self, connection: Connection) -> bool:
-        """Tell whether a publish of `connection` must be shown."""
+        """Return whether a publish of `connection` must be shown."""
         wanted = "publish" in self.functions or "subscribe" in self.functions
         return wanted or connection in self._pending
 
     def screens_deliveries(self, connection: Connection) -> bool:
-        """Tell whether a delivery to `connection` must be shown."""
+        """Return whether a delivery to `connection` must be shown."""
         return "deliver" in self.functions or connection in self._deliveries
 
     # Connecting.
 
     @property
     def wants_connects(self) -> bool:
-        """Tell whether every client must send CONNECT."""
+        """Return whether every client must send CONNECT."""
         return "connect" in self.functions
 
     def connect(
         self, connection: Connection, verdict: Verdict | Awaitable[Verdict]
     ) -> Verdict | Awaitable[Verdict]:
-        """Return `verdict`, the result of authentication, as the interceptor leaves it."""
+        """Return `verdict`, the result of authentication, after the interceptor's changes."""
         function = self.functions.get("connect")
         if function is None:
             return verdict
@@ -127,7 +127,7 @@ class Interception(Screen):
             rules = identity.rules
             if answer.permissions is not None:
                 rules = PermissionRules(answer.permissions)
-        except Exception as error:  # noqa: BLE001 - the structure may hold anything
+        except Exception as error:  # noqa: BLE001 - the answer may hold anything
             self.calls.fail("connect", answer.client, str(error))
             return Refusal("interceptor: permissions that cannot be")
         return structs.replace(identity, user=answer.user, account=answer.account, rules=rules)
@@ -139,7 +139,7 @@ class Interception(Screen):
     ) -> None:
         """Subscribe for `connection`, now or later, if it is allowed."""
         function = self.functions.get("subscribe")
-        # What is not allowed is not shown, but refused in its turn.
+        # A subscription that is not allowed is not shown, but refused when its turn comes.
         refusal = self._broker.rights.refuse_subscription(connection, subject, queue)
         if function is None or refusal is not None:
             later = partial(connection.subscribe, subject, queue, sid)
@@ -164,7 +164,7 @@ class Interception(Screen):
     # Publishing.
 
     def publish(self, passage: Passage) -> None:
-        """Ask about a message that permissions allow, and pass it on: now, later or never."""
+        """Ask about a message that permissions allow, and pass it on now, later or never."""
         connection, frame = passage.publisher, passage.frame
         function = self.functions.get("publish")
         pending = self._pending.get(connection)
@@ -187,7 +187,7 @@ class Interception(Screen):
             self._settle(connection, answer, apply_verdict, frame.size)
 
     def _is_overfull(self, pending: PendingCommands) -> bool:
-        """Tell whether too much waits of what the process itself publishes, which nothing holds."""
+        """Return whether too many messages of the process wait, which cannot be held back."""
         if len(pending.queue) < UNHELD_FACTOR * self.max_pending:
             return False
         self.calls.fail("publish", None, "too many messages of the process itself wait")
@@ -212,7 +212,7 @@ class Interception(Screen):
             return
         rights = self._broker.rights
         refusal = None
-        # A grant to answer was used up when the message came, so it is not asked for again.
+        # The message used up its grant to answer when it came, so the same check is not repeated.
         if answer.subject != event.subject or connection.permissions is not permissions:
             refusal = rights.refuse_publish(connection, _target(connection, frame), frame)
         elif answer.reply != event.reply:
@@ -223,7 +223,7 @@ class Interception(Screen):
         passage.go_on_with(frame)
 
     def _conclude_own_publish(self, passage: Passage, answer: Event | Refuse) -> None:
-        """Pass on a message of the process itself as `answer` says."""
+        """Pass on a message of the process itself, or drop it, by `answer`."""
         passage.refuse()
         if not isinstance(answer, Publish):
             return
@@ -243,7 +243,7 @@ class Interception(Screen):
         publisher: Client | None,
         frame: Frame,
     ) -> Frame | None:
-        """Return what `connection` gets of `frame`; None for nothing, SWALLOWED for later."""
+        """Return the frame for `connection`, None for nothing, or SWALLOWED for later."""
         if self._is_passing:
             return frame
         deliveries = self._deliveries.get(connection)
@@ -268,14 +268,15 @@ class Interception(Screen):
         if isinstance(answer, Call):
             answer.tell = ticket.answer
         else:
-            # Something is before it, so this does not run in the middle of the router's work.
+            # Other deliveries are before it, so this does not run in the middle of the router's
+            # work.
             ticket.answer(answer)
         if deliveries.queue.is_full:
             self._hold(publisher, deliveries)
         return SWALLOWED
 
     def _make_room(self, deliveries: PendingDeliveries, publisher: Client | None) -> bool:
-        """Tell whether one more delivery may wait."""
+        """Return whether one more delivery may wait."""
         if len(deliveries.queue) < UNHELD_FACTOR * self.max_pending:
             return True
         self.calls.fail("deliver", client_info(deliveries.connection), "too many wait")
@@ -290,7 +291,7 @@ class Interception(Screen):
     def _permitted(
         self, connection: Connection, event: Deliver, answer: Event | Refuse
     ) -> Frame | None:
-        """Return what may be delivered of a changed message; None when it was refused."""
+        """Return the frame of a possibly changed message, or None if it is refused."""
         if not isinstance(answer, Deliver):
             return None
         permissions = connection.permissions
@@ -313,7 +314,7 @@ class Interception(Screen):
         frame = self._permitted(connection, event, answer)
         if frame is None or connection.subscriptions.get(subscription.sid) is not subscription:
             return
-        # It goes the way of every delivery again: the receiver may have changed meanwhile.
+        # Deliver it like any other message, because the receiver may have changed meanwhile.
         self._is_passing = True
         try:
             self._broker.router.deliver(subscription, publisher, frame)
@@ -323,7 +324,7 @@ class Interception(Screen):
     # Waiting.
 
     def forget(self, connection: Connection) -> int:
-        """Drop what waits of and for a connection that has ended; return how much it had sent."""
+        """Drop the waiting commands and deliveries of an ended connection; count its commands."""
         deliveries = self._deliveries.pop(connection, None)
         if deliveries is not None:
             deliveries.drop()
@@ -332,7 +333,7 @@ class Interception(Screen):
         return 0 if pending is None else pending.drop()
 
     def _end_pending(self, pending: PendingCommands) -> None:
-        """Forget `pending`, of which nothing waits any more."""
+        """Forget `pending`, in which no command waits any more."""
         connection = pending.connection
         if self._pending.get(connection) is not pending:
             return
@@ -342,7 +343,7 @@ class Interception(Screen):
             self._broker.screens.attach(connection)
 
     def _advance_deliveries(self, deliveries: PendingDeliveries) -> None:
-        """Write what was delivered, and forget `deliveries` if none of them waits any more."""
+        """Write the deliveries made, and forget `deliveries` if none of them waits any more."""
         connection = deliveries.connection
         if not deliveries.queue and self._deliveries.get(connection) is deliveries:
             del self._deliveries[connection]
@@ -360,7 +361,7 @@ class Interception(Screen):
         apply_verdict: Callable[[Any], object],
         size_bytes: int = 0,
     ) -> None:
-        """Call `apply_verdict` with the answer: at once, or after all that waits before it."""
+        """Call `apply_verdict` with the answer: at once, or after the commands before it."""
         if connection not in self._pending and not isinstance(answer, Call):
             apply_verdict(answer)
             return
@@ -371,7 +372,7 @@ class Interception(Screen):
             take(answer)
 
     def _pending_of(self, connection: Connection | None) -> PendingCommands:
-        """Return a client's pending commands, made when the first of them has to wait."""
+        """Return a client's pending commands; make them when the first one has to wait."""
         pending = self._pending.get(connection)
         if pending is None:
             pending = PendingCommands(connection, self.max_pending, self._end_pending)
@@ -383,7 +384,7 @@ class Interception(Screen):
 
 
 def client_info(client: Client) -> ClientInfo:
-    """Describe `client`; the same object until it re-authenticates."""
+    """Return the description of `client`: the same object until it re-authenticates."""
     info: ClientInfo | None = getattr(client, "info", None)
     if info is None:
         info = _client_info(client)
@@ -422,18 +423,18 @@ def _message(frame: Frame) -> tuple[str, str | None, bytes | None, bytes]:
 
 
 def _frame(event: Publish | Deliver) -> Frame:
-    """Make a frame of its own of what an interceptor lets pass."""
+    """Make a frame from the event that an interceptor lets pass."""
     return compose(encode(event.subject), event.payload, _encode(event.reply), event.header_block)
 
 
 def _with_reason(text: str, answer: Event | Refuse) -> str:
-    """Add to an -ERR why the interceptor refuses, if it says so."""
+    """Add the interceptor's reason, if there is one, to the text of an -ERR."""
     reason = _printable(answer.reason) if isinstance(answer, Refuse) else ""
     return f"{text}, {reason}" if reason else text
 
 
 def _printable(reason: str) -> str:
-    """Return what of a reason can stand in an -ERR."""
+    """Return the part of a reason that an -ERR can carry."""
     kept = "".join(one for one in reason if one.isprintable() and one != "'")
     return kept[:_SHOWN_REASON_LENGTH]
 

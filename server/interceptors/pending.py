@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class PendingCommands:
     """The commands of one client, in order; `connection` is None for the process itself.
 
-    When nothing waits any more, `ended` is called with this.
+    When no command waits any more, `ended` is called with this object.
     """
 
     def __init__(
@@ -34,24 +34,24 @@ class PendingCommands:
 
     @property
     def is_idle(self) -> bool:
-        """Tell whether what comes next need not wait."""
+        """Return whether the next command need not wait."""
         return not self.queue and not self.full
 
     def put(
         self, apply_verdict: Callable[[Any], object], size_bytes: int = 0
     ) -> Callable[[Any], None]:
-        """Take the next place, and return what takes the answer."""
+        """Take the next place, and return the function that takes the answer."""
         ticket = self.queue.put(apply_verdict, size_bytes)
         if self.connection is not None and self.queue.is_full:
             self._halt(self.connection)
         return ticket.answer
 
     def defer(self, command: Callable[..., object], *arguments: Any) -> None:
-        """Run `command` when all before it is done."""
+        """Run `command` when all commands before it are done."""
         self.put(lambda _: self._do(command, *arguments))(None)
 
     def defer_connect(self, document: bytes) -> None:
-        """Handle a CONNECT when all before it is done; nothing is parsed until then."""
+        """Handle a CONNECT when all commands before it are done; halt parsing until then."""
         connection = self.connection
         assert connection is not None, "the process itself does not connect"
         self._halt(connection)
@@ -66,7 +66,7 @@ class PendingCommands:
             self._halt(self.connection)
 
     def go_on(self, deliveries: PendingDeliveries) -> None:
-        """Resume: `deliveries` have room. Called in a turn of the loop of its own."""
+        """Resume, because `deliveries` have room; called in a separate turn of the loop."""
         self.full.discard(deliveries)
         self.queue.is_held = bool(self.full)
         if self.queue:
@@ -75,7 +75,7 @@ class PendingCommands:
             self._advanced()
 
     def drop(self) -> int:
-        """Drop what waits; return how much that was."""
+        """Drop the waiting commands; return how many there were."""
         for deliveries in self.full:
             if self in deliveries.waiting:
                 deliveries.waiting.remove(self)
@@ -83,7 +83,7 @@ class PendingCommands:
         return self.queue.drop()
 
     def _do(self, command: Callable[..., object], *arguments: Any) -> None:
-        """Run a command whose turn has come, so that it is not deferred again."""
+        """Run a command whose turn has come, without deferring it again."""
         connection = self.connection
         assert connection is not None, "the process itself gives no commands"
         connection.pending = None
@@ -96,7 +96,7 @@ class PendingCommands:
         connection.channel.reading.halt(WAITING)
 
     def _advanced(self) -> None:
-        """Resume reading when there is room; tell `ended` when nothing is left."""
+        """Resume reading when there is room; call `ended` when no command is left."""
         connection = self.connection
         is_idle = self.is_idle
         if is_idle:
@@ -113,7 +113,7 @@ class PendingCommands:
 class PendingDeliveries:
     """The deliveries to one client, in order; the commands in `waiting` wait for room.
 
-    `advanced` is called with this after some of them have been delivered, or dropped.
+    `advanced` is called with this object after some of them have been delivered or dropped.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class PendingDeliveries:
         self._advanced = advanced
 
     def drop(self) -> None:
-        """Drop what waits."""
+        """Drop the waiting deliveries."""
         self.queue.drop()
         self._let_go()
 
@@ -138,7 +138,7 @@ class PendingDeliveries:
         self._advanced(self)
 
     def _let_go(self) -> None:
-        """Resume the publishers that wait, in a later turn: one of them may be running now."""
+        """Resume the waiting publishers in a later turn, because one of them may be running now."""
         waiting, self.waiting = self.waiting, []
         for pending in waiting:
             asyncio.get_running_loop().call_soon(pending.go_on, self)
