@@ -1,1 +1,1 @@
-"""Record what the server routes as Parquet files, without ever slowing or stopping the router."""
+"""Record the routed messages as Parquet files, without ever slowing or stopping the router."""

@@ -26,7 +26,7 @@ WRITTEN_MESSAGES = pa.schema(
         for field in MESSAGES
     ]
 )
-"""`MESSAGES` with dictionary columns, as in memory; the files of both are the same."""
+"""`MESSAGES` with dictionary columns, as in memory; both schemas write the same files."""
 
 
 def text(raw: bytes) -> str:
@@ -55,7 +55,7 @@ def _runs_table(rows: MessageRows, server: str) -> pa.Table:
         _headers(rows.headers, count),
         _binary(rows.payloads, count),
         _fixed(pa.int64(), rows.sizes, count),
-        pc.max_element_wise(plain, nothing),  # what is not counted is written as 0
+        pc.max_element_wise(plain, nothing),  # write NOT_COUNTED as 0
         queued,
         pc.equal(pc.add(plain, queued), nothing),
     ]
@@ -105,7 +105,7 @@ def _coded(codes: Any, words: Iterable[str], count: int) -> pa.Array:
 
 
 def _constant(word: str | pa.Scalar, count: int) -> pa.Array:
-    """Return an array of `count` times the same word."""
+    """Return an array with `count` copies of a word."""
     return _coded(bytes(4 * count), [word], count)
 
 
@@ -126,7 +126,7 @@ def _strings(texts: Texts, count: int) -> pa.Array:
 
 
 def _headers(texts: Texts, count: int) -> pa.Array:
-    """Parse header blocks, a few at a time so that the loop's thread gets the GIL in between."""
+    """Parse header blocks, a few at a time, so that the loop's thread gets the GIL in between."""
     if not texts.present:
         return pa.nulls(count, HEADERS)
     raw = _binary(texts, count)

@@ -1,6 +1,6 @@
-"""The recorder: an observer that collects rows on the loop and hands them to the writer.
+"""The recorder: an observer that collects rows on the loop and passes them to the writer.
 
-Nothing here waits for the disk. Rows that the writer cannot keep up with are dropped and counted.
+Nothing here waits for the disk. When the writer cannot keep up, rows are dropped and counted.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ log = get_logger()
 
 _RUNS_AT_A_TIME = 65536
 _ROWS_AT_A_TIME = 262144
-"""Message rows per hand-over: large, so that the writer seldom takes the GIL from the loop."""
-_QUEUED_BYTES_MAX = 256 * 1024 * 1024  # bytes of payloads and other texts, however few the rows
+"""Message rows per batch for the writer: many, so that it seldom takes the GIL from the loop."""
+_QUEUED_BYTES_MAX = 256 * 1024 * 1024  # most bytes of payloads and other texts in the queue
 _EVENTS_AT_A_TIME = 4096
-_STOP_S_MIN = 5.0  # longer than for output; process managers allow 10 s
+_STOP_S_MIN = 5.0  # least time to stop; longer than for output, as process managers allow 10 s
 
 _INTEREST_EVENTS = {
     "unsubscribed": "unsub",
@@ -58,7 +58,7 @@ class Recorder(Observer):
     """Records a broker's routed messages, subscriptions and clients, from `start` to `stop`."""
 
     def __init__(self, broker: Broker, worker: int | None = None) -> None:
-        """Take the options from `broker`; `worker` is its number if it is one of several.
+        """Take the options from `broker`; `worker` is the process's number among several.
 
         Raises:
             ConfigError: pyarrow is not installed, or a pattern is not a subject.
@@ -197,7 +197,7 @@ class Recorder(Observer):
         self._note("interest", connection, row)
 
     def _note(self, data_set: str, connection: Connection, row: tuple[Any, ...]) -> None:
-        """Record an event; rows that are handed over together are of one hour."""
+        """Record an event; the rows of one batch belong to one hour."""
         time_us = int(self._broker.clock.wall() * 1e6)
         if time_us // HOUR_US != self._events_hour:
             self._hand_over_events()
@@ -207,7 +207,7 @@ class Recorder(Observer):
         if len(rows) >= _EVENTS_AT_A_TIME:
             self._hand_over_events()
 
-    # Handing over.
+    # Batches for the writer.
 
     def _exchange(self, full: MessageRows) -> MessageRows | None:
         """Queue `full` and return empty rows, or None while too many rows wait."""
@@ -254,7 +254,7 @@ class Recorder(Observer):
 
 
 def chooser_of(options: RecorderOptions) -> Callable[[bytes], int] | None:
-    """Return the function that tells whether to record a subject, and its payload; None for all.
+    """Return the function that decides how to record a subject's messages; None to record all.
 
     Raises:
         ConfigError: a pattern is not a subject.
@@ -278,7 +278,7 @@ def chooser_of(options: RecorderOptions) -> Callable[[bytes], int] | None:
 
 
 def _filter(name: str, allow: tuple[str, ...], deny: tuple[str, ...]) -> Callable[[bytes], bool]:
-    """Return the filter of subjects; without patterns to allow it allows all."""
+    """Return the filter of subjects; without allow patterns it allows all."""
     allowed = _patterns(f"{name}_allow", allow)
     denied = _patterns(f"{name}_deny", deny)
     return lambda subject: (not allowed or allowed.matches(subject)) and not denied.matches(subject)

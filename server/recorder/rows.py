@@ -1,8 +1,8 @@
-"""The columns that messages are recorded in until the writer takes them over.
+"""The columns in memory that messages are recorded in, until the writer takes them.
 
 They have Arrow's layout, so that the writer wraps them without copying: fixed-width columns are
-arrays, texts are bytes with the offsets of their ends, subjects and accounts are codes into a
-dictionary of their own.
+arrays, texts are bytes with the offsets of their ends, and subjects and accounts are codes, each
+with its own dictionary.
 """
 
 from array import array
@@ -10,12 +10,12 @@ from array import array
 from midge.protocol import memory
 from midge.protocol.frame import Frame
 
-_BYTES_MAX = 16 * 1024 * 1024  # of subjects, replies, headers and payloads; then rows are full
+_BYTES_MAX = 16 * 1024 * 1024  # of subjects, replies, headers and payloads in full rows
 
 _BYTES_AT_FIRST = 4096
 
 NOT_COUNTED = -1
-"""Plain deliveries of a message that others than this process have delivered, too."""
+"""Plain deliveries of a message that other processes have delivered as well."""
 
 
 class Texts:
@@ -37,7 +37,7 @@ class Texts:
         self.present = 0
 
     def add(self, row: int, frame: Frame, start: int, end: int) -> None:
-        """Set row `row`, the one after the last, to ``data[start:end]`` of `frame`."""
+        """Set `row`, which follows the last row, to ``data[start:end]`` of `frame`."""
         if not self.present:
             self._begin(row)
         used = self.used + end - start
@@ -50,7 +50,7 @@ class Texts:
         self._ends[row + 1] = used
 
     def skip(self, row: int) -> None:
-        """Leave row `row` without a value; to be called once there is a value, not before."""
+        """Leave `row` without a value; call it only if the column has a value."""
         self._ends[row + 1] = self.used
 
     def clear(self) -> None:
@@ -76,11 +76,11 @@ class Texts:
 class MessageRows:
     """Up to `count_max` messages of one hour, `count` of them so far.
 
-    Equal consecutive messages share a run: there are `runs` of them, at most `capacity`, and run
-    `i` stands for ``repeats[i]`` messages. A publisher at full speed fills few runs.
+    Equal consecutive messages share a run. There are `runs` of them, at most `capacity`, and run
+    `i` represents ``repeats[i]`` messages. A publisher at full speed fills few runs.
 
-    `hour` is counted from the epoch. `subjects` and `accounts` are dictionaries of codes, in their
-    order. `closed` rows take no more messages even if there is room.
+    `hour` is counted from the epoch. `subjects` and `accounts` are dictionaries of codes, in the
+    order of the codes. `closed` rows take no more messages even if there is room.
     """
 
     __slots__ = (
@@ -137,7 +137,7 @@ class MessageRows:
         self._plain, self._queued, self._repeats = self.plain, self.queued, self.repeats
 
     def is_full(self) -> bool:
-        """Tell whether no further message may be added."""
+        """Return whether no further message may be added."""
         return (
             self.closed
             or self.runs == self.capacity
@@ -146,7 +146,7 @@ class MessageRows:
         )
 
     def subject_code(self, subject: bytes) -> int:
-        """Return the code of `subject`, a new one if need be."""
+        """Return the code of `subject`; give it a new one if it has none."""
         code = self.subjects.get(subject)
         if code is None:
             code = len(self.subjects)
@@ -155,7 +155,7 @@ class MessageRows:
         return code
 
     def account_code(self, account: str) -> int:
-        """Return the code of an account's name, a new one if need be."""
+        """Return the code of an account's name; give it a new one if it has none."""
         return self.accounts.setdefault(account, len(self.accounts))
 
     def add(

@@ -57,9 +57,9 @@ class Segment:
             compression_level=1,
             use_dictionary=[name for name in _CODED if name in schema.names],
             column_encoding=delta,
-            # Readers prune files by time; the bounds of the texts would cost more than the rest.
+            # Readers prune files by time. Bounds of text columns would cost more than all the rest.
             write_statistics=["time"],
-            # Store the format's own types, not those of the writer's memory.
+            # Store the types of the format, not of the columns in memory.
             store_schema=False,
         )
 
@@ -98,7 +98,7 @@ class Numbering:
     def __init__(self, root: Path, server: str, worker: int | None = None) -> None:
         """Scan `root`, and remove partial segments of dead processes.
 
-        Each worker of a server has names and numbers of its own.
+        Each worker of a server has its own names and numbers.
         """
         self._root = root
         self._server = file_safe(server) + ("" if worker is None else f".w{worker}")
@@ -158,7 +158,7 @@ def _visible_segments(root: Path) -> Iterator[tuple[float, int, Path]]:
                 try:
                     status = path.stat()
                 except FileNotFoundError:
-                    continue  # somebody has tidied up meanwhile
+                    continue  # another process has removed it meanwhile
                 yield status.st_mtime, status.st_size, path
 
 
@@ -167,7 +167,7 @@ def _files(directory: Path) -> list[Path]:
 
 
 def _remove_empty(hour: Path) -> None:
-    """Remove an hour's directory and its day's when nothing is left in them."""
+    """Remove an hour's directory, and then its day's, if they are empty."""
     for directory in (hour, hour.parent):
         try:
             directory.rmdir()
@@ -177,7 +177,7 @@ def _remove_empty(hour: Path) -> None:
 
 def _is_alive(pid: int) -> bool:
     if pid == os.getpid():
-        return False  # in a container the previous process had the same id
+        return False  # in a container, the previous process may have had the same id
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

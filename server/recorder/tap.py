@@ -1,8 +1,8 @@
 """The router's observer for the recorder: one short call per message or run.
 
-Everything here runs on the loop, between two deliveries. So nothing allocates, waits or reads the
-clock per message: rows go into columns, the time is that of the batch of reads, and the filters'
-answer is kept while the subject stays the same.
+Everything here runs on the loop, between two deliveries. Therefore nothing allocates, waits or
+reads the clock per message: rows go into columns, all messages of a batch of reads have the same
+time, and the filters' answer is kept while the subject stays the same.
 """
 
 from collections.abc import Callable
@@ -32,8 +32,8 @@ class MessageTap(MessageObserver):
     """Records every routed message in `rows`, which `exchange` swaps when they are full.
 
     `exchange` takes full rows and returns empty ones, or None when the writer is too far behind:
-    then messages are `dropped`, and each new batch of reads tries again. `choose` returns what to
-    record of a subject's messages; None records everything. `wall` returns seconds since the epoch.
+    messages are then `dropped`, and each new batch of reads tries again. `choose` returns how to
+    record a subject's messages; None records everything. `wall` returns seconds since the epoch.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class MessageTap(MessageObserver):
         self._exchange = exchange
         self._choose = choose
         self._choices = BoundedCache(_CHOICES_MAX)
-        self._codes: dict[bytes, int] = {}  # code and choice of a subject that `rows` has
+        self._codes: dict[bytes, int] = {}  # code and choice of each subject in `rows`
         self._wall = wall
         self._batch = 0
         self._time_us = 0
@@ -70,10 +70,10 @@ class MessageTap(MessageObserver):
     def message_routed(
         self, account: Account, publisher: Client | None, frame: Frame, plain: int, queued: int
     ) -> None:
-        """Record a message: by counting up the last row, or as a row of its own.
+        """Record a message: count it in the last row, or add a row.
 
-        One from another worker is that worker's to record. The deliveries of one that went over a
-        link are not known here, and count as `NOT_COUNTED`.
+        A message from another worker is recorded by that worker. The deliveries of a message that
+        went over a link are not known here; they count as `NOT_COUNTED`.
         """
         if publisher is not None and publisher.role == _WORKER:
             return
@@ -83,13 +83,13 @@ class MessageTap(MessageObserver):
             self._note(account, publisher, frame, plain, queued)
 
     def sees_runs(self) -> bool:
-        """Return True: mostly, a run is one row."""
+        """Return True, because a run usually needs only one row."""
         return True
 
     def run_routed(
         self, account: Account, publisher: Client | None, frame: Frame, count: int, plain: int
     ) -> None:
-        """Record messages that differ in payload and headers only."""
+        """Record messages that differ only in payload and headers."""
         if publisher is not None and publisher.role == _WORKER:
             return
         if self._router.crossed:
@@ -102,7 +102,7 @@ class MessageTap(MessageObserver):
             if again == 0:
                 self._note(account, publisher, frame, plain, 0)
                 if self._choice == _SKIPPED:
-                    break  # so are the others
+                    break  # the others are as well
                 again = 1
             seen += again
         frame.base = first
@@ -110,7 +110,7 @@ class MessageTap(MessageObserver):
     def _count_again(self, frame: Frame, count: int, plain: int, queued: int) -> int:
         """Record or drop up to `count` messages equal to the last; return how many.
 
-        0 when `frame` needs a row of its own.
+        Returns 0 if `frame` needs its own row.
         """
         # A repeated frame has the control line of the previous one, in the same batch of reads.
         if (
@@ -128,7 +128,7 @@ class MessageTap(MessageObserver):
     def _note(
         self, account: Account, publisher: Client | None, frame: Frame, plain: int, queued: int
     ) -> None:
-        """Record a message in a row of its own, unless it is filtered out or the rows are full."""
+        """Record a message in its own row, unless it is filtered out or the rows are full."""
         if self._router.batches != self._batch:
             self.begin_batch()
         start = frame.base + frame.subject_start
@@ -168,7 +168,7 @@ class MessageTap(MessageObserver):
         )
 
     def begin_batch(self) -> None:
-        """Take the time of a new batch of reads; rows never span two hours."""
+        """Read the time for a new batch of reads; rows never span two hours."""
         self._batch = self._router.batches
         self._refused = False
         self._repeatable = False

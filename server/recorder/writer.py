@@ -1,4 +1,4 @@
-"""The writer's thread: takes rows from a queue, writes segments, and survives a disk that fails."""
+"""The writer's thread: take rows from a queue, write segments, and survive a failing disk."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROLL, STOP = "roll", "stop"
 
 
 class Writer:
-    """Writes the rows passed to `put`, in a thread of its own, from `start` to `stop`.
+    """Writes the rows passed to `put`, in its own thread, from `start` to `stop`.
 
     Only the thread changes the counts: `written` and `lost` count rows, `taken` message rows that
     have left the queue, written or lost, `errors` failures, `segments` visible files.
@@ -90,7 +90,7 @@ class Writer:
             self._take(self._queue.get())
 
     def _finish(self) -> None:
-        """Write the rest in a thread of normal priority, which a busy machine does not starve."""
+        """Write the rest in a thread of normal priority, because a busy machine starves others."""
         self._thread.join()
         while not self._queue.empty():
             self._take(self._queue.get())
@@ -141,7 +141,7 @@ class Writer:
                 segment = Segment(self._numbering.path(data_set, hour), schema, hour)
                 self._open[data_set] = segment
             size = segment.write(table())
-        except Exception as error:  # noqa: BLE001 - whatever fails here must not end the recorder
+        except Exception as error:  # noqa: BLE001 - no failure may end the recorder
             self.lost += count
             self._fail(data_set, error)
             return
@@ -167,7 +167,7 @@ class Writer:
 
     def _retain(self) -> None:
         if self._worker:
-            return  # the first worker does it for all
+            return  # the first worker deletes old segments for all
         try:
             retain(self._root, self._options.retention_age_s, self._options.retention_bytes)
         except OSError as error:
@@ -201,9 +201,9 @@ class Writer:
 
 
 def _yield_to_the_loop() -> None:
-    """Lower this thread's priority: dropping rows is better than slowing traffic.
+    """Lower this thread's priority, because dropping rows is better than slowing traffic.
 
-    Only Linux gives threads a priority of their own.
+    Only Linux has a priority per thread.
     """
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
