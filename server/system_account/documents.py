@@ -21,7 +21,7 @@ _ADVISORY = "io.nats.server.advisory.v1."
 
 
 class Documents:
-    """Makes the documents of one server, and numbers those that name it."""
+    """Makes the documents of one server, and numbers the documents that describe it."""
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -45,7 +45,7 @@ class Documents:
         }
 
     def statistics(self, totals: dict[str, Any]) -> dict[str, Any]:
-        """Return the counts of `STATSZ`; `totals` are those of the page of the same name."""
+        """Return the counts of `STATSZ`; `totals` are the counts of the `statsz` page."""
         broker = self._broker
         sent = {"msgs": totals["out_messages"], "bytes": totals["out_bytes"]}
         received = {"msgs": totals["in_messages"], "bytes": totals["in_bytes"]}
@@ -90,7 +90,7 @@ class Documents:
         }
 
     def leafnode_connect_event(self, link: LeafLink) -> dict[str, Any]:
-        """Describe a leaf node that has been let in."""
+        """Describe a leaf node that has been accepted."""
         return {**self._head("client_connect"), "client": self._leafnode(link)}
 
     def leafnode_disconnect_event(self, link: LeafLink) -> dict[str, Any]:

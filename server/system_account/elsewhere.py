@@ -1,8 +1,9 @@
-"""How many connections accounts have on the other servers of the cluster, which limits count, too.
+"""Connections of accounts on the other servers of the cluster, which count towards limits.
 
-Every server tells the others of an account's connections when one comes or goes, and every 30
-seconds, by `$SYS.SERVER.ACCOUNT.<account>.CONNS`; and tells one that asks, as does each to which a
-route comes up. What a server has said counts until its route ends.
+Every server announces the number of an account's connections on
+`$SYS.SERVER.ACCOUNT.<account>.CONNS`, whenever a connection comes or goes and every 30 seconds. A
+server asks the others when a route comes up, and they answer. An announcement counts until the
+route to its server ends.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ if TYPE_CHECKING:
 _TOLD = b"$SYS.SERVER.ACCOUNT.*.CONNS"
 _ASKED = b"$SYS.REQ.ACCOUNT.*.CONNS"
 _INTERVAL_S = 30.0
-"""How often counts are told that have not changed, as nats-server does."""
+"""Interval for announcing unchanged counts, as nats-server does."""
 
 _AT_ONCE = 32
-"""Accounts that are told or asked about in one turn of the loop: some 2 ms."""
+"""Most accounts to announce or to ask about in one turn of the loop: some 2 ms."""
 
 _SIZE_MAX = 64 * 1024
-"""Largest announcement that is read: a server's has some 800 bytes, and its labels."""
+"""Largest announcement that is read: nats-server's have some 800 bytes and the server's labels."""
 
 log = get_logger()
 
@@ -55,14 +56,14 @@ class Announced(msgspec.Struct):
 
 
 class Heard(RoutedSubscription):
-    """This server's interest in what others tell, in the system account."""
+    """This server's subscription to announcements, in the system account."""
 
     def __init__(self, subject: bytes, take: Callable[[str, bytes], object]) -> None:
         RoutedSubscription.__init__(self, subject)
         self._take = take
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
-        """Take what has come over a route; clients of the system account are not believed."""
+        """Take an announcement that came over a route; ignore clients of the system account."""
         if publisher is None or publisher.role != Role.ROUTE or frame.size > _SIZE_MAX:
             return False
         branch: Any = publisher
@@ -77,7 +78,7 @@ class Events(Protocol):
         """Add a subscription of the server's own."""
 
     def tell_connections(self, account: Account) -> None:
-        """Publish how many connections an account has here."""
+        """Publish the number of an account's connections on this server."""
 
 
 class Elsewhere(Observer):
@@ -93,7 +94,7 @@ class Elsewhere(Observer):
         self._again = broker.clock.call_later(_INTERVAL_S, self._tell_again)
 
     def start(self) -> None:
-        """Listen, tell and ask from now on."""
+        """Start to listen, announce and ask."""
         for subject in (_TOLD, self._inbox):
             self._events.listen(Heard(subject, self._take))
         self._broker.system_account.add_listener(self)
@@ -102,7 +103,7 @@ class Elsewhere(Observer):
         self._begin()
 
     def stop(self) -> None:
-        """Tell and ask nothing more."""
+        """Stop announcing and asking."""
         self._broker.system_account.remove_listener(self)
         self._broker.observers.remove(self)
         self._broker.admission.elsewhere = nowhere
@@ -117,7 +118,7 @@ class Elsewhere(Observer):
         there = [one for server, one in found.items() if server in self._cluster.routes]
         return sum(one.conns for one in there), sum(one.leafnodes for one in there)
 
-    # Telling and asking.
+    # Announcing and asking.
 
     def client_connected(self, connection: Connection) -> None:
         """Ask for the others' counts when an account has its first client here."""
@@ -125,25 +126,25 @@ class Elsewhere(Observer):
             self._ask(connection.account)
 
     def remote_changed(self, subject: bytes, queue: bytes | None) -> None:
-        """Tell and ask a server that has come."""
+        """Announce to, and ask, a new server."""
         if subject in {_TOLD, _ASKED}:
             self._begin()
 
     def interest_began(self, subject: bytes, queue: bytes | None) -> None:
-        """Take no note of interest of this server."""
+        """Ignore this server's own interest."""
 
     def interest_ended(self, subject: bytes, queue: bytes | None) -> None:
-        """Take no note of it."""
+        """Ignore this server's own interest."""
 
     def group_resized(self, subject: bytes, queue: bytes, members: int) -> None:
-        """Take no note of it."""
+        """Ignore this server's own interest."""
 
     def _tell_again(self) -> None:
         self._again = self._broker.clock.call_later(_INTERVAL_S, self._tell_again)
         self._begin()
 
     def _begin(self) -> None:
-        """Tell and ask of all accounts with clients, in the turns of the loop that follow."""
+        """Announce and ask about all accounts with clients, in the next turns of the loop."""
         if not self._left:
             self._broker.clock.call_later(0, self._go_on)
         self._left = [account.name for account in self._broker.accounts.values() if account.clients]
@@ -159,7 +160,7 @@ class Elsewhere(Observer):
             self._broker.clock.call_later(0, self._go_on)
 
     def _ask(self, account: Account) -> None:
-        """Ask the other servers how many connections an account has there."""
+        """Ask the other servers for the number of an account's connections."""
         system = self._broker.system_account
         if account is not system:
             subject = b"$SYS.REQ.ACCOUNT.%b.CONNS" % account.name.encode()
@@ -172,10 +173,10 @@ class Elsewhere(Observer):
             frame = compose(subject, request, self._inbox, None)
             self._broker.internal.route_frame(system, SubListResult((), (), asked), frame, None)
 
-    # Hearing.
+    # Receiving.
 
     def _take(self, server_id: str, document: bytes) -> None:
-        """Take what a server tells, of an account that is here."""
+        """Store a server's announcement, if this server has the account."""
         try:
             told = msgspec.json.decode(document, type=Announced)
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -190,10 +191,10 @@ class Elsewhere(Observer):
         self._keep_within_limit(account)
 
     def _keep_within_limit(self, account: Account) -> None:
-        """Close the clients that have come last, where an account has too many by now.
+        """Close the newest clients of an account that now has too many.
 
-        Those that came at the same time elsewhere were let in there, and the other server does the
-        same: one too many is closed rather than one too few, as by nats-server.
+        Two servers may admit clients at the same time, and then both close one. As in nats-server,
+        one too many is closed rather than one too few.
         """
         plan = self._broker.admission.plan_for(account.name)
         if plan is None or plan.max_connections < 0 or not account.clients:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _REFUSED = b"$SYS.ACCOUNT.CLIENT.AUTH.ERR"
 _STATISTICS_INTERVAL_S = 10.0
 _FIRST_STATISTICS_INTERVAL_S = 0.25
-"""The interval doubles from the first to the second: a new server publishes more often."""
+"""The interval starts at this value and doubles, so that a new server publishes more often."""
 
 
 class SystemEvents(Observer):
@@ -52,7 +52,7 @@ class SystemEvents(Observer):
 
     @property
     def _documents(self) -> Documents:
-        """What makes the documents, made when the first one is wanted."""
+        """The maker of documents, made on first use."""
         if self._made is None:
             from midge.server.system_account.documents import Documents  # noqa: PLC0415 - see above
 
@@ -60,7 +60,7 @@ class SystemEvents(Observer):
         return self._made
 
     def start(self) -> None:
-        """Start to observe and to answer; of several workers, one answers for all."""
+        """Start to observe and to answer; one of several workers answers for all."""
         if self._is_first:
             self._services.subscribe_system()
         for account in list(self._broker.accounts.values()):
@@ -116,7 +116,7 @@ class SystemEvents(Observer):
     # Publishing.
 
     def leafnode_connected(self, link: LeafLink) -> None:
-        """Publish that a link has come up, at either end of it as nats-server does."""
+        """Publish the events of a new leaf link and of its client, at either end."""
         if not self._has_listeners():
             return
         account = link.account
@@ -129,7 +129,7 @@ class SystemEvents(Observer):
         self.publish(system, subject, self._documents.leafnode_connect_event(link))
 
     def leafnode_closed(self, link: LeafLink) -> None:
-        """Publish that a link has ended."""
+        """Publish the end of a leaf link."""
         if self._has_listeners():
             self.tell_connections(link.account)
             subject = b"$SYS.ACCOUNT.%b.DISCONNECT" % link.account.name.encode()
@@ -145,7 +145,7 @@ class SystemEvents(Observer):
         self._broker.internal.route_frame(account, result, frame, None)
 
     def _tell_refused(self, connection: Connection, refusal: Refusal) -> None:
-        """Publish in an account that a client was refused, and why."""
+        """Publish a client's refusal, with its reason, in the account."""
         account = self._broker.accounts.get(refusal.account)
         if account is None or not account.sublist.has_interest(_REFUSED):
             return
@@ -160,9 +160,9 @@ class SystemEvents(Observer):
         self.publish(account, subject, {"server": self._documents.server_info(), **trace})
 
     def _has_listeners(self) -> bool:
-        """Tell whether any client may have subscribed in the system account."""
+        """Return whether any client may have subscribed in the system account."""
         if self._state.part is not None:
-            return True  # perhaps one of another worker
+            return True  # another worker's client may have subscribed
         sublist = self._broker.system_account.sublist
         is_in_cluster = sublist.remotes is not None and len(sublist.remotes) > 0
         return is_in_cluster or len(sublist) > self._services.subscribed
@@ -171,7 +171,7 @@ class SystemEvents(Observer):
         self.publish(self._broker.system_account, self._own_subject(name), document)
 
     def _tell(self, connection: Connection, name: str, event: Callable[[Connection], Any]) -> None:
-        """Publish what `event` makes of a connection, if anyone hears it."""
+        """Publish the document that `event` makes of a connection, if it has subscribers."""
         subject = f"$SYS.ACCOUNT.{connection.account.name}.{name}".encode()
         if self._is_heard(subject):
             self.publish(self._broker.system_account, subject, event(connection))
@@ -207,7 +207,7 @@ class SystemEvents(Observer):
             self.publish(self._broker.system_account, subject, document)
 
     def _tick(self) -> bool:
-        """Publish the counts, now and every few seconds; False without a subscriber."""
+        """Publish the counts, now and every few seconds; return False without a subscriber."""
         self._timer = self._broker.clock.call_later(self._interval_s, self._tick)
         self._interval_s = min(2 * self._interval_s, _STATISTICS_INTERVAL_S)
         is_heard = self._is_heard(self._own_subject("STATSZ"))
@@ -236,7 +236,7 @@ class SystemEvents(Observer):
         task.add_done_callback(self._tasks.discard)
 
     async def _contained(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do `work`; without an answer of the other workers nothing is published."""
+        """Await `work`; if the other workers do not answer, nothing is published."""
         with contextlib.suppress(MidgeError):
             await work
 

@@ -1,6 +1,6 @@
 """Answers to the requests of `$SYS.REQ...`, as the `nats` command line sends them.
 
-Imported by the first of them: with the pages that they need it takes 4 ms.
+The first request imports this module, because with the pages that it needs it takes 4 ms.
 """
 
 import json
@@ -26,7 +26,7 @@ Answer = dict[str, Any]
 
 
 class Question(NamedTuple):
-    """A request, with its arguments: the object in its payload."""
+    """A request with its arguments, which are the JSON object in its payload."""
 
     account: "Account"
     publisher: "Client | None"
@@ -88,7 +88,7 @@ class SystemRequests:
         return None if answer is None else msgspec.json.encode(answer)
 
     def _is_meant(self, given: Answer) -> bool:
-        """Tell whether a request to all servers includes this one."""
+        """Return whether a request to all servers includes this one."""
         own = {"server_name": self._state.server_name, "host": self._broker.host, "cluster": ""}
         for field, value in own.items():
             wanted = given.get(field) or value
@@ -99,7 +99,7 @@ class SystemRequests:
         return self._has_tags(given.get("tags") or []) and not given.get("domain")
 
     def _has_tags(self, wanted: Any) -> bool:
-        """Tell whether the server has all the tags that a request asks for."""
+        """Return whether the server has all tags that a request names."""
         own = self._state.labels.get("tags", [])
         return isinstance(wanted, list) and all(
             isinstance(tag, str) and tag.strip().lower() in own for tag in wanted
@@ -181,7 +181,7 @@ class SystemRequests:
         return self._wrapped(page["account_details"][0])
 
     def _named(self, handler: Handler, **always: Any) -> Handler:
-        """Return a page of the account in the subject, with `always` as arguments."""
+        """Return a handler for a page of the account in the subject, with fixed arguments."""
 
         async def answer(asked: Question) -> Answer | None:
             given = {**_about(_account_in(asked.subject), asked.given), **always}

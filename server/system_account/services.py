@@ -1,4 +1,4 @@
-"""The subjects of the system account's services: `$SYS.REQ...`. Their answers are `requests.py`."""
+"""The subjects of the system account's services, `$SYS.REQ...`; `requests.py` has the answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OF_ACCOUNTS = ("CONNZ", "SUBSZ", "INFO", "LEAFZ", "JSZ", "STATZ", "CONNS")
 
 
 class SystemServices:
-    """Subscribes the services, which answer by what `documents` returns.
+    """Subscribes the services, which answer with the documents of `documents`.
 
     `reload` loads the configuration.
     """
@@ -61,7 +61,8 @@ class SystemServices:
     def subscribe_account(self, account: Account, *, everything: bool) -> None:
         """Offer the services of every account: user information, and the account's own counts.
 
-        The worker of a client knows its user; the counts are for one to tell, with `everything`.
+        Each worker answers about the users of its own clients. Only one worker, with `everything`,
+        answers with the counts.
         """
         self._offer("$SYS.REQ.USER.INFO", account, "USER")
         if everything and account is not self._broker.system_account:
