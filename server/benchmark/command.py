@@ -183,7 +183,7 @@ async def _progress_bar(outcome: Outcome, *, show: bool) -> AsyncIterator[None]:
 
 
 def as_document(kind: str, plan: Plan, outcome: Outcome) -> dict[str, object]:
-    """Return the result as what `--json` prints."""
+    """Return the result as the object that `--json` prints."""
     roles = {
         role: {**_figures(tallies), "clients": [_figures([tally]) for tally in tallies]}
         for role, tallies in outcome.roles.items()

@@ -28,7 +28,8 @@ def percentiles_us(latencies_ns: Sequence[int]) -> dict[str, float]:
 def histogram(latencies_ns: Sequence[int]) -> list[str]:
     """Return the lines of a histogram: upper limit, bar and count of each row.
 
-    Rows widen with the latency, as the tail is long; at most MAX_ROWS, the last one open.
+    Rows widen with the latency, because the tail is long. There are at most MAX_ROWS, and the last
+    row has no upper limit.
     """
     ordered = sorted(latency_ns / 1e3 for latency_ns in latencies_ns)
     if not ordered:

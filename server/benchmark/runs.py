@@ -34,7 +34,7 @@ class Plan:
     target: Target
     subject: bytes
     messages: int
-    """Of all publishers or requesters together; for each subscriber outside of a queue group."""
+    """Messages of all publishers or requesters together, or per subscriber without queue group."""
     clients: int = 1
     payload_bytes: int = 0
     subscribers: int = 0
@@ -70,7 +70,7 @@ class Tally:
 
 @dataclass
 class Outcome:
-    """All tallies by role, and the latencies where requests are measured."""
+    """All tallies by role, and the latencies of requests."""
 
     roles: dict[str, list[Tally]] = field(default_factory=dict)
     latencies_ns: list[int] = field(default_factory=list)
@@ -88,7 +88,7 @@ class Outcome:
 
 
 async def publish(plan: Plan, outcome: Outcome) -> None:
-    """Publish with all clients at once; with subscribers, wait until they have it all.
+    """Publish with all clients at once; wait until any subscribers have all messages.
 
     Raises:
         BenchError: a connection broke or was refused.
@@ -105,7 +105,7 @@ async def publish(plan: Plan, outcome: Outcome) -> None:
 
 
 async def subscribe(plan: Plan, outcome: Outcome) -> None:
-    """Receive with all clients; those in a queue group share the messages.
+    """Receive with all clients; clients in a queue group share the messages.
 
     Raises:
         BenchError: a connection broke or was refused.
@@ -119,7 +119,7 @@ async def subscribe(plan: Plan, outcome: Outcome) -> None:
 
 
 async def request(plan: Plan, outcome: Outcome) -> None:
-    """Send requests with all clients, so many in flight each, and time the replies.
+    """Send requests with all clients, several in flight per client, and time the replies.
 
     Raises:
         BenchError: a connection broke or was refused, or nothing responds.
@@ -137,7 +137,7 @@ async def request(plan: Plan, outcome: Outcome) -> None:
 
 
 class _Clients:
-    """The open connections of a measurement, which fails as soon as one of them does."""
+    """The open connections of a measurement, which fails as soon as one connection fails."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -193,7 +193,7 @@ class _Reception:
         return self.published - received
 
     async def add(self, plan: Plan, clients: _Clients, tally: Tally) -> None:
-        """Subscribe one more client and count what it receives."""
+        """Subscribe one more client and count its messages."""
 
         def on_message(_subject: bytes, _reply: bytes, size: int) -> None:
             tally.count(1, size)
@@ -217,7 +217,7 @@ async def _publish(client: Client, plan: Plan, tally: Tally, reception: _Recepti
     frame = _frame(plan.subject, b"", plan.payload_bytes)
     per_chunk = max(CHUNK_BYTES // len(frame), 1)
     chunk = frame * per_chunk
-    # Counted in messages, with a frame for each: empty payloads fill a server's memory as well.
+    # Counted in whole frames, because messages with empty payloads also fill a server's memory.
     window = max(WINDOW_BYTES // len(frame), per_chunk)
     tally.count(0, 0)
     while left := tally.expected - tally.messages:
@@ -228,7 +228,7 @@ async def _publish(client: Client, plan: Plan, tally: Tally, reception: _Recepti
         tally.count(count, count * plan.payload_bytes)
         reception.published += count
         await client.drain()
-        await asyncio.sleep(0)  # the other clients get a turn even if the server takes all
+        await asyncio.sleep(0)  # give other clients a turn even if the server takes everything
     await client.flush()
     tally.count(0, 0)
 
