@@ -7,23 +7,23 @@ from typing import Any, Protocol
 
 
 class Timer(Protocol):
-    """A call to come, which can be called off."""
+    """A scheduled call that can be cancelled."""
 
     def cancel(self) -> None:
-        """Call it off; no harm if it has been made already."""
+        """Cancel the call; do nothing if it has already been made."""
 
 
 class Clock(Protocol):
     """The clock and timers that the server uses; all times are in seconds."""
 
     def monotonic(self) -> float:
-        """Give a time that only ever goes forward, from an unknown origin."""
+        """Return a time that never goes backward, from an unknown origin."""
 
     def wall(self) -> float:
-        """Give the time since the epoch, for people to read; it may jump."""
+        """Return the time since the epoch, for people to read; it may jump."""
 
     def call_later(self, delay_s: float, callback: Callable[..., object], *arguments: Any) -> Timer:
-        """Have `callback` called in `delay_s` seconds."""
+        """Call `callback` in `delay_s` seconds."""
 
 
 def wall_ns() -> int:
@@ -37,7 +37,7 @@ def monotonic_ns() -> int:
 
 
 class LoopClock:
-    """The real time, by the event loop that it is made in."""
+    """The real time, with the timers of the running event loop."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()

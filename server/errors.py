@@ -10,7 +10,7 @@ from midge.protocol.errors import MidgeError
 
 
 class ConfigError(MidgeError):
-    """A setting that cannot be: what, where, and what was expected.
+    """An invalid setting: its key, its place, and the expected value.
 
     `str(error)` is one line: `listen.port: expected int, got 'x' (config.toml:12)`.
     """

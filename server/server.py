@@ -1,4 +1,4 @@
-"""The server as a whole: start, reload, lame duck, stop, and what it says of itself."""
+"""The server as a whole: start, reload, lame duck, stop, and its own description."""
 
 from __future__ import annotations
 
@@ -39,14 +39,15 @@ if TYPE_CHECKING:
 
 log = get_logger()
 
-_ABORT_S = 2.0  # until a transport that is cut has told its end, which it does in the next turn
+_ABORT_S = 2.0  # longest wait for aborted transports to end, which takes one turn of the loop
 
 
 class Server:
     """A NATS server within the running event loop.
 
-    `clock`, `random` and `disk`, that of file streams, replace the real ones in tests. Nothing is
-    bound until `start`. With `part` it is one of several workers, to which a parent hands clients.
+    In tests, `clock`, `random` and `disk` (for file streams) replace the real ones. Nothing is
+    bound until `start`. With `part`, it is one of several workers, and a parent passes clients to
+    it.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Server:
         self._part = part
         self._doors: Doors = OwnDoors() if part is None else part.doors
         self._clock = clock
-        self._random = random or random_module.Random()  # noqa: S311 - spreads load, guards nothing
+        self._random = random or random_module.Random()  # noqa: S311 - spreads load, not a secret
         self._disk = disk
         self._broker: Broker | None = None
         self._listener: Listener | None = None
@@ -103,7 +104,7 @@ class Server:
 
         Raises:
             OSError: an address cannot be bound.
-            ConfigError: the settings name files or rules that cannot be.
+            ConfigError: the settings name invalid files or rules.
         """
         broker = self.broker
         self._state = State(broker, self._part)
@@ -130,11 +131,11 @@ class Server:
             self._elsewhere.start()
 
     async def _open(self, broker: Broker, state: State) -> None:
-        """Open what the options ask for: clients' listener, monitoring, WebSocket."""
+        """Open the listeners that the options configure: clients, monitoring, WebSocket."""
         options = self.options
         assert self._listener is not None
         if options.recorder.directory:
-            # Only who records pays for importing pyarrow, and needs it at all.
+            # Imported here: only a recording server needs pyarrow and pays for the import.
             from midge.server.recorder.recorder import Recorder  # noqa: PLC0415
 
             self._recorder = Recorder(broker, None if self._part is None else self._part.index)
@@ -148,7 +149,7 @@ class Server:
         if (options.monitoring.http_port or options.monitoring.https_port) and self._is_first:
             state.websocket_port = self._websocket_address[1]
             if options.monitoring.https_port:
-                from midge.server.listeners import tls  # noqa: PLC0415 - only for those who use it
+                from midge.server.listeners import tls  # noqa: PLC0415 - only for servers that use it
 
                 self._https_tls = tls.TlsContexts(tls.for_anybody(options.tls))
             from midge.server.monitoring.service import MonitoringService  # noqa: PLC0415 - as above
@@ -156,7 +157,7 @@ class Server:
             self._monitoring = MonitoringService(state, self._https_tls, self._doors)
             self._monitoring.open()
             self._monitoring.serve()
-        # Last, so that a client that connects finds the others ready.
+        # Opened last, so that the other listeners are ready when the first client connects.
         broker.host, broker.port = self._doors.open(
             "nats", self._listener, options.listen.host, options.listen.port
         )
@@ -165,12 +166,12 @@ class Server:
 
     @property
     def _is_first(self) -> bool:
-        """Whether this process has what a server has only one of."""
+        """Whether this process is worker 0, or the only one, and runs the singleton services."""
         return self._part is None or self._part.is_first
 
     def _start_jetstream(self, broker: Broker, state: State) -> None:
         """Recover the streams, before the first client can ask for them."""
-        from midge.server.jetstream.engine import Engine  # noqa: PLC0415 - only for those who use it
+        from midge.server.jetstream.engine import Engine  # noqa: PLC0415 - only for servers that use it
 
         self._jetstream = Engine(broker, self._disk)
         self._jetstream.start()
@@ -182,7 +183,7 @@ class Server:
         return self._jetstream
 
     def _stop_jetstream(self) -> None:
-        """Tell consumers' clients of the shutdown, and make durable what was taken."""
+        """Notify consumers' clients of the shutdown, and make accepted messages durable."""
         if self._jetstream is not None:
             self._jetstream.stop()
             self._jetstream = None
@@ -190,8 +191,8 @@ class Server:
             self._state.jetstream = None
 
     def _start_leafnodes(self, broker: Broker) -> None:
-        """Link other servers."""
-        # Only who asks for them pays for the import.
+        """Start the leaf node service."""
+        # Imported here: only a server with leaf nodes pays for the import.
         from midge.server.leafnodes.service import LeafNodeService  # noqa: PLC0415
 
         service = LeafNodeService(broker, self._links_interests())
@@ -199,7 +200,7 @@ class Server:
         service.start(self._doors)
 
     def _links_interests(self) -> Interests:
-        """Return the interest in each account for all links, made on first use."""
+        """Return the interest in each account for all links; make it on first use."""
         if self._interests is None:
             from midge.server.links.interest import Interests  # noqa: PLC0415 - as above
 
@@ -210,7 +211,7 @@ class Server:
         return self._interests
 
     def _start_cluster(self, broker: Broker, state: State) -> None:
-        """Be a server of the cluster."""
+        """Join the cluster."""
         from midge.server.cluster.service import ClusterService  # noqa: PLC0415 - as above
 
         self._cluster = ClusterService(broker, self._links_interests())
@@ -220,7 +221,7 @@ class Server:
         self._cluster.start(self._doors)
 
     def _use_leafnodes(self, service: LeafNodeService) -> None:
-        """Have the links of `service` shown, and told of."""
+        """Report the links of `service` in monitoring and events."""
         self._leafnodes = service
         if self._state is not None:
             self._state.leafnodes = service.nodes
@@ -242,7 +243,7 @@ class Server:
 
     async def _open_websocket(self, broker: Broker) -> None:
         """Open the listener for WebSocket clients."""
-        # Only who asks for it pays for the import.
+        # Imported here: only a server with WebSocket pays for the import.
         from midge.server.listeners.websocket import WebSocketListener  # noqa: PLC0415
 
         settings = self.options.websocket
@@ -254,13 +255,13 @@ class Server:
         )
 
     def name_configuration(self, digest: str) -> None:
-        """Show `digest`, of the file that the options came from, in monitoring from now on."""
+        """Show `digest`, of the configuration file, in monitoring from now on."""
         self._config_digest = digest
         if self._state is not None:
             self._state.config_digest = digest
 
     async def stop(self) -> None:
-        """Stop listening, write what is pending within `shutdown.flush_timeout_s`, and close."""
+        """Stop listening, write pending output within `shutdown.flush_timeout_s`, and close."""
         await self._close_listeners()
         if self._elsewhere is not None:
             self._elsewhere.stop()
@@ -299,23 +300,25 @@ class Server:
     def reload_on_request(self, load_again: Callable[[], Awaitable[None]]) -> None:
         """Make the system account's `RELOAD` call `load_again`, which may raise MidgeError.
 
-        Call it before `start`; without it a request for `RELOAD` is refused.
+        Call it before `start`; without it, the server refuses a request for `RELOAD`.
         """
         self._load_again = load_again
 
     async def reload(self, options: Options) -> None:
-        """Take new options for what can change while serving.
+        """Apply new options; only some of them can change while the server runs.
 
         Raises:
-            ConfigError: they cannot be, or would change what cannot; nothing has changed then.
+            ConfigError: an option is invalid, or cannot change while the server runs. The current
+                options stay in force.
         """
         self.prepare_reload(options)()
 
     def prepare_reload(self, options: Options) -> Callable[[], None]:
-        """Check new options; return what puts them in force, and cannot fail.
+        """Check new options; return the function that puts them in force, which cannot fail.
 
         Raises:
-            ConfigError: they cannot be, or would change what cannot; nothing has changed.
+            ConfigError: an option is invalid, or cannot change while the server runs. The current
+                options stay in force.
         """
         from midge.server.config.reload_rules import check_reload  # noqa: PLC0415 - most never reload
 
@@ -344,7 +347,7 @@ class Server:
         self.broker.router.flush_unless_due()
 
     def _reload_jetstream(self, options: Options) -> None:
-        """Start JetStream, stop it, or have it take what has changed."""
+        """Start JetStream, stop it, or pass it the changed options."""
         if self._begins_jetstream(options) and self._state is not None:
             try:
                 self._start_jetstream(self.broker, self._state)
@@ -357,11 +360,11 @@ class Server:
             self._stop_jetstream()
 
     def _begins_jetstream(self, options: Options) -> bool:
-        """Tell whether these options have this process start JetStream, which one of it does."""
+        """Return whether this process must now start JetStream; only worker 0 does."""
         return self._jetstream is None and options.jetstream.enabled and self._is_first
 
     def _prepare_leafnodes(self, options: Options) -> Callable[[], None]:
-        """Check what links there are to be; give what makes them so. Raises: ConfigError."""
+        """Check leaf node options; return the function that applies them. Raises: ConfigError."""
         from midge.server.leafnodes.service import LeafNodeService  # noqa: PLC0415 - as at the start
 
         service = self._leafnodes or LeafNodeService(self.broker, self._links_interests())
@@ -374,7 +377,11 @@ class Server:
         return apply
 
     def _prepare_tls(self, options: Options) -> list[Callable[[], None]]:
-        """Build what new handshakes are to use; give what puts it in force. Raises: ConfigError."""
+        """Build contexts for new handshakes; return functions that apply them.
+
+        Raises:
+            ConfigError: a table is invalid.
+        """
         from midge.server.listeners.tls import for_anybody  # noqa: PLC0415 - as above
 
         listeners = (
@@ -389,16 +396,16 @@ class Server:
         ]
 
     def end_surplus(self, first_cid: int) -> None:
-        """End the connections from `first_cid` on, which are more than all workers may have."""
+        """Close the connections from `first_cid` on, which exceed the limit of all workers."""
         for connection in self.connections():
             if connection.cid >= first_cid:
                 self.broker.admission.turn_away(connection, "connections")
         self.broker.router.flush_unless_due()
 
     def _end_surplus(self) -> None:
-        """End the newest connections where the limit is now lower than their number."""
+        """Close the newest connections if the limit is now lower than their number."""
         if self._part is not None:
-            return  # the parent counts those of all workers
+            return  # the parent counts the connections of all workers
         allowed = max(0, self.options.limits.max_connections)
         for connection in self.connections()[allowed:]:
             self.broker.admission.turn_away(connection, "connections")
@@ -419,12 +426,12 @@ class Server:
             self._state.configured_at = broker.clock.wall()
 
     async def lame_duck(self) -> None:
-        """Refuse new clients, tell the others, and close them one by one; then return."""
+        """Refuse new clients, notify the others, and close them one by one; then return."""
         await self.announce_lame_duck()
         await self.close_clients_slowly()
 
     async def announce_lame_duck(self) -> None:
-        """Refuse new clients, and tell the others to leave."""
+        """Refuse new clients, and ask the others to leave."""
         broker = self.broker
         await self._close_listeners()
         broker.lame_duck = True
@@ -437,7 +444,7 @@ class Server:
         broker.router.flush_unless_due()
 
     async def close_clients_slowly(self) -> None:
-        """Close the clients one by one, after the time they have to leave by themselves."""
+        """Wait for clients to leave by themselves, then close the remaining ones one by one."""
         from midge.server.broker.lame_duck import close_slowly  # noqa: PLC0415 - once, if ever
 
         await close_slowly(self.broker)
@@ -449,13 +456,13 @@ class Server:
             self._listener = None
 
     def resume_accepting(self) -> None:
-        """Listen again where it was."""
+        """Listen again on the same address."""
         if self._listener is None and not self.broker.lame_duck:
             self._listener = Listener(self.broker, self._tls)
             self._listener.open(self.broker.host, self.broker.port)
 
     def urls(self) -> dict[str, list[str]]:
-        """Return the URLs of the listeners by kind, `nats` among them."""
+        """Return the URLs of the listeners by kind, for example `nats`."""
         urls = {"nats": [f"nats://{host_in_url(self.broker.host)}:{self.broker.port}"]}
         if self._leafnodes is not None and self._leafnodes.address is not None:
             host, port = self._leafnodes.address
@@ -472,7 +479,7 @@ class Server:
         return urls
 
     async def page(self, name: str, arguments: dict[str, Any]) -> Any:
-        """Return what this one of several workers adds to a monitoring page.
+        """Return this worker's part of a monitoring page.
 
         Raises:
             MidgeError: an argument is wrong.
@@ -491,9 +498,10 @@ class Server:
         return list(self.broker.clients.values())
 
     async def _drained(self) -> None:
-        """Wait until the transports are gone; cut them when their time is up, and wait no longer.
+        """Wait until the transports are gone; abort them after the time limit.
 
-        By real time, for a clock that stands still must not keep a server from stopping.
+        This uses real time, because a virtual clock that stands still must not keep a server from
+        stopping.
         """
         broker = self.broker
         if not await broker.emptied(self.options.shutdown.flush_timeout_s):
@@ -503,9 +511,9 @@ class Server:
 
 
 def _contexts_of(table: Tls) -> TlsContexts | None:
-    """Return the contexts that `table` describes; None where it does not turn TLS on."""
+    """Return the contexts that `table` describes, or None if it does not turn TLS on."""
     if not table.enabled:
         return None
-    from midge.server.listeners.tls import TlsContexts  # noqa: PLC0415 - only for those who use it
+    from midge.server.listeners.tls import TlsContexts  # noqa: PLC0415 - only for servers that use it
 
     return TlsContexts(table)

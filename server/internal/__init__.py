@@ -1,1 +1,1 @@
-"""Publishing and answering by the server itself: the only way to the router without a client."""
+"""Publishing and answering by the server itself: the only access to the router without a client."""

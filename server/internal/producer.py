@@ -14,8 +14,8 @@ class Producer(Client):
     """A producer of messages within the server; `role` names its purpose.
 
     It has no cid (0 in records), and is in no list, count or metric of clients. `held_by` is a
-    receiver with too much unsent output: until it has caught up or closed, the producer must not
-    send. Then `released` is called, if it is set.
+    receiver with too much unsent output: the producer must not send until that has caught up or
+    closed. Then `released` is called, if it is set.
     """
 
     def __init__(self, account: Account, role: Role) -> None:

@@ -1,4 +1,4 @@
-"""Publishing from within the server: the only way to the router without a connection.
+"""Publishing from within the server: the only access to the router without a connection.
 
 Messages from here are trusted: nothing is validated, no interceptor sees them and no limit applies.
 They are written with all other output of this turn of the loop.
@@ -12,7 +12,7 @@ from midge.sublist.result import SubListResult
 
 
 class InternalPublisher:
-    """The server's own way to `router`."""
+    """The server's own access to `router`."""
 
     __slots__ = ("router",)
 
@@ -24,10 +24,10 @@ class InternalPublisher:
     ) -> int:
         """Route `frame`, uncopied, to the subscriptions in `result`; return how many have taken it.
 
-        `publisher` is the originating client, which a link passes on: it is held when a receiver
+        `publisher` is the originating client, which a link passes on: it is held back if a receiver
         falls far behind, and gets no echo. None is the process itself.
         """
-        self.router.flush_soon()  # observers also work per turn of the loop
+        self.router.flush_soon()  # also without receivers: observers work per turn of the loop
         return self.router.route(account, result, publisher, frame)
 
     def publish(

@@ -1,4 +1,4 @@
-"""Requests that the server itself answers: their subjects, and their queue in each account."""
+"""Requests that the server itself answers: their subjects, and the queue of each account."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from midge.server.routing.client import Client
 
 ANSWERED_IN_TURN = 32
-"""Requests of one account answered without a pause, while none has to be awaited."""
+"""Requests of one account that are answered without a pause, while none has to be awaited."""
 _IN_TURN = ANSWERED_IN_TURN  # a C number where this is compiled
 
 
@@ -54,7 +54,7 @@ class Service(RoutedSubscription):
         self._services = services
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
-        """Take a request; False when it has no reply subject."""
+        """Take a request; return False if it has no reply subject."""
         reply = frame.reply_bytes()
         if reply is None:
             return False
@@ -71,9 +71,9 @@ class Services:
     Within an account, requests are answered in order, one at a time; accounts do not wait for each
     other. A request beyond the bound gets no answer, and `overfull` is called.
 
-    With `is_prompt`, the first request in a batch of reads is answered at once if none waits: a
-    client that waits for one answer is spared a turn of the loop. All others wait for that, so that
-    what lies behind them in the batch is not kept waiting.
+    With `is_prompt`, the first request in a batch of reads is answered at once if none waits, which
+    saves a client with one open request a turn of the loop. All other requests wait for the next
+    turn, so that they do not delay the rest of the batch.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Services:
         self._waiting_max = waiting_max
         self._overfull = overfull
         self._is_prompt = is_prompt
-        self._answered_in = -1  # the batch of reads in which a request was answered last
+        self._answered_in = -1  # the batch of reads with the last answered request
         self._waiting: dict[Account, deque[tuple[Service, Request]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -111,7 +111,7 @@ class Services:
             task.cancel()
 
     def take(self, service: Service, request: Request) -> None:
-        """Queue `request`; it is answered in turn."""
+        """Queue `request`; requests are answered in order."""
         account = request.account
         waiting = self._waiting.get(account)
         if waiting is None:
@@ -139,7 +139,7 @@ class Services:
                 router.flush_postponed()
 
     def _answer_in_turn(self, account: Account) -> None:
-        """Answer the requests waiting in `account`, up to one to await or the end of the turn.
+        """Answer the requests waiting in `account`, up to one to await or the end of its turn.
 
         A request keeps its place in the queue until it has been answered.
         """
@@ -151,7 +151,7 @@ class Services:
             service, request = waiting[0]
             try:
                 answer = service.handler(request)
-            except Exception as error:  # noqa: BLE001 - a handler's fault ends nothing else
+            except Exception as error:  # noqa: BLE001 - a handler's fault must end nothing else
                 answer = None
                 self._publisher.router.faults.note(service, error)
             if answer is not None and isinstance(answer, Awaitable):
@@ -165,7 +165,7 @@ class Services:
         self._soon()(self._answer_waiting, account)
 
     def _soon(self) -> Callable[..., object]:
-        """Return the `call_soon` of the loop that runs; to ask for that loop is a system call."""
+        """Return `call_soon` of the running loop; cached, as finding the loop is a system call."""
         return self._publisher.router.soon or asyncio.get_running_loop().call_soon
 
     async def _await(
@@ -175,7 +175,7 @@ class Services:
         answer = None
         try:
             answer = await pending
-        except Exception as error:  # noqa: BLE001 - a handler's fault ends nothing else
+        except Exception as error:  # noqa: BLE001 - a handler's fault must end nothing else
             self._publisher.router.faults.note(service, error)
         waiting = self._waiting.get(request.account)
         if waiting:

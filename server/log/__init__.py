@@ -1,1 +1,1 @@
-"""The log: structlog's set-up, formats, files and limits."""
+"""The log: the set-up of structlog, formats, files and limits."""

@@ -1,4 +1,4 @@
-"""The formats of log lines: for people, JSON, or nats-server's form.
+"""The formats of log lines: for people, JSON, or nats-server's.
 
 Text from peers is escaped: an event is always one line, and control characters from the network
 never reach a terminal.
@@ -55,10 +55,10 @@ def _moment(time_s: float, *, utc: bool) -> datetime:
 
 
 class HumanForm:
-    """A line for people at a terminal, in colour where there is one."""
+    """A line for people, in colour on a terminal."""
 
     def __init__(self, options: Logging, _pid: int, stream: TextIO) -> None:
-        """Take the time zone from `options`, and colours from whether `stream` is a terminal."""
+        """Take the time zone from `options`; use colours if `stream` is a terminal."""
         self._utc = options.logtime_utc
         colours = not options.file and stream.isatty()
         import structlog  # noqa: PLC0415 - with all of its dependencies, for this form alone
@@ -106,7 +106,7 @@ class NatsForm:
 
 
 def sentence(event: str, fields: dict[str, Any]) -> str:
-    """Return nats-server's sentence for an event, preceded by its connection, if any."""
+    """Return nats-server's sentence for an event, preceded by its connection if it has one."""
     shown = {name: printable(value) for name, value in fields.items()}
     prefix = ""
     if "cid" in shown and "peer" in shown:

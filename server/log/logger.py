@@ -33,10 +33,10 @@ LEVELS = {"trace": TRACE, "debug": 10, "info": 20, "warning": 30, "error": 40, "
 
 
 class Journal:
-    """The process's one place for log events: level, form, offender limit and output."""
+    """The process's single sink of log events, with level, form, offender limit and output."""
 
     def __init__(self) -> None:
-        """Start with all events going to the standard library's logger."""
+        """Send all events to the standard library's logger until `configure`."""
         self.level = 0  # the standard logger filters by its own level, which may change
         self.form_name = ""  # a key of FORMS, once configured
         self._form: Form | None = None
@@ -80,10 +80,10 @@ class Journal:
         self.options = options
 
     def reset(self) -> None:
-        """Go back to the state of a library, for tests."""
+        """Return to the initial state, for tests."""
         if self._output is not None:
             self._output.close()
-        self.__init__()  # type: ignore[misc]  # the one way to be as new
+        self.__init__()  # type: ignore[misc]  # sets all attributes to their initial values
 
     def emit(self, level: str, event: str, fields: dict[str, Any]) -> None:
         """Write one event, unless its peer has used up the lines of this second."""
@@ -104,7 +104,7 @@ class Journal:
             _to_standard_logging("info", line, {})
 
     def _admits_trace(self, level: str) -> bool:
-        # With -V but not -D nats-server shows traces and no debug lines.
+        # With -V but without -D, nats-server shows traces but no debug lines.
         return level != "debug" or self.options.debug
 
     @property
@@ -119,13 +119,13 @@ class Journal:
 
     @property
     def is_tracing(self) -> bool:
-        """Tell whether traces are written."""
+        """Return whether traces are written."""
         if self._form is None:
             return standard_logging.getLogger("midge").isEnabledFor(TRACE)
         return self.level <= TRACE
 
     def reopen(self) -> None:
-        """Open the log file again, after something else has renamed it."""
+        """Open the log file again, after another program has renamed it."""
         if self._output is not None:
             self._output.reopen()
 
@@ -169,12 +169,12 @@ class ServerLogger:
 
     @property
     def is_tracing(self) -> bool:
-        """Tell whether traces are written; callers need not build the text otherwise."""
+        """Return whether traces are written; callers need not build the text otherwise."""
         return JOURNAL.is_tracing
 
     @property
     def is_debugging(self) -> bool:
-        """Tell whether debug lines may be written; callers need not build the text otherwise."""
+        """Return whether debug lines may be written; callers need not build the text otherwise."""
         return JOURNAL.level <= 10
 
     def trace(self, event: str, **fields: Any) -> None:

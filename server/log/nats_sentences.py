@@ -1,7 +1,7 @@
 """nats-server's sentences for midge's events.
 
-Test harnesses and dashboards search for these; an event that is not here is written as its name and
-fields. A `{name}` is the event's field of that name.
+Test harnesses and dashboards search for these sentences. An event without one is written as its
+name and fields. A `{name}` is replaced by the event's field of that name.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ SENTENCES = {
     "leafnode_connect_failed": 'Error trying to connect as leafnode to "{remote}": {error}',
     "leafnode_error": "Leafnode Error: {error}",
     "leafnode_peer_error": "Leafnode Error: the other server says {error}",
-    # The protocol as it passes.
+    # Protocol traces.
     "protocol_received": "<<- [{line}]",
     "payload_received": "<<- MSG_PAYLOAD: [{payload}]",
     "protocol_sent": "->> [{line}]",

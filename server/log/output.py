@@ -24,7 +24,7 @@ class StreamOutput:
     """Writes lines to a stream that it does not own, such as standard error."""
 
     def __init__(self, stream: TextIO) -> None:
-        """Write to `stream`, which is never closed here."""
+        """Write to `stream`, which this object never closes."""
         self._stream = stream
         self.lost = 0
 

@@ -8,13 +8,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 OFFENDERS_MAX = 1024
-"""Most peers that are counted at a time; beyond it all counts are cleared."""
+"""Most peers that are counted at a time; beyond that, all counts are cleared."""
 
 
 class OffenderLimiter:
     """Admits a number of lines per second for each peer; counts the others.
 
-    Peers are identified by address, without the port and without a proxy's header, since an
+    Peers are identified by address, without the port and without a proxy's header, because an
     attacker can vary both at no cost.
     """
 
@@ -27,9 +27,9 @@ class OffenderLimiter:
         self.suppressed = 0
 
     def admit(self, peer: str, fields: dict[str, Any]) -> bool:
-        """Tell whether a line about `peer` may be written.
+        """Return whether a line about `peer` may be written.
 
-        The first line of a new second has the number of dropped ones in `suppressed`.
+        The first line of a new second has the number of dropped lines in `suppressed`.
         """
         if self._lines_max_per_s == 0:
             return True
