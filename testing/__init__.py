@@ -1,7 +1,6 @@
 """For tests of programs that use NATS: a pytest plugin, a unittest mix-in, a clock, captures.
 
-Names are imported when they are first asked for, so that the plugin costs nothing where it is
-unused.
+Names are imported on first use, so that the plugin costs nothing in a project that does not use it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`nats_client` for tests that anyio runs; imported once one of them asks for a client."""
+"""`nats_client` for tests that anyio runs; the first test with a client imports this module."""
 
 from __future__ import annotations
 

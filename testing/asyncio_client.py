@@ -1,6 +1,6 @@
 """`nats_client` for tests that pytest-asyncio runs: a fixture for each loop a test may run in.
 
-Imported once a test asks for a client, so where pytest-asyncio is at work.
+The first test with a client imports this module, so pytest-asyncio is installed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _fixture(loop_scope: str) -> object:
-    # A function for each: pytest-asyncio keeps the scope of its loop on the function.
+    # One function per scope, because pytest-asyncio stores the scope of its loop on the function.
     async def nats_client_in_loop(
         request: pytest.FixtureRequest, nats_url: str
     ) -> AsyncIterator[SettlingClient]:

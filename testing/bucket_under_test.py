@@ -1,4 +1,4 @@
-"""Key-value buckets that a test makes and looks at, from any thread: the fixture `nats_kv`."""
+"""Key-value buckets that a test makes and inspects, from any thread: the fixture `nats_kv`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OPERATION = "KV-Operation"
 class BucketUnderTest:
     """One bucket: its keys and their history. Safe from any thread.
 
-    `stream` is the stream that it is kept in.
+    `stream` is the stream that stores it.
     """
 
     def __init__(self, stream: StreamUnderTest, name: str) -> None:
@@ -31,23 +31,23 @@ class BucketUnderTest:
         return self.stream.publish(self._subject(key), value)
 
     def get(self, key: str) -> bytes | None:
-        """Return the value of a key; None when it has none, or was deleted."""
+        """Return the value of a key, or None if it has none or was deleted."""
         last = self.stream.last(self._subject(key))
         return None if last is None or _is_gone(last) else last.payload
 
     def delete(self, key: str) -> int:
-        """Delete a key, keep its history, and return the revision of that."""
+        """Delete a key, keep its history, and return the revision of the deletion."""
         __tracebackhide__ = True
         return self.stream.publish(self._subject(key), b"", {_OPERATION: "DEL"})
 
     def history(self, key: str) -> list[Captured]:
-        """Return what is kept of a key, oldest first, deletions included."""
+        """Return the stored revisions of a key, oldest first, deletions included."""
         subject = self._subject(key)
         return [message for message in self.stream.messages if message.subject == subject]
 
     @property
     def values(self) -> dict[str, bytes]:
-        """The keys that have a value, with it."""
+        """The keys that have a value, with their values."""
         last = {message.subject: message for message in self.stream.messages}
         start = len(self._subject(""))
         return {one.subject[start:]: one.payload for one in last.values() if not _is_gone(one)}
@@ -65,11 +65,11 @@ class Buckets:
     def __call__(
         self, name: str, *, history: int = 1, ttl: float = 0.0, **config: Any
     ) -> BucketUnderTest:
-        """Make a bucket as every client does; `ttl` is in seconds, `config` of its stream.
+        """Make a bucket as every client does; `ttl` is in seconds, `config` is for its stream.
 
         Raises:
             MidgeError: a bucket cannot have this name.
-            StreamRefusedError: JetStream does not want it so.
+            StreamRefusedError: JetStream refuses it.
         """
         __tracebackhide__ = True
         check_name("bucket", name, "[A-Za-z0-9_-]+")
@@ -93,6 +93,6 @@ class Buckets:
 
 
 def _is_gone(message: Captured) -> bool:
-    """Tell whether a message says that its key has no value."""
+    """Return whether a message is a deletion of its key."""
     operation = message.headers.get(_OPERATION, message.headers.get("Nats-Marker-Reason"))
     return operation is not None

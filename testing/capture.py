@@ -1,6 +1,6 @@
-"""Messages published to a server, and delivered to its clients, kept for assertions.
+"""Keep the messages published to a server and delivered to its clients, for assertions.
 
-Like pytest's caplog, for messages.
+It is like pytest's caplog, for messages.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     )
 
 KEPT_MAX = 100_000
-"""Messages that a capture keeps of either kind; the oldest go first."""
+"""Most messages that a capture keeps of each kind; it drops the oldest."""
 
-_QUIET_S = 0.1  # a message takes less than a hundredth of that to a server in the same process
+_QUIET_S = 0.1  # over 100 times as long as a message takes to a server in the same process
 
 
 class _Waiter:
@@ -48,17 +48,17 @@ class _Waiter:
     def wake(self) -> None:
         """Wake the coroutine; may be called in any thread."""
         if not self._event.is_set():
-            with contextlib.suppress(RuntimeError):  # its loop was closed while it waited
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
                 self._loop.call_soon_threadsafe(self._event.set)
 
     async def woken(self) -> None:
-        """Wait for the next `wake`; one since the last wait counts."""
+        """Wait for the next `wake`; return at once if there was one since the last wait."""
         await self._event.wait()
         self._event.clear()
 
 
 class Capture(Observer):
-    """Everything published, delivered to clients, and stored in streams, while it watches.
+    """The messages published, delivered to clients, and stored in streams, while it watches.
 
     Safe from any thread.
     """
@@ -70,7 +70,7 @@ class Capture(Observer):
         self._changed = threading.Condition(threading.RLock())
         self._waiters: set[_Waiter] = set()
 
-    # What it sees, in the server's thread.
+    # Called in the server's thread.
 
     def message_routed(
         self, account: Account, publisher: Client | None, frame: Frame, plain: int, queued: int
@@ -79,11 +79,11 @@ class Capture(Observer):
         self._keep(self._published, _captured(frame, publisher, plain + queued))
 
     def message_delivered(self, connection: Connection, frame: Frame) -> None:
-        """Keep what a client gets."""
+        """Keep a message that a client gets."""
         self._keep(self._delivered, _captured(frame, connection, 1))
 
     def message_stored(self, message: Captured) -> None:
-        """Keep what a stream has stored, and shows from now on."""
+        """Keep a message that a stream has stored, and shows from now on."""
         self._keep(self._stored, message)
 
     def _keep(self, messages: deque[Captured], message: Captured) -> None:
@@ -93,7 +93,7 @@ class Capture(Observer):
             for waiter in self._waiters:
                 waiter.wake()
 
-    # What it tells, in any thread.
+    # Callable in any thread.
 
     @property
     def messages(self) -> list[Captured]:
@@ -103,33 +103,33 @@ class Capture(Observer):
 
     @property
     def delivered(self) -> list[Captured]:
-        """All deliveries to clients so far, oldest first; `client` is the one that got it."""
+        """All deliveries to clients so far, oldest first; `client` is the receiver."""
         with self._changed:
             return list(self._delivered)
 
     @property
     def stored(self) -> list[Captured]:
-        """All messages that streams have stored so far, oldest first, also those gone since."""
+        """All messages that streams have stored so far, oldest first, removed ones included."""
         with self._changed:
             return list(self._stored)
 
     def matching(self, pattern: str) -> list[Captured]:
-        """Return the published messages whose subjects `pattern` stands for."""
+        """Return the published messages whose subjects match `pattern`."""
         return wanted("published", pattern).matching(self.messages)
 
     def clear(self) -> None:
-        """Forget everything so far."""
+        """Drop all messages so far."""
         with self._changed:
             self._published.clear()
             self._delivered.clear()
             self._stored.clear()
 
     def assert_published(self, pattern: str, **criteria: Unpack[Criteria]) -> list[Captured]:
-        """Return the published messages that match, or fail with what there was instead.
+        """Return the published messages that match, or fail and show the captured messages.
 
-        Without `count` one or more must match. What a client has sent may still be on its way, so
-        this waits for it, at most `timeout_s`. That blocks the thread: where an event loop runs in
-        it, a message that is not there yet is an error at once; `wait_published` waits there.
+        Without `count`, one or more must match. A client's message may not have arrived yet, so
+        this waits for it, for at most `timeout_s`. The wait blocks the thread. If the thread runs
+        an event loop, a missing message is an error at once; use `wait_published` there.
         """
         __tracebackhide__ = True
         return self._block(wanted("published", pattern, **criteria))
@@ -137,66 +137,66 @@ class Capture(Observer):
     def assert_delivered(
         self, pattern: str, **criteria: Unpack[DeliveryCriteria]
     ) -> list[Captured]:
-        """Return the deliveries to clients that match, or to the one called `to`; else fail.
+        """Return the matching deliveries to clients, or to the client called `to`; else fail.
 
-        As `assert_published`; a message counts once for each subscription that it is written to.
+        Waits like `assert_published`. A message counts once for each subscription that gets it.
         """
         __tracebackhide__ = True
         return self._block(wanted("delivered", pattern, **criteria))
 
     def assert_stored(self, pattern: str, **criteria: Unpack[StoredCriteria]) -> list[Captured]:
-        """Return the messages stored in streams, or in the one called `stream`; else fail.
+        """Return the matching messages stored in streams, or in the stream `stream`; else fail.
 
-        As `assert_published`. A message counts once its stream shows it: a duplicate or a refused
-        one does not, and one that has been removed since does.
+        Waits like `assert_published`. A message counts from the time at which its stream shows it,
+        even if it is removed later. Duplicates and refused messages do not count.
         """
         __tracebackhide__ = True
         return self._block(wanted("stored", pattern, **criteria))
 
     def assert_nothing_stored(self, pattern: str = ">", **kind: Unpack[StoredKind]) -> None:
-        """Fail when anything that matches was stored so far, or is within `quiet_s`."""
+        """Fail if a matching message was stored so far, or is stored within `quiet_s`."""
         __tracebackhide__ = True
         self._block(wanted("stored", pattern, count=0, **kind))
 
     def assert_nothing_published(self, pattern: str = ">", **kind: Unpack[Kind]) -> None:
-        """Fail when anything that matches was published so far, or is within `quiet_s`.
+        """Fail if a matching message was published so far, or is published within `quiet_s`.
 
-        Without `quiet_s` it does not wait: a client's messages may still be on their way, so flush
-        it before.
+        Without `quiet_s` it does not wait, and a client's messages may not have arrived yet: flush
+        the client before.
         """
         __tracebackhide__ = True
         self._block(wanted("published", pattern, count=0, **kind))
 
     def assert_nothing_delivered(self, pattern: str = ">", **kind: Unpack[DeliveryKind]) -> None:
-        """Fail when anything that matches was delivered so far, or is within `quiet_s`."""
+        """Fail if a matching message was delivered so far, or is delivered within `quiet_s`."""
         __tracebackhide__ = True
         self._block(wanted("delivered", pattern, count=0, **kind))
 
     async def wait_published(self, pattern: str, **criteria: Unpack[Criteria]) -> list[Captured]:
-        """Wait as `assert_published` does, and let the loop go on meanwhile."""
+        """Wait as `assert_published` does, without blocking the loop."""
         __tracebackhide__ = True
         return await self._await(wanted("published", pattern, **criteria))
 
     async def wait_delivered(
         self, pattern: str, **criteria: Unpack[DeliveryCriteria]
     ) -> list[Captured]:
-        """Wait as `assert_delivered` does, and let the loop go on meanwhile."""
+        """Wait as `assert_delivered` does, without blocking the loop."""
         __tracebackhide__ = True
         return await self._await(wanted("delivered", pattern, **criteria))
 
     async def wait_stored(self, pattern: str, **criteria: Unpack[StoredCriteria]) -> list[Captured]:
-        """Wait as `assert_stored` does, and let the loop go on meanwhile."""
+        """Wait as `assert_stored` does, without blocking the loop."""
         __tracebackhide__ = True
         return await self._await(wanted("stored", pattern, **criteria))
 
     async def wait_nothing_stored(self, pattern: str = ">", **kind: Unpack[StoredKind]) -> None:
-        """Fail when anything that matches was stored, or is within `quiet_s` (0.1 s)."""
+        """Fail if a matching message was stored, or is stored within `quiet_s` (0.1 s)."""
         __tracebackhide__ = True
         kind.setdefault("quiet_s", _QUIET_S)
         await self._await(wanted("stored", pattern, count=0, **kind))
 
     async def wait_nothing_published(self, pattern: str = ">", **kind: Unpack[Kind]) -> None:
-        """Fail when anything that matches was published, or is within `quiet_s` (0.1 s)."""
+        """Fail if a matching message was published, or is published within `quiet_s` (0.1 s)."""
         __tracebackhide__ = True
         kind.setdefault("quiet_s", _QUIET_S)
         await self._await(wanted("published", pattern, count=0, **kind))
@@ -204,13 +204,13 @@ class Capture(Observer):
     async def wait_nothing_delivered(
         self, pattern: str = ">", **kind: Unpack[DeliveryKind]
     ) -> None:
-        """Fail when anything that matches was delivered, or is within `quiet_s` (0.1 s)."""
+        """Fail if a matching message was delivered, or is delivered within `quiet_s` (0.1 s)."""
         __tracebackhide__ = True
         kind.setdefault("quiet_s", _QUIET_S)
         await self._await(wanted("delivered", pattern, count=0, **kind))
 
     def _block(self, wanted: Wanted) -> list[Captured]:
-        """Wait in this thread for what is wanted; return it, or fail."""
+        """Block this thread until the wanted messages are there; return them, or fail."""
         __tracebackhide__ = True
         for verdict, wait_s in wanted.waits:
 
@@ -225,7 +225,7 @@ class Capture(Observer):
         return self._concluded(wanted)
 
     async def _await(self, wanted: Wanted) -> list[Captured]:
-        """Wait in this loop for what is wanted; return it, or fail."""
+        """Await the wanted messages in this loop; return them, or fail."""
         __tracebackhide__ = True
         waiter = _Waiter()
         with self._changed:
@@ -250,7 +250,7 @@ class Capture(Observer):
         return wanted.judge(self._kept(wanted))
 
     def _concluded(self, wanted: Wanted, hint: str = "") -> list[Captured]:
-        """Return what was found, or fail; with a `hint` fail in any case, and end with it."""
+        """Return the messages found, or fail; with a `hint` always fail, and end with the hint."""
         __tracebackhide__ = True
         kept = self._kept(wanted)
         lines = [] if wanted.judge(kept) is Verdict.RIGHT else [_explained(wanted, kept)]
@@ -275,13 +275,13 @@ def _captured(frame: Frame, client: Client | None, deliveries: int) -> Captured:
 
 
 def _explained(wanted: Wanted, kept: list[Captured]) -> str:
-    from midge.testing.failure_message import explain  # noqa: PLC0415 - only who fails needs it
+    from midge.testing.failure_message import explain  # noqa: PLC0415 - only failures need it
 
     return explain(wanted, kept)
 
 
 def _runs_loop() -> bool:
-    """Tell whether waiting in this thread would keep an event loop from going on."""
+    """Return whether waiting in this thread would block an event loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -290,7 +290,7 @@ def _runs_loop() -> bool:
 
 
 def _would_block(wanted: Wanted) -> str:
-    """Return the hint at the form that can be awaited."""
+    """Return the hint that names the awaitable form."""
     nothing = "nothing_" if wanted.count == 0 else ""
     return (
         f"assert_{nothing}{wanted.what} cannot wait in an async test, where it would stop the "

@@ -1,4 +1,4 @@
-"""A message that was captured, recorded or stored."""
+"""A captured, recorded or stored message."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Captured:
     headers: dict[str, list[str]] = field(default_factory=dict)
     reply: str | None = None
     client: str = ""
-    """Name of the client that published it, or got it; empty for the process itself."""
+    """Name of the client that published or got it; empty for the process itself."""
     deliveries: int = 0
-    """How many subscriptions have taken it."""
+    """Number of subscriptions that have taken it."""
     stream: str = ""
-    """Stream that keeps it, of a message that was stored."""
+    """Stream of a stored message."""
     seq: int = 0
-    """Its sequence there."""
+    """Its sequence in the stream."""
 
     @property
     def text(self) -> str:

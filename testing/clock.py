@@ -18,38 +18,38 @@ _EPOCH_S = 1_700_000_000.0
 _SECOND_NS = 1_000_000_000
 
 _TURNS = 4
-"""Turns of the loop between two timers: a delivery, its callback, what that sends, its delivery."""
+"""Turns of the loop between two timers: for a delivery, its callback, an answer, its delivery."""
 
 
 class _Timer:
-    """A call to come."""
+    """A scheduled call."""
 
     def __init__(self, callback: Callable[..., object], arguments: tuple[Any, ...]) -> None:
         self._callback: Callable[..., object] | None = callback
         self._arguments = arguments
 
     def cancel(self) -> None:
-        """Call it off, and keep nothing of it; as a loop's timers do."""
+        """Cancel the call, and drop callback and arguments, as a loop's timers do."""
         self._callback = None
         self._arguments = ()
 
     def fire(self) -> bool:
-        """Make the call; False when it was called off, or says that it had nothing to do."""
+        """Make the call; return False if it was cancelled, or reports that it had nothing to do."""
         return self._callback is not None and self._callback(*self._arguments) is not False
 
 
 class ManualClock:
     """Time for a server under test: `Server(clock=clock)`, then `clock.advance(seconds)`.
 
-    Pings, time-outs, stale checks, response expiry, lame duck and all of JetStream go by it, in
-    whole nanoseconds. Timers fire in order of their time, inside `advance`, those that others set
-    on the way included; what needs no time to go by fires in the next turn of the loop. Call it in
-    the server's thread. What a timer sends is on its way when `advance` returns; what a task does
-    about it needs a turn of the loop, which `elapse` gives after each timer.
+    Pings, time-outs, stale checks, response expiry, lame duck and all of JetStream use it, in whole
+    nanoseconds. Timers fire inside `advance` in order of their time, including timers that other
+    timers set. A timer without delay fires in the next turn of the loop. Call `advance` in the
+    server's thread. When it returns, messages that timers send are written; a task that reacts to
+    them needs a turn of the loop, which `elapse` provides after each timer.
     """
 
     is_exact = True
-    """Timers fire at the very moment that they were set for; see `jetstream.environment.clock`."""
+    """Timers fire exactly at their time; see `jetstream.environment.clock`."""
 
     def __init__(self, wall_s: float = _EPOCH_S) -> None:
         self._now_ns = 0
@@ -62,7 +62,7 @@ class ManualClock:
         return self._now_ns / _SECOND_NS
 
     def monotonic_ns(self) -> int:
-        """Return the nanoseconds advanced so far plus one second, since 0 stands for no time."""
+        """Return the nanoseconds advanced so far plus one second, because 0 means no time."""
         return self._now_ns + _SECOND_NS
 
     def wall(self) -> float:
@@ -78,7 +78,7 @@ class ManualClock:
     ) -> _Timer:
         """Call `callback` once the clock has advanced by `delay_s`.
 
-        Any delay above 0 is a nanosecond at least: time goes by for what looks again and again.
+        Any delay above 0 is at least a nanosecond, so that time passes for code that polls.
         """
         timer = _Timer(callback, arguments)
         due_ns = self._now_ns
@@ -91,10 +91,10 @@ class ManualClock:
         return timer
 
     def advance(self, seconds: float) -> None:
-        """Let `seconds` go by.
+        """Advance the time by `seconds` and fire the timers that are due.
 
         Raises:
-            ValueError: time does not go back.
+            ValueError: `seconds` is negative.
         """
         end_ns = self._end_ns(seconds)
         while self._timers and self._timers[0][0] <= end_ns:
@@ -102,13 +102,13 @@ class ManualClock:
         self._now_ns = end_ns
 
     async def elapse(self, seconds: float) -> None:
-        """Let `seconds` go by as `advance` does, with some turns of the loop after each timer.
+        """Advance the time as `advance` does, with some turns of the loop after each timer.
 
-        So whatever runs in the server's loop does at each moment what it has to do then: callbacks,
-        tasks, and what they set in motion. Clients elsewhere are not waited for.
+        Callbacks and tasks in the server's loop, and callbacks that these schedule, therefore run
+        at the time at which they are due. Clients outside of the loop are not waited for.
 
         Raises:
-            ValueError: time does not go back.
+            ValueError: `seconds` is negative.
         """
         end_ns = self._end_ns(seconds)
         await _turns()
@@ -123,14 +123,14 @@ class ManualClock:
         return self._now_ns + round(seconds * _SECOND_NS)
 
     def _fire_next(self) -> bool:
-        """Fire the next timer at its time; False when that set nothing in motion."""
+        """Fire the next timer at its time; return False if it had no effect."""
         due_ns, _, timer = heapq.heappop(self._timers)
         self._now_ns = max(self._now_ns, due_ns)
         return timer.fire()
 
 
 class ThreadedClock:
-    """The `ManualClock` of a server in another thread; it is moved there."""
+    """The `ManualClock` of a server in another thread, which advances it."""
 
     def __init__(self, server: ThreadedServer) -> None:
         self._server = server
@@ -144,17 +144,20 @@ class ThreadedClock:
         return self._server.call(lambda server: server.broker.clock.wall())
 
     def advance(self, seconds: float) -> None:
-        """Let `seconds` go by; what the server sends is on its way then. Raises: ValueError.
+        """Advance the time by `seconds`; the server has then written its messages.
 
-        The thread waits meanwhile, and with it a client whose loop runs in it; see `elapse`.
+        This blocks the thread, and with it a client whose loop runs in the thread; see `elapse`.
+
+        Raises:
+            ValueError: `seconds` is negative.
         """
-        if self._server.is_own_thread():  # in a callback, which the loop waits for
+        if self._server.is_own_thread():  # called in a callback, which the loop waits for
             self._server.call(lambda server: _clock_of(server).advance(seconds))
         else:
             self._server.wait(lambda server: _clock_of(server).elapse(seconds))
 
     async def elapse(self, seconds: float) -> None:
-        """Let `seconds` go by as `advance` does, and the loop of this thread go on meanwhile."""
+        """Advance the time as `advance` does, without blocking the loop of this thread."""
         await asyncio.to_thread(self.advance, seconds)
 
 
@@ -163,6 +166,6 @@ def _clock_of(server: Server) -> ManualClock:
 
 
 async def _turns() -> None:
-    """Run the loop until the work that a timer has started is done."""
+    """Run the loop for `_TURNS` turns, until the work that a timer has started is done."""
     for _ in range(_TURNS):
         await asyncio.sleep(0)

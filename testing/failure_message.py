@@ -1,4 +1,4 @@
-"""The text of a capture's failed assertion: what was expected, what there was, and how near."""
+"""The text of a capture's failed assertion: expected messages, captured ones, the difference."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DIFFERENCE_MAX_LINES = 40
 
 
 def explain(wanted: Wanted, everything: list[Captured]) -> str:
-    """Return the text of a failure: what was `wanted`, and `everything` that was captured."""
+    """Return the text of a failure: the `wanted` messages, and `everything` captured."""
     what, near = wanted.what, wanted.matching(everything)
     right = [message for message in near if wanted.holds(message)]
     lines = [f"expected {_expected(wanted)}, got {len(right) or 'none'}"]
@@ -38,7 +38,7 @@ def explain(wanted: Wanted, everything: list[Captured]) -> str:
 
 
 def _expected(wanted: Wanted) -> str:
-    """Put into words what is looked for, and how many of it."""
+    """Describe the wanted messages, and their number."""
     messages = "at least 1 message" if wanted.count is None else _messages(wanted.count)
     more = f" and no more within {wanted.quiet_s:g} s" if wanted.quiet_s else ""
     return f"{messages} {wanted.what} {_described(wanted)}{more}"
@@ -49,7 +49,7 @@ def _messages(count: int) -> str:
 
 
 def _described(wanted: Wanted) -> str:
-    """Put what is looked for into words."""
+    """Describe the wanted messages."""
     parts = [f"on {wanted.pattern!r}"]
     if wanted.to is not None:
         parts.append(f"to client {wanted.to!r}")
@@ -67,7 +67,7 @@ def _described(wanted: Wanted) -> str:
 
 
 def _line(what: str, message: Captured) -> str:
-    """Show one message on a line of its own."""
+    """Return one line about a message."""
     parts = [f"{message.subject}  {_shown(message.payload)}"]
     if message.headers:
         parts.append(f"headers {message.headers}")
@@ -83,7 +83,7 @@ def _line(what: str, message: Captured) -> str:
 
 
 def _difference(wanted: Wanted, missing: list[Captured]) -> list[str]:
-    """Show where the nearest of the messages that are not as expected differs from that."""
+    """Return the difference between the expected message and the most similar captured one."""
     payload = wanted.payload
     if payload is None and wanted.json is not ANYTHING:
         payload = json.dumps(wanted.json, default=repr).encode()
@@ -94,7 +94,7 @@ def _difference(wanted: Wanted, missing: list[Captured]) -> list[str]:
     got = _lines(nearest.payload)
     if nearest.payload == payload or (wanted.payload is None and got == expected):
         return []
-    if got == expected:  # the same JSON, written in another way
+    if got == expected:  # equal JSON, formatted differently
         expected, got = [repr(payload)], [repr(nearest.payload)]
     shown = list(difflib.ndiff(expected, got))[:_DIFFERENCE_MAX_LINES]
     head = f"the nearest, on {nearest.subject!r} (- expected, + got):"
@@ -106,7 +106,7 @@ def _likeness(expected: list[str], got: list[str]) -> float:
 
 
 def _lines(payload: bytes) -> list[str]:
-    """Return a payload as lines to compare: JSON with a line for each field, bytes as escapes."""
+    """Return a payload as lines to compare: JSON with one line per field, bytes as escapes."""
     try:
         text = payload.decode()
     except UnicodeDecodeError:

@@ -2,9 +2,9 @@
 
 With streams: `nats_jetstream`, `nats_stream`, `nats_kv` and `nats_disk`.
 
-The server runs in a thread of the test process, so sync tests and those of pytest-asyncio and
-anyio use it alike, and every xdist worker has its own. Nothing of the server is imported before
-a test asks for it.
+The server runs in a thread of the test process, so plain tests and tests of pytest-asyncio and
+anyio use it alike, and every xdist worker has its own. The plugin imports the server only when a
+test uses it.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _STRICT = ("off", "warn", "error")
 _STREAM_FIXTURES = {"nats_jetstream", "nats_stream", "nats_kv", "nats_disk"}
 
 _OWED_MAX_S = 0.5
-"""How long strict mode waits for acks that tasks of other clients still have to send."""
+"""How long strict mode waits for acks that tasks of other clients have not sent yet."""
 
 _ASYNCIO_MIN = 1, 1
-"""Of pytest-asyncio; before, a fixture could not be registered under another name."""
+"""Oldest version of pytest-asyncio that can register a fixture under another name."""
 
 
 class _Running(NamedTuple):
@@ -55,7 +55,7 @@ _RUNNING = pytest.StashKey[list[_Running]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Offer the scope of the server and how strict it is."""
+    """Register the options for the server's scope and its strict mode."""
     group = parser.getgroup("midge", "NATS server")
     scope = "how long one nats_server lives: " + ", ".join(_SCOPES)
     strict = "what a client's bug does to its test: " + ", ".join(_STRICT)
@@ -66,7 +66,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse settings that have no meaning, before a test is looked at."""
+    """Refuse invalid settings before tests are collected."""
     _setting(config, "midge_scope", _SCOPES)
     _setting(config, "midge_strict", _STRICT)
 
@@ -138,7 +138,7 @@ def nats_url(nats_server: ThreadedServer) -> str:
 
 @pytest.fixture
 def nats_capture(request: pytest.FixtureRequest, nats_server: ThreadedServer) -> Iterator[Capture]:
-    """Keep everything that is published, and delivered to clients, during the test."""
+    """Return a capture of the messages published, and delivered to clients, during the test."""
     from midge.testing.capture import Capture
 
     capture = Capture()
@@ -151,7 +151,7 @@ def nats_capture(request: pytest.FixtureRequest, nats_server: ThreadedServer) ->
 
 @pytest.fixture
 def nats_client(request: pytest.FixtureRequest) -> Any:
-    """Return a nats-py client, connected in the loop of the async test that asks for it."""
+    """Return a nats-py client, connected in the loop of the async test that uses it."""
     item = request.node
     name = _client_fixture(item)
     client = request.getfixturevalue(name)
@@ -163,7 +163,7 @@ def nats_client(request: pytest.FixtureRequest) -> Any:
 
 
 def _client_fixture(item: Any) -> str:
-    """Name the fixture for the framework and the loop that run a test; import it first."""
+    """Return the name of the fixture for a test's framework and loop, after importing it."""
     plugins = item.config.pluginmanager
     if importlib.util.find_spec("nats") is None:
         from midge.extras import install_command
@@ -186,7 +186,7 @@ def _client_fixture(item: Any) -> str:
 
 
 def _require_asyncio_version(item: Any) -> None:
-    """Name the version that is needed, where an older one fails with a traceback of its own."""
+    """Fail with the required version, because an older one fails with an unclear traceback."""
     found = importlib.metadata.version("pytest-asyncio")
     if tuple(int(part) for part in re.findall(r"\d+", found)[:2]) < _ASYNCIO_MIN:
         least = ".".join(map(str, _ASYNCIO_MIN))
@@ -197,12 +197,12 @@ def _require_asyncio_version(item: Any) -> None:
 
 
 def _mistake(text: str) -> BaseException:
-    """Return what fails a test for its author's mistake, without our traceback."""
+    """Return the exception that fails a test for its author's mistake, without our traceback."""
     return pytest.fail.Exception(text, pytrace=False)
 
 
 def _flushing(test: Any, client: Any, running: _Running) -> Any:
-    """Wrap an async test to end once the server has seen all that it sent, for strict mode."""
+    """Wrap an async test to end once the server has all its messages, for strict mode."""
 
     async def settle() -> None:
         import asyncio
@@ -217,7 +217,7 @@ def _flushing(test: Any, client: Any, running: _Running) -> Any:
     async def run(*arguments: Any, **fixtures: Any) -> None:
         await test(*arguments, **fixtures)
         if client.is_connected:
-            with contextlib.suppress(Exception):  # a fault may hold it up
+            with contextlib.suppress(Exception):  # a fault may delay the flush
                 await client.flush(1)
         await settle()
 
@@ -241,7 +241,7 @@ def _require_own_server(request: pytest.FixtureRequest, fixture: str) -> None:
 
 @pytest.fixture
 def nats_disk(request: pytest.FixtureRequest, nats_server: ThreadedServer) -> SimulatedDisk:
-    """Return the disk of the server's file streams, a simulated one whose power can fail."""
+    """Return the disk of the server's file streams, which is simulated and whose power can fail."""
     _require_own_server(request, "nats_disk")
     return cast("SimulatedDisk", nats_server.call(lambda server: server.disk))
 
@@ -255,7 +255,7 @@ def nats_jetstream(request: pytest.FixtureRequest, nats_client: Any) -> Any:
 
 @pytest.fixture
 def nats_stream(request: pytest.FixtureRequest, nats_server: ThreadedServer) -> Iterator[Streams]:
-    """Return what makes streams for the test: `nats_stream("ORDERS", "orders.>", max_age=60)`."""
+    """Return the maker of streams for the test: `nats_stream("ORDERS", "orders.>", max_age=60)`."""
     from midge.testing.stream_under_test import Streams
 
     _require_streams(request, "nats_stream")
@@ -265,7 +265,7 @@ def nats_stream(request: pytest.FixtureRequest, nats_server: ThreadedServer) -> 
 
 @pytest.fixture
 def nats_kv(request: pytest.FixtureRequest, nats_server: ThreadedServer) -> Iterator[Buckets]:
-    """Return what makes key-value buckets for the test: `nats_kv("settings", history=5)`."""
+    """Return the maker of key-value buckets for the test: `nats_kv("settings", history=5)`."""
     from midge.testing.bucket_under_test import Buckets
 
     _require_streams(request, "nats_kv")
@@ -288,7 +288,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Report the bugs of a test's clients as it was asked for."""
+    """Report the bugs of a test's clients in the configured way."""
     result = yield
     _report_bugs(item.config, item.config.stash.get(_RUNNING, []))
     return result
@@ -306,7 +306,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 def _report_bugs(config: pytest.Config, servers: list[_Running]) -> None:
-    """Fail for what the clients of `servers` did wrong since the last call, or warn of it."""
+    """Fail or warn for the bugs that the clients of `servers` have shown since the last call."""
     mode = _strictness(config) if servers else "off"
     bugs = [] if mode == "off" else [bug for one in servers for bug in _take_bugs(one)]
     if bugs and mode == "error":
@@ -331,7 +331,7 @@ def _warn(bug: str) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, pytest.TestReport]:
-    """Show the server's trace of a test that failed."""
+    """Add the server's trace to the report of a failed test."""
     report: pytest.TestReport = yield
     if report.failed:
         for running in item.config.stash.get(_RUNNING, []):

@@ -20,8 +20,8 @@ _COLUMNS = ["time", "subject", "reply", "headers", "payload"]
 def read_recording(directory: str | PathLike[str], pattern: str = ">") -> Iterator[Captured]:
     """Yield the messages of a recorder's directory on subjects of `pattern`, oldest first.
 
-    What JetStream and request/reply send among themselves, on `$` and `_INBOX` subjects, is left
-    out unless `pattern` begins so.
+    Messages on `$` and `_INBOX` subjects, which JetStream and request/reply use internally, are
+    left out unless `pattern` begins with one of these.
 
     Raises:
         MidgeError: the recording does not exist, or pyarrow is missing.

@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 
 
 class SettlingClient(Client):  # type: ignore[misc]  # nats-py is not typed
-    """A nats-py client whose `flush` returns once the server has seen what was sent before it.
+    """A nats-py client whose `flush` returns once the server has all earlier messages.
 
-    nats-py writes the PING of a flush at once and what was published from a task of its own, so the
+    nats-py writes the PING of a flush at once, but published messages in a separate task, so the
     PING may overtake a message (nats-py 2.15). The second PING cannot.
     """
 
     @classmethod
     async def connected(cls, url: str, **options: Any) -> Self:
-        """Connect; takes what `nats.connect` takes."""
+        """Connect; takes the options of `nats.connect`."""
         client = cls()
         await client.connect(url, **options)
         return client
 
     async def flush(self, timeout: int = DEFAULT_FLUSH_TIMEOUT) -> None:  # noqa: ASYNC109 - as nats-py
-        """Wait until the server has seen everything sent so far; `timeout` is in seconds."""
+        """Wait until the server has everything sent so far; `timeout` is in seconds."""
         await super().flush(timeout)
         await super().flush(timeout)
 
@@ -37,7 +37,7 @@ async def connected_client(
 ) -> AsyncIterator[SettlingClient]:
     """Connect a client for one test, called like the test, and close it afterwards.
 
-    What `nats_client` is made of, for the frameworks that run async fixtures.
+    The frameworks that run async fixtures make `nats_client` from it.
     """
     name = request.node.name
     client = await SettlingClient.connected(nats_url, name=name, allow_reconnect=False)

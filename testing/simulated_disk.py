@@ -1,12 +1,12 @@
-"""A disk in memory with the manners of a real one: what is not synced may be lost, in any way.
+"""A disk in memory that loses unsynced data as a real disk may, in any combination.
 
 A power failure keeps any subset of the unsynced sectors of a file, any size between the synced and
-the present one, and any subset of the creations, renames and removals since the directory was
-synced. A process that is killed loses nothing by itself, for the page cache stays; a power failure
-may come afterwards. Every operation counts as a step, at which the machine can be made to stop.
+the current size, and any subset of the creations, renames and removals since the last sync of the
+directory. Killing a process loses nothing, because the page cache stays; a power failure may
+follow. Every operation counts as a step, at which the machine can be made to stop.
 
-midge's own simulation of crashes runs on it, pumped by hand, and so do servers under test:
-`midge.Server(jetstream=True, disk=SimulatedDisk())`.
+midge's own simulation of crashes runs on this disk, with writes completed by `pump`. Servers under
+test use it as well: `midge.Server(jetstream=True, disk=SimulatedDisk())`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Stopped(BaseException):
 
 @dataclass(eq=False)
 class Inode:
-    """A file's content: as the page cache has it, and as the medium has it."""
+    """A file's content, in the page cache and on the medium."""
 
     data: bytearray = field(default_factory=bytearray)
     stored: bytearray = field(default_factory=bytearray)
@@ -42,7 +42,7 @@ class Inode:
     """The pages that are only on the medium."""
 
     def drop_pages(self) -> None:
-        """Keep nothing in the page cache that can be read from the medium."""
+        """Drop the pages from the page cache that can be read from the medium."""
         self.cold = set(range(-(-len(self.data) // PAGE)))
         self.cold.difference_update(sector * SECTOR // PAGE for sector in self.dirty)
 
@@ -62,14 +62,14 @@ class Inode:
         self.dirty.update(range(position // SECTOR, (end + SECTOR - 1) // SECTOR))
 
     def resize(self, size: int) -> None:
-        """Cut the content, or lengthen it by zeros."""
+        """Shorten the content, or extend it by zeros."""
         if size < len(self.data):
             del self.data[size:]
         else:
             self.data.extend(bytes(size - len(self.data)))
 
     def sync(self) -> None:
-        """Bring the page cache to the medium."""
+        """Write the page cache to the medium."""
         for sector in self.dirty:
             start = sector * SECTOR
             if start < len(self.data):
@@ -81,7 +81,7 @@ class Inode:
         self.dirty.clear()
 
     def after_power_failure(self, random: Random) -> Inode:
-        """Return what the medium may hold."""
+        """Return a content that the medium may have after a power failure."""
         low, high = sorted((len(self.stored), len(self.data)))
         size = random.choice([low, high, random.randint(low, high)])
         content = bytearray(self.stored[:size])
@@ -98,9 +98,9 @@ class Inode:
 class SimulatedDisk(SuppliedDisk):
     """A directory in memory, whose failures `random`, a seed or a generator, makes repeatable.
 
-    `free` is the room left in bytes, `latency_s` what a write with its sync takes by the server's
-    clock. A sync fails after `fail_sync_at` more; -1 is never. `cold_reads` counts the reads that
-    had to wait for the medium, after `drop_pages`, and so long held up everything else.
+    `free` is the room left in bytes, and `latency_s` the time of a write with its sync, by the
+    server's clock. A sync fails after `fail_sync_at` successful ones; -1 means never. `cold_reads`
+    counts the reads after `drop_pages` that had to wait for the medium and blocked everything else.
     """
 
     def __init__(self, random: Random | int = 0) -> None:
@@ -120,25 +120,25 @@ class SimulatedDisk(SuppliedDisk):
         self.trace: deque[str] = deque(maxlen=_TRACED_MAX)
         self._call_later: Callable[..., object] | None = None
 
-    # What the store calls.
+    # Called by the store.
 
     def names(self) -> list[str]:
-        """Return the names of the files that are there, sorted."""
+        """Return the names of the files, sorted."""
         return sorted(self.entries)
 
     def open(self, name: str) -> DiskFile:
-        """Open a file that is there."""
+        """Open an existing file."""
         return SimulatedFile(self, self.entries[name])
 
     def create(self, name: str) -> DiskFile:
-        """Make an empty file, in place of any there is of this name."""
+        """Make an empty file; replace an existing one of this name."""
         self.step(f"create {name}")
         inode = Inode()
         self._change(("create", name), inode)
         return SimulatedFile(self, inode)
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file, over any there is of the new name."""
+        """Rename a file; replace an existing one of the new name."""
         self.step(f"rename {old} {new}")
         self._change(("rename", old, new), self.entries.get(old))
 
@@ -148,13 +148,13 @@ class SimulatedDisk(SuppliedDisk):
         self._change(("unlink", name), None)
 
     def sync_directory(self) -> None:
-        """Bring all creations, renames and removals to the medium."""
+        """Write all creations, renames and removals to the medium."""
         self.step("sync directory")
         self.stored_entries = dict(self.entries)
         self.pending.clear()
 
     def free_bytes(self) -> int:
-        """Return how much room there is left for files."""
+        """Return the room left for files, in bytes."""
         return self.free
 
     def random_bytes(self, count: int) -> bytes:
@@ -162,12 +162,12 @@ class SimulatedDisk(SuppliedDisk):
         return self.random.randbytes(count)
 
     def committer(self, done: Callable[[int, int], None]) -> SimulatedCommitter:
-        """Return what does one write at a time."""
+        """Return a committer, which does one write at a time."""
         self.committers.append(SimulatedCommitter(self, done))
         return self.committers[-1]
 
     def fetch(self, file: DiskFile, position: int, size: int, done: Callable[[], object]) -> None:
-        """Bring what is in a file into the page cache when the disk's time for it has come."""
+        """Read a range of a file into the page cache after the disk's latency."""
         assert isinstance(file, SimulatedFile)
         inode = file.inode
 
@@ -180,27 +180,27 @@ class SimulatedDisk(SuppliedDisk):
             self._call_later(self.latency_s, self.pump_fetch)
 
     def close(self) -> None:
-        """Forget what is being fetched."""
+        """Cancel pending fetches."""
         self.fetches.clear()
 
-    # What runs it.
+    # Called by tests and simulations.
 
     def drop_pages(self) -> None:
-        """Keep in the page cache only what has not been synced."""
+        """Drop all synced pages from the page cache."""
         for inode in self.entries.values():
             inode.drop_pages()
 
     def pump_fetch(self) -> bool:
-        """Complete the fetch that was asked for first; False without one."""
+        """Complete the oldest pending fetch; return False without one."""
         if not self.fetches:
             return False
         self.fetches.popleft()()
         return True
 
     def work_by(self, call_later: Callable[..., object]) -> None:
-        """Do writes by themselves from now on, each `latency_s` after it was asked for.
+        """Complete each write from now on `latency_s` after its begin.
 
-        Without that they wait for `pump`.
+        Without this call, writes wait for `pump`.
         """
         self._call_later = call_later
 
@@ -210,19 +210,19 @@ class SimulatedDisk(SuppliedDisk):
             self._call_later(self.latency_s, work)
 
     def step(self, what: str) -> None:
-        """Count an operation, and stop before it if it is the one to stop at."""
+        """Count an operation, and raise Stopped before it if it is the chosen one."""
         self.trace.append(what)
         if self.steps == self.stop_at:
             raise Stopped(what)
         self.steps += 1
 
     def pump(self) -> bool:
-        """Complete the write that is under way; False without one."""
+        """Complete the pending write; return False without one."""
         done = [committer.work() for committer in self.committers]
         return any(done)
 
     def killed(self) -> SimulatedDisk:
-        """Return the disk as the next process finds it, the page cache still there."""
+        """Return the disk that the next process finds, with its page cache."""
         disk = SimulatedDisk(self.random)
         disk.entries = self.entries
         disk.stored_entries = self.stored_entries
@@ -231,7 +231,7 @@ class SimulatedDisk(SuppliedDisk):
         return disk
 
     def power_failed(self) -> SimulatedDisk:
-        """Return the disk as it may be once the power is back."""
+        """Return a disk as a power failure may leave it."""
         disk = SimulatedDisk(self.random)
         entries = dict(self.stored_entries)
         share = self.random.choice([0.0, 0.5, 1.0])
@@ -261,7 +261,7 @@ def apply_change(entries: dict[str, Inode], change: tuple[str, ...], inode: Inod
         entries[change[1]] = inode
     elif change[0] == "unlink":
         entries.pop(change[1], None)
-    elif inode is not None:  # a directory names files by number: no other one gets the new name
+    elif inode is not None:  # a directory refers to files by inode, so only this one is renamed
         entries.pop(change[1], None)
         entries[change[2]] = inode
 
@@ -282,13 +282,13 @@ class SimulatedFile(DiskFile):
         return bytes(self.inode.data[position : position + size])
 
     def read_at_hand(self, position: int, size: int) -> bytes | None:
-        """Return what the page cache has from `position` on; None for nothing."""
+        """Return the bytes that the page cache has from `position` on, or None."""
         cold = self.inode.cold_in(position, size)
         end = min(cold) * PAGE if cold else position + size
         return self.read(position, end - position) if end > position else None
 
     def write(self, position: int, data: bytes | bytearray) -> None:
-        """Write piece by piece, so that the machine can stop in between."""
+        """Write in pieces, so that the machine can stop between them."""
         self.disk.step(f"write {len(data)} at {position}")
         half = self.disk.random.randint(0, len(data))
         more = max(position + len(data) - len(self.inode.data), 0)
@@ -301,7 +301,7 @@ class SimulatedFile(DiskFile):
         self.inode.write(position + half, bytes(data[half:]))
 
     def allocate(self, size: int) -> None:
-        """Make the file `size` bytes long; without room for that it takes what there is."""
+        """Make the file `size` bytes long, or as long as there is room."""
         self.disk.step(f"allocate {size}")
         more = size - len(self.inode.data)
         if more > self.disk.free:
@@ -318,26 +318,26 @@ class SimulatedFile(DiskFile):
         self.inode.resize(size)
 
     def size(self) -> int:
-        """Return how long the file is."""
+        """Return the length of the file, in bytes."""
         return len(self.inode.data)
 
     def sync(self) -> None:
-        """Bring the file to the medium, unless that is to fail."""
+        """Write the file to the medium, unless this sync is to fail."""
         self.disk.step("sync")
         if self.disk.fail_sync_at == 0:
             self.disk.fail_sync_at = -1
             self.disk.sync_failed()
-            self.inode.dirty.clear()  # as Linux does: what was not written now looks clean
+            self.inode.dirty.clear()  # as on Linux, pages that could not be written become clean
             raise OSError(errno.EIO, "Input/output error")
         self.disk.fail_sync_at -= 1 if self.disk.fail_sync_at > 0 else 0
         self.inode.sync()
 
     def close(self) -> None:
-        """Do nothing: there is nothing to release."""
+        """Do nothing: the file holds no resources."""
 
 
 class SimulatedCommitter:
-    """Does a write when the disk's time for it has come, or the simulation says so."""
+    """Does a write after the disk's latency, or when the simulation pumps it."""
 
     def __init__(self, disk: SimulatedDisk, done: Callable[[int, int], None]) -> None:
         self.disk = disk
@@ -351,11 +351,11 @@ class SimulatedCommitter:
         self.disk.work_later(lambda: self._is_due(write))
 
     def _is_due(self, write: Write) -> None:
-        if self.job is write:  # else it was settled before
+        if self.job is write:  # otherwise it was settled before
             self.work()
 
     def work(self) -> bool:
-        """Complete the write that is under way; False without one."""
+        """Complete the pending write; return False without one."""
         job = self.job
         if job is None:
             return False
@@ -383,9 +383,9 @@ class SimulatedCommitter:
         return 0, 0
 
     def settle(self) -> None:
-        """Complete the write that is under way now."""
+        """Complete the pending write now."""
         self.work()
 
     def close(self) -> None:
-        """Complete what is under way."""
+        """Complete the pending write."""
         self.settle()

@@ -21,7 +21,7 @@ _FOREVER_S = 1e9
 
 
 class StreamRefusedError(MidgeError):
-    """JetStream has refused a request; `err_code` says why, as nats-server's does."""
+    """JetStream has refused a request; `err_code` is nats-server's error code."""
 
     def __init__(self, error: dict[str, Any]) -> None:
         super().__init__(f"{error.get('description')} ({error.get('err_code')})")
@@ -46,7 +46,7 @@ class Api:
         return int(self.request(subject, payload, headers)["seq"])
 
     def delete(self, stream: str) -> None:
-        """Delete a stream, if it is still there, without waiting for the disk."""
+        """Delete a stream, if it still exists, without waiting for the disk."""
 
         def delete(server: Server) -> None:
             engine = server.jetstream_engine
@@ -54,21 +54,21 @@ class Api:
             if streams is not None and stream in streams.streams:
                 streams.delete(streams.lookup(stream))
 
-        with contextlib.suppress(MidgeError, StoreError):  # it was stopped, or its disk has failed
+        with contextlib.suppress(MidgeError, StoreError):  # it has stopped, or its disk has failed
             self._server.call(delete)
 
     def request(
         self, subject: str, payload: bytes | str, headers: Headers | None = None
     ) -> dict[str, Any]:
-        """Return the JSON that a request is answered with, nothing for an empty answer.
+        """Return the JSON of the answer to a request, or an empty object for an empty answer.
 
         Raises:
-            StreamRefusedError: it tells of an error.
+            StreamRefusedError: the answer is an error.
         """
         __tracebackhide__ = True
 
         async def request(server: Server) -> bytes:
-            # In real time, for the server's own clock may stand still.
+            # In real time, because the server's own clock may stand still.
             async with asyncio.timeout(_ANSWER_MAX_S):
                 return (await server.request(subject, payload, _FOREVER_S, headers)).payload
 

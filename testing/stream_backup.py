@@ -1,4 +1,4 @@
-"""A stream from what `midge stream backup`, or the `nats` command, has saved."""
+"""Restore a stream from a backup of `midge stream backup` or of the `nats` command."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def restore(api: Api, name: str, directory: str | PathLike[str], changes: dict[s
     """Make the stream `name` of a backup, its configuration changed by `changes`.
 
     Raises:
-        MidgeError: the backup does not exist, or cannot be restored so.
+        MidgeError: the backup does not exist, or cannot be restored with these changes.
     """
     __tracebackhide__ = True
     folder = Path(directory)

@@ -1,4 +1,4 @@
-"""Strict mode for streams: acks that are missing, doubled or late, and publishes gone wrong."""
+"""Strict mode for streams: find missing, repeated and late acks, and wrong publishes."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 _ACK_PREFIX = b"$JS.ACK."
 _OWN_PREFIX = b"$JS."
-_TOKENS = 9  # of $JS.ACK.<stream>.<consumer>.<5 numbers>; the second form has two more before them
-_SHOWN_MAX = 5  # sequences that a line names
+_TOKENS = 9  # of $JS.ACK.<stream>.<consumer>.<5 numbers>; the second form has two more
+_SHOWN_MAX = 5  # most sequences that a line names
 _KEPT_MAX = 100_000
 
 _SEQUENCES = (names.EXPECTED_LAST_SEQ, names.EXPECTED_LAST_SUBJECT_SEQ)
@@ -58,7 +58,7 @@ class StreamStrict:
         self._told: set[tuple[Consumer, int, int]] = set()
 
     def check_publish(self, account: Account, frame: Frame) -> Iterator[str]:
-        """Yield what is wrong with a message that a client has sent."""
+        """Yield the faults of a message that a client has sent."""
         subject = frame.subject_bytes()
         if subject.startswith(_ACK_PREFIX):
             yield from self._check_ack(account.name, subject, frame.payload_bytes())
@@ -69,7 +69,7 @@ class StreamStrict:
             yield from _check_expectations(subject, streams, values)
 
     def unacknowledged(self) -> list[str]:
-        """Tell which messages have been delivered, and not answered; each is told once."""
+        """Return a line per consumer about its unanswered messages; report each message once."""
         found = []
         for account in self._engine.accounts.values():
             for stream in account.streams.streams.values():
@@ -80,7 +80,7 @@ class StreamStrict:
         return found
 
     def is_owed_acks(self) -> bool:
-        """Tell whether a message has been delivered and not answered, told or not."""
+        """Return whether a message has been delivered and not answered, reported or not."""
         return any(
             self._answered.get((consumer, seq), 0) < _deliveries(consumer, seq)
             for account in self._engine.accounts.values()
@@ -139,7 +139,7 @@ class StreamStrict:
             self._answer_before(consumer, ack)
 
     def _answer_before(self, consumer: Consumer, ack: _Ack) -> None:
-        """Note what an ack settles besides its own message, where the policy is `all`."""
+        """Record the earlier messages that an ack answers as well under the policy `all`."""
         if consumer.config.ack_policy == "all":
             for seq in consumer.pending.entries:
                 if seq < ack.seq:
@@ -152,7 +152,7 @@ class StreamStrict:
 def _check_confirmation(
     account: Account, frame: Frame, streams: list[Stream], values: dict[bytes, bytes]
 ) -> Iterator[str]:
-    """Yield it when the PubAck of a message is not read."""
+    """Yield a fault if the client does not read the PubAck of a message."""
     if not any(stream.acks for stream in streams) or names.BATCH_ID in values:
         return
     subject, reply = text(frame.subject_bytes()), frame.reply_bytes()
@@ -166,7 +166,7 @@ def _check_confirmation(
 def _check_expectations(
     subject: bytes, streams: list[Stream], values: dict[bytes, bytes]
 ) -> Iterator[str]:
-    """Yield what is wrong with what a publisher expects; that others were faster is not."""
+    """Yield the faults in a publisher's expectations; losing a race to another is no fault."""
     expected = [name for name in values if name.startswith(b"Nats-Expected-")]
     if not expected:
         return
@@ -207,12 +207,12 @@ def _consumer(jetstream: AccountJetStream, ack: _Ack) -> Consumer | None:
 
 
 def _deliveries(consumer: Consumer, seq: int) -> int:
-    """Return how often a message that awaits its ack has been delivered."""
+    """Return the number of deliveries of a message that awaits its ack."""
     return 1 + max(consumer.redelivered.get(seq, 0), 0)
 
 
 def _is_late(consumer: Consumer, ack: _Ack) -> bool:
-    """Tell whether a message has been, or is just to be, delivered again, or was given up."""
+    """Return whether a message was redelivered, is due for redelivery, or was given up."""
     entry = consumer.pending.get(ack.seq)
     if entry is None:
         is_last = 0 < consumer.max_deliver <= ack.deliveries
@@ -236,7 +236,7 @@ def _describe(stream: Stream, consumer: Consumer, waiting: list[tuple[int, int]]
 
 
 def _keep(kept: dict[Any, Any], key: object, value: object) -> None:
-    """Keep what is new, and forget the oldest of too many."""
+    """Add an entry, and drop the oldest of too many."""
     kept[key] = value
     if len(kept) > _KEPT_MAX:
         del kept[next(iter(kept))]

@@ -1,4 +1,4 @@
-"""Streams that a test makes and looks at, from any thread: the fixture `nats_stream`."""
+"""Streams that a test makes and inspects, from any thread: the fixture `nats_stream`."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _CONSUMER_DURATIONS = frozenset({"ack_wait", "inactive_threshold", "idle_heartbe
 
 
 class StreamUnderTest:
-    """One stream: what it has, and what can be done to it. Safe from any thread.
+    """One stream: its contents and its operations. Safe from any thread.
 
-    Its requests wait for the server; where a fault or the test's clock holds an answer up, let a
-    client ask instead.
+    Its requests wait for the server. If a fault or the test's clock delays an answer, use a client
+    instead.
     """
 
     def __init__(self, api: Api, name: str) -> None:
@@ -38,19 +38,19 @@ class StreamUnderTest:
 
     @property
     def state(self) -> dict[str, Any]:
-        """Its state as JetStream tells it: `messages`, `bytes`, `first_seq`, `last_seq`, …."""
+        """Its state as JetStream reports it: `messages`, `bytes`, `first_seq`, `last_seq`, …."""
         state: dict[str, Any] = self._api.ask(f"STREAM.INFO.{self.name}")["state"]
         return state
 
     @property
     def messages(self) -> list[Captured]:
-        """The messages that it has now, oldest first."""
+        """Its current messages, oldest first."""
         state = self.state
         seqs = range(state["first_seq"], state["last_seq"] + 1) if state["messages"] else ()
         return [message for message in map(self.get, seqs) if message is not None]
 
     def get(self, seq: int) -> Captured | None:
-        """Return a message by its sequence; None when it is not there."""
+        """Return a message by its sequence, or None."""
         return self._get({"seq": seq})
 
     def last(self, subject: str) -> Captured | None:
@@ -79,7 +79,7 @@ class StreamUnderTest:
         return self._api.publish(subject, payload, headers)
 
     def load(self, messages: Iterable[Captured]) -> int:
-        """Store what was recorded or captured, as of now, and return how much that was."""
+        """Store recorded or captured messages with the current time; return how many."""
         __tracebackhide__ = True
         count = 0
         for message in messages:
@@ -88,12 +88,12 @@ class StreamUnderTest:
         return count
 
     def purge(self, subject: str = "") -> int:
-        """Remove all messages, or those of a subject; return how many."""
+        """Remove all messages, or the messages of a subject; return how many."""
         body = {"filter": subject} if subject else None
         return int(self._api.ask(f"STREAM.PURGE.{self.name}", body)["purged"])
 
     def consumer(self, name: str, **config: Any) -> dict[str, Any]:
-        """Make a durable consumer of these settings, times in seconds; return its info."""
+        """Make a durable consumer with these settings, times in seconds; return its info."""
         __tracebackhide__ = True
         check_name("consumer", name)
         settings = {
@@ -131,13 +131,13 @@ class Streams:
     ) -> StreamUnderTest:
         """Make a stream; `config` has JetStream's keys, times in seconds.
 
-        Without subjects it takes its own name in lower case and what lies below. With a `recording`
-        of midge's it starts with what was recorded on its subjects; with a `backup`, what `midge
-        stream backup` wrote, it starts as that stream, consumers included.
+        Without subjects, it takes its own name in lower case and all subjects below. With a
+        `recording` of midge's recorder, it starts with the recorded messages on its subjects. With
+        a `backup` of `midge stream backup`, it starts as that stream, consumers included.
 
         Raises:
             MidgeError: a stream cannot have this name, or the recording or backup does not exist.
-            StreamRefusedError: JetStream does not want it so.
+            StreamRefusedError: JetStream refuses it.
         """
         __tracebackhide__ = True
         check_name("stream", name)
@@ -182,7 +182,7 @@ class Streams:
 
 
 def in_nanoseconds(config: dict[str, Any], durations: frozenset[str]) -> dict[str, Any]:
-    """Return the settings with those that are `durations`, in seconds, in nanoseconds."""
+    """Return the settings with the `durations` among them converted from seconds to nanoseconds."""
     return {
         name: round(value * _SECOND_NS) if name in durations else value
         for name, value in config.items()
@@ -190,7 +190,7 @@ def in_nanoseconds(config: dict[str, Any], durations: frozenset[str]) -> dict[st
 
 
 def check_name(kind: str, name: str, allowed: str = r"[^\s.*>/\\]+") -> None:
-    """Refuse a name that JetStream's subjects have no room for; raises MidgeError."""
+    """Refuse a name that JetStream's subjects cannot contain; raises MidgeError."""
     __tracebackhide__ = True
     if not re.fullmatch(allowed, name):
         raise MidgeError(f"name of a {kind}: expected {allowed}, got {name!r}")

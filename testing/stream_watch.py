@@ -1,4 +1,4 @@
-"""Shows captures the messages that streams store, as soon as the streams themselves show them."""
+"""Show the messages that streams store to captures, as soon as the streams show them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class StreamWatches:
-    """Shows `captures` what all streams of a server store, those that are made later included."""
+    """Shows `captures` the messages that all streams of a server store, also of later streams."""
 
     def __init__(self, engine: Engine, captures: list[Capture]) -> None:
         self._engine = engine
@@ -24,7 +24,7 @@ class StreamWatches:
             self.watch_account(name)
 
     def watch_account(self, name: str) -> None:
-        """Look on at the streams of an account, if it may have any."""
+        """Watch the streams of an account, if it may have any."""
         found = self._engine.accounts.get(name)
         if found is None:
             return
@@ -49,13 +49,13 @@ class _StreamWatch:
         self._seen_seq = stream.store.visible_seq
 
     def wake(self) -> None:
-        """Show what has come."""
+        """Show the new messages."""
         store = self._stream.store
         seq, self._seen_seq = self._seen_seq, store.visible_seq
         while self._captures and seq < self._seen_seq:
             seq += 1
             message = store.load(seq)
-            if message is None:  # gone before anybody could see it
+            if message is None:  # removed before it could be shown
                 continue
             shown = Captured(
                 subject=decode(message.subject),

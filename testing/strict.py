@@ -1,4 +1,4 @@
-"""Strict mode: what servers tolerate though it is a client's bug, with the offender."""
+"""Strict mode: find client bugs that servers tolerate, with the client that has the bug."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _KEPT_MAX = 1000
 
 
 class ClientBugWarning(UserWarning):
-    """A client did what no correct client does."""
+    """A client has shown a bug."""
 
 
 class StrictMode:
-    """Collects the bugs of a server's clients; `bugs` names each with its offender."""
+    """Collects the bugs of a server's clients; `bugs` names each with its client."""
 
     def __init__(self) -> None:
         self.bugs: list[str] = []
         self._streams: StreamStrict | None = None
 
     def watch(self, server: Server) -> None:
-        """Look at the streams of `server`, too, if it has any; in its thread."""
+        """Watch the streams of `server` as well, if it has any; runs in its thread."""
         engine = server.jetstream_engine
         if engine is not None:
             from midge.testing.stream_strict import StreamStrict  # noqa: PLC0415 - few have streams
@@ -36,7 +36,7 @@ class StrictMode:
             self._streams = StreamStrict(engine)
 
     def check_publish(self, connection: Connection, frame: Frame) -> None:
-        """Look at the subject, the reply and the headers of a published message."""
+        """Check the subject, the reply and the headers of a published message."""
         subject, reply, block = frame.subject_bytes(), frame.reply_bytes(), frame.header_bytes()
         if not is_valid_publish_subject(subject):
             self.found(connection, f"publish to {subject.decode(errors='replace')!r}")
@@ -51,7 +51,7 @@ class StrictMode:
                 self.found(connection, bug)
 
     def found(self, connection: Connection, bug: str) -> None:
-        """Note a bug of the client of `connection`."""
+        """Record a bug of the client of `connection`."""
         options = connection.options
         language = f"{options.lang} {options.version}".strip()
         called = ", ".join(one for one in (options.name or "unnamed", language) if one)
@@ -67,5 +67,5 @@ class StrictMode:
         return taken
 
     def is_owed_acks(self) -> bool:
-        """Tell whether messages of streams have been delivered and not acknowledged."""
+        """Return whether messages of streams have been delivered and not acknowledged."""
         return self._streams is not None and self._streams.is_owed_acks()

@@ -1,4 +1,4 @@
-"""Protocol traces kept in memory, so that the report of a failed test can show its own."""
+"""Protocol traces in memory, so that the report of a failed test can show the test's trace."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PAYLOAD_MAX_BYTES = 200
 
 
 class _KeepingTracer(Tracer):
-    """Keep the lines of one connection among those of the others."""
+    """Adds the lines of one connection to the common trace of all connections."""
 
     def __init__(self, connection: Connection, keeper: TraceKeeper) -> None:
         super().__init__(connection, Logging(max_traced_message_bytes=_PAYLOAD_MAX_BYTES))
@@ -63,9 +63,9 @@ class _KeepingTracer(Tracer):
 
 
 class TraceKeeper(Observer):
-    """Keep the last lines of all connections of a server.
+    """Keeps the last lines of all connections of a server.
 
-    `captures` are told of deliveries, and `strict` judges what clients send.
+    `captures` get deliveries, and `strict` checks the messages of clients.
     """
 
     def __init__(self, strict: StrictMode | None = None) -> None:
@@ -75,7 +75,7 @@ class TraceKeeper(Observer):
         self._streams: StreamWatches | None = None
 
     def watch(self, server: Server) -> None:
-        """Look on at `server`, at every client that connects from now on; in its thread."""
+        """Watch every client that connects to `server` from now on; runs in its thread."""
         server.broker.observers.append(self)
         engine = server.jetstream_engine
         if engine is not None:
@@ -86,7 +86,7 @@ class TraceKeeper(Observer):
             self.strict.watch(server)
 
     def account_made(self, account: Account) -> None:
-        """Look on at the streams of a new account, too."""
+        """Watch the streams of a new account as well."""
         if self._streams is not None:
             self._streams.watch_account(account.name)
 
@@ -106,6 +106,6 @@ class TraceKeeper(Observer):
         connection.trace(_KeepingTracer(connection, self))
 
     def client_closed(self, connection: Connection) -> None:
-        """Note that a client has gone, and why."""
+        """Add the end of a client, with its reason, to the trace."""
         reason = connection.reason
         self.lines.append(f"[{connection.cid}] closed: {reason.value if reason else ''}")

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class NatsServerMixin:
-    """Give each test a server: `self.nats_server`, `self.nats_url` and `self.nats_capture`.
+    """Gives each test a server: `self.nats_server`, `self.nats_url` and `self.nats_capture`.
 
-    Stands before `TestCase` or `IsolatedAsyncioTestCase` among the base classes. `nats_options` are
-    the server's settings; with `nats_strict` a test fails for the bugs of its clients.
+    Put it before `TestCase` or `IsolatedAsyncioTestCase` among the base classes. `nats_options` are
+    the server's settings; with `nats_strict`, a test fails for the bugs of its clients.
     """
 
     nats_options: ClassVar[dict[str, Any]] = {}

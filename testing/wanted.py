@@ -1,4 +1,4 @@
-"""Criteria of an assertion of a capture, and the check whether they are met."""
+"""The criteria of an assertion on a capture, and the check whether messages meet them."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
 
 
 class Kind(TypedDict, total=False):
-    """Conditions on a message for it to count."""
+    """Conditions that a message must meet to count."""
 
     payload: bytes | str | None
     """Exactly this payload."""
     json: object
-    """A payload that is JSON and equal to this, however it is written."""
+    """A payload that is JSON and equal to this, however it is formatted."""
     headers: Mapping[str, str | list[str]] | None
     """These headers, among others."""
     where: Callable[[Captured], bool] | None
     """Messages for which this is true."""
     quiet_s: float
-    """How long to watch for one too many; needs a count. 0 by default: not at all."""
+    """How long to watch for one message too many; needs a count. 0, the default, is not at all."""
 
 
 class Criteria(Kind, total=False):
     """Conditions on messages, the number of them, and the time to wait."""
 
     count: int | None
-    """So many, no more; None: one or more."""
+    """The exact number of messages; None means one or more."""
     timeout_s: float
     """How long to wait for them; 1 s by default."""
 
 
 class DeliveryKind(Kind, total=False):
-    """Conditions on a delivery for it to count."""
+    """Conditions that a delivery must meet to count."""
 
     to: str | None
     """Deliveries to the client of this name."""
@@ -52,7 +52,7 @@ class DeliveryCriteria(Criteria, DeliveryKind, total=False):
 
 
 class StoredKind(Kind, total=False):
-    """Conditions on a stored message for it to count, and its stream."""
+    """Conditions that a stored message must meet to count, and its stream."""
 
     stream: str | None
     """Messages in the stream of this name."""
@@ -76,7 +76,7 @@ class _Any:
 
 
 ANYTHING: Any = _Any()
-"""No JSON in particular; None is JSON's null."""
+"""Any JSON, because None means JSON's null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class Wanted:
 
     @property
     def waits(self) -> tuple[tuple[Verdict, float], ...]:
-        """The verdicts whose end to wait for, in order, each with its longest wait in seconds."""
+        """The verdicts to wait out, in order, each with its longest wait in seconds."""
         return (Verdict.TOO_FEW, self.timeout_s), (Verdict.RIGHT, self.quiet_s)
 
     def matching(self, messages: Iterable[Captured]) -> list[Captured]:
@@ -107,11 +107,11 @@ class Wanted:
         return [message for message in messages if matches(encode(message.subject), raw)]
 
     def found(self, messages: Iterable[Captured]) -> list[Captured]:
-        """Return the messages that are looked for."""
+        """Return the wanted messages."""
         return [message for message in self.matching(messages) if self.holds(message)]
 
     def holds(self, message: Captured) -> bool:
-        """Tell whether a message, whose subject matches already, is what is looked for."""
+        """Return whether a message with a matching subject meets the other criteria."""
         return (
             self.payload in (None, message.payload)
             and self.to in (None, message.client)
@@ -122,7 +122,7 @@ class Wanted:
         )
 
     def judge(self, messages: Iterable[Captured]) -> Verdict:
-        """Compare the number of messages found with the number wanted."""
+        """Compare the number of found messages with the wanted number."""
         found = len(self.found(messages))
         if self.count is None:
             return Verdict.RIGHT if found else Verdict.TOO_FEW
@@ -145,10 +145,10 @@ def wanted(  # noqa: PLR0913 - the keywords of every assertion
     timeout_s: float = 1.0,
     quiet_s: float = 0.0,
 ) -> Wanted:
-    """Return what the keywords of an assertion describe; see `Criteria`.
+    """Return the criteria from the keywords of an assertion; see `Criteria`.
 
     Raises:
-        ValueError: the pattern is not a subject, or `quiet_s` stands without `count`.
+        ValueError: the pattern is not a subject, or `quiet_s` is set without `count`.
     """
     if not is_valid_subject(encode(pattern)):
         raise ValueError(f"pattern: expected tokens separated by dots, got {pattern!r}")
