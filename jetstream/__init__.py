@@ -1,5 +1,5 @@
 """JetStream, pure: streams, consumers and their store.
 
-No socket, server or event loop is known here. The clock, the files and the outgoing side are handed
-in, so that a simulation drives the same code as the server.
+Nothing here knows a socket, a server or an event loop. The clock, the files and the outgoing side
+are arguments, so that a simulation runs the same code as the server.
 """

@@ -1,9 +1,9 @@
-"""Every error that JetStream answers, by the name nats-server has for it.
+"""Every error in JetStream's answers, by nats-server's name for it.
 
-A row is an `ApiError`: the HTTP-like code, the error code that clients compare, and the text. Where
-a text holds ``{…}``, `ApiError.fill` puts the values in. To refuse something, raise
-``STREAM_NOT_FOUND.error()``; on the publish path, where nothing is raised, `ApiError.fields` gives
-what stands under ``"error"`` in an answer.
+A row is an `ApiError`: the HTTP-like code, the error code that clients compare, and the text.
+`ApiError.fill` replaces any ``{…}`` in the text by values. To refuse a request, raise
+``STREAM_NOT_FOUND.error()``. The publish path raises nothing; there, `ApiError.fields` returns the
+object under ``"error"`` in an answer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from midge.protocol.errors import MidgeError
 
 
 class JetStreamError(MidgeError):
-    """A request is refused; `api` is the answer."""
+    """A refused request; `api` is the answer."""
 
     def __init__(self, api: ApiError) -> None:
         super().__init__(api.description)
@@ -22,7 +22,7 @@ class JetStreamError(MidgeError):
 
 
 class ApiError(NamedTuple):
-    """One row of the table, its ``{…}`` filled in or not."""
+    """One row of the table, with its ``{…}`` replaced or not."""
 
     code: int
     err_code: int
@@ -36,11 +36,11 @@ class ApiError(NamedTuple):
         return self._replace(description=text)
 
     def error(self, **values: object) -> JetStreamError:
-        """Return the exception to raise, the placeholders filled in."""
+        """Return the exception to raise, with its placeholders replaced."""
         return JetStreamError(self.fill(**values) if values else self)
 
     def fields(self) -> dict[str, Any]:
-        """Return the object that stands under ``"error"`` in an answer."""
+        """Return the object under ``"error"`` in an answer."""
         fields: dict[str, Any] = {"code": self.code}
         if self.err_code:
             fields["err_code"] = self.err_code

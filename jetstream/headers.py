@@ -1,22 +1,22 @@
-"""The header block of a message as bytes: found, read and changed as nats-server does it.
+"""Find, read and change the headers of a message as bytes, as nats-server does.
 
-A name is compared byte by byte, its first line counts, and blanks before the value do not. A block
-is whole: it begins with ``NATS/1.0`` and ends with a blank line.
+A name is compared byte by byte, its first line counts, and blanks before the value are ignored. A
+block is whole: it begins with ``NATS/1.0`` and ends with a blank line.
 """
 
 from __future__ import annotations
 
 _VERSION = b"NATS/1.0"
-_EMPTY_SIZE = 12  # of a block without lines
+_EMPTY_SIZE = 12  # length of a block without lines
 _LINE_END = b"\r\n"
 _CR = 0x0D
 _SPACE = 0x20
 
 REQUEST_INFO = b"Nats-Request-Info"
-"""Header by which a service import describes the requester; not stored."""
+"""Header in which a service import describes the requester; not stored."""
 
 TRACE_DESTINATION = b"Nats-Trace-Dest"
-_DIGITS_MAX = 64  # beyond so many, more digits in front change nothing modulo a power of two
+_DIGITS_MAX = 64  # digits before the last 64 do not change the value modulo a power of two
 _WORD = (1 << 64) - 1
 _TRACE_ONLY = b"Nats-Trace-Only"
 _TRACE_DISABLED = b"trace disabled"
@@ -26,7 +26,7 @@ def nats_headers(block: bytes) -> dict[bytes, bytes] | None:
     """Return the headers whose names begin with ``Nats-``, the first line of each.
 
     Returns:
-        None without such headers, which one search tells for most blocks.
+        None without such headers, which for most blocks takes a single search.
     """
     at = block.find(b"\nNats-")
     if at < 0:
@@ -64,7 +64,7 @@ def find(block: bytes, name: bytes) -> bytes | None:
 
 
 def _line(block: bytes, name: bytes) -> int:
-    """Return where the first line called `name` begins; -1 if it is missing."""
+    """Return the index of the first line called `name`, or -1."""
     at = block.find(_LINE_END + name + b":")
     return at + 2 if at >= 0 else -1
 
@@ -113,7 +113,7 @@ def remove_prefix(block: bytes, prefix: bytes) -> bytes:
 
 
 def to_store(block: bytes) -> bytes:
-    """Return a published header block as it is stored: without a status, and not traced again."""
+    """Return the stored form of a published header block: without status, and not traced again."""
     if not block.startswith(_VERSION):
         return block
     end = block.find(b"\r")
@@ -125,26 +125,26 @@ def to_store(block: bytes) -> bytes:
 
 
 def without_request_info(block: bytes) -> bytes:
-    """Return `block` without what a service import added."""
+    """Return `block` without the header that a service import added."""
     return remove(block, REQUEST_INFO)
 
 
 def untraced(block: bytes, values: dict[bytes, bytes]) -> bytes:
-    """Return `block` so that delivering the stored message is not traced like publishing it."""
+    """Return `block` changed so that deliveries of the stored message are not traced."""
     if not values.get(TRACE_DESTINATION) or is_trace_only(values):
         return block
     return replace(block, TRACE_DESTINATION, _TRACE_DISABLED)
 
 
 def is_trace_only(values: dict[bytes, bytes]) -> bool:
-    """Tell whether a message is only to be traced, and not stored."""
+    """Return whether a message is to be traced but not stored."""
     if not values.get(TRACE_DESTINATION):
         return False
     return values.get(_TRACE_ONLY, b"").lower() in {b"1", b"true", b"on"}
 
 
 def parse_number(text: bytes) -> int:
-    """Return the decimal number that `text` is, -1 for none; it wraps as nats-server's does."""
+    """Return the decimal number in `text`, or -1; it wraps around as nats-server's does."""
     if not text.isdigit():
         return -1
     number = int(text[-_DIGITS_MAX:]) & _WORD

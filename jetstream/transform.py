@@ -1,9 +1,9 @@
-"""Subject transforms: turn the subjects that a source stands for into others.
+"""Subject transforms: rewrite the subjects that match a source.
 
-Rules and refusals are nats-server's, to the letter, for they are part of what JetStream answers;
-`sublist.transform` reads the destinations of mappings, and both build them of the same parts.
-In a destination ``$n`` or ``{{wildcard(n)}}`` is the token that the n-th ``*`` of the source stood
-for; other functions hash, split and cut such tokens.
+Rules and refusals are exactly nats-server's, because they are part of JetStream's answers.
+`sublist.transform` reads the destinations of mappings; both modules build destinations from the
+same parts. In a destination, ``$n`` or ``{{wildcard(n)}}`` is the token that matched the n-th ``*``
+of the source; other functions hash, split and cut such tokens.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 def _function(name: str) -> re.Pattern[str]:
-    """Return the pattern of a call; the first letter of each word may be of either case."""
+    """Return the pattern of a call; the first letter of each word may have either case."""
     words = re.sub(r"[A-Z]", lambda letter: f"[{letter[0].lower()}{letter[0]}]", name)
     return re.compile(r"\{\{\s*" + words + r"\s*\((.*)\)\s*\}\}")
 
@@ -46,14 +46,14 @@ _FUNCTIONS = (_PARTITION, _WILDCARD, *_CUT_FUNCTIONS.values(), _SPLIT, _RANDOM)
 
 
 class TransformError(ValueError):
-    """A transform cannot be made; the message is nats-server's."""
+    """An invalid transform; the message is nats-server's."""
 
 
 def check(source: str, destination: str) -> None:
     """Refuse a destination that streams may not have.
 
     Raises:
-        TransformError: it is malformed, or its functions are.
+        TransformError: the destination, or a function in it, is malformed.
     """
     if not destination:
         return
@@ -73,15 +73,15 @@ def check(source: str, destination: str) -> None:
 
 
 class Transform:
-    """Turn subjects that match `source` into others. Immutable."""
+    """Rewrites subjects that match `source`. Immutable."""
 
     def __init__(self, source: str, destination: str, random: Random | None = None) -> None:
-        """Compile `destination`; an empty source stands for all subjects.
+        """Compile `destination`; an empty source means all subjects.
 
         Without `random`, ``{{random(n)}}`` is 0.
 
         Raises:
-            TransformError: a subject is bad, or a function or its arguments are.
+            TransformError: a subject, a function or an argument is invalid.
         """
         source = source or _ALL
         source_tokens = _tokens(source)
@@ -96,7 +96,7 @@ class Transform:
         self._parts = [compiler.compile(token) for token in (tokens[:-1] if has_fwc else tokens)]
 
     def apply(self, subject: bytes) -> bytes | None:
-        """Return what the published `subject` becomes, or None when the source does not match."""
+        """Return the rewritten `subject`, or None if the source does not match it."""
         if self._keeps_all:
             return subject
         tokens = subject.split(b".")
@@ -117,7 +117,7 @@ class _Compiler:
         self._random = random
 
     def compile(self, token: str) -> Part:
-        """Return the part that `token` stands for.
+        """Return the part for `token`.
 
         Raises:
             TransformError: it is a malformed call.
@@ -131,7 +131,7 @@ class _Compiler:
         return parts_of.always(_bytes(token))
 
     def _call(self, token: str) -> Part:
-        """Return the part that a call in double braces stands for."""
+        """Return the part for a call in double braces."""
         if (found := _WILDCARD.search(token)) is not None:
             arguments = _COMMA.split(found[1])
             if arguments == [""]:
@@ -182,7 +182,7 @@ class _Compiler:
         return parts_of.token_at(self._position(n, token))
 
     def _position(self, n: int, token: str) -> int:
-        """Return where in the source the n-th wildcard stands; 0 and less mean the first token."""
+        """Return the index in the source of the n-th wildcard; 0 and less mean the first token."""
         if not self._has_wildcards:
             raise TransformError(f"{_INVALID}: wildcard index out of range in {token}")
         if n > len(self._positions):
@@ -228,7 +228,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _split(token: bytes, separator: bytes) -> bytes:
-    """Return `token` as several, its empty pieces left out as nats-server leaves them out."""
+    """Return `token` split into several, without empty pieces, as nats-server does."""
     pieces = token.split(separator) if separator else _characters(token)
     made = b""
     for i, piece in enumerate(pieces):

@@ -1,1 +1,1 @@
-"""The streams of one account, and how much it may keep."""
+"""The streams of one account, and its limits."""

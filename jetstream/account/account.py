@@ -1,4 +1,4 @@
-"""The streams of one account: made, changed and deleted within its limits."""
+"""The streams of one account: create, change and delete them within the account's limits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from midge.jetstream.archive.restored import RestoredStream
 
 UNFINISHED = b'{"restoring":true}'
-"""The stored configuration of a store that is being filled; a start deletes such a store."""
+"""The configuration of a store while a restore fills it; a start deletes such a store."""
 
 StoreMaker = Callable[[StreamConfig], StreamStore]
 """Makes an empty store for a new stream."""
@@ -34,11 +34,11 @@ StoreMaker = Callable[[StreamConfig], StreamStore]
 class JetStreamAccount:
     """JetStream of one account.
 
-    `limits` holds the account's limits by tier; `NO_TIER` alone without tiers.
-    `stream_added` and `stream_removed` are told of streams that begin or cease to take messages,
-    `stream_changed` of those with a new configuration. `delete_store` deletes a stream's store.
-    `quarantined` has the stores that were found but cannot be used, and the reasons: only the
-    deletion of its stream changes such a store. `stream_quarantined` is called for each.
+    `limits` has the account's limits by tier, or only `NO_TIER` without tiers. `stream_added` and
+    `stream_removed` are called for streams that begin or cease to take messages, `stream_changed`
+    for streams with a new configuration. `delete_store` deletes a stream's store. `quarantined` has
+    each store that was found but cannot be used, with the reason; only deleting the stream changes
+    such a store. `stream_quarantined` is called for each.
     """
 
     def __init__(
@@ -75,10 +75,10 @@ class JetStreamAccount:
 
     @property
     def is_closed(self) -> bool:
-        """A request about all streams is answered even when none is left; see `pieces.Owner`."""
+        """False: a request about all streams is answered even without any; see `pieces.Owner`."""
         return False
 
-    # What configurations are checked against.
+    # Used by the checks of configurations.
 
     @property
     def duplicate_window_max_ns(self) -> int:
@@ -91,7 +91,7 @@ class JetStreamAccount:
         return stream.config if stream is not None else None
 
     def stream_bytes_limits(self, config: StreamConfig) -> tuple[bool, int]:
-        """Tell whether `max_bytes` is required, and return its upper limit, 0 for none."""
+        """Return whether `max_bytes` is required, and return its upper limit, 0 for none."""
         limits, _ = self._limits_for(config.num_replicas)
         if limits is None:
             return False, 0
@@ -113,9 +113,9 @@ class JetStreamAccount:
     # Streams.
 
     def set_limits(self, limits: dict[str, AccountLimits]) -> None:
-        """Follow new limits."""
+        """Apply new limits."""
         self.limits = limits
-        # Streams of more than one replica do not exist here.
+        # There are no streams with more than one replica.
         shown = limits.get(NO_TIER) or limits.get(tier_of(1)) or AccountLimits()
         self.memory.limit = shown.max_memory
         self.storage.limit = shown.max_storage
@@ -133,12 +133,12 @@ class JetStreamAccount:
         return stream
 
     def _check_quarantine(self, name: str) -> None:
-        """Refuse what concerns a stream that cannot be used; raises JetStreamError."""
+        """Raise JetStreamError if the stream of that name is quarantined."""
         if name in self.quarantined:
             raise errors.STREAM_OFFLINE_REASON.error(err=self.quarantined[name][1])
 
     def matching(self, subject: str = "") -> list[Stream]:
-        """Return the streams that take messages of `subject`, all for none, by name."""
+        """Return the streams that take messages of `subject` (all if empty), sorted by name."""
         return [
             self.streams[name]
             for name in sorted(self.streams)
@@ -147,10 +147,10 @@ class JetStreamAccount:
         ]
 
     def create(self, asked: StreamConfig, *, pedantic: bool = False) -> Stream:
-        """Return a new stream, or the one that is already as asked for.
+        """Return a new stream, or the existing one with the same configuration.
 
         Raises:
-            JetStreamError: it is refused.
+            JetStreamError: the stream is refused.
         """
         limits = self._require_limits(asked.num_replicas)
         if 0 < limits.max_streams <= len(self._others(asked)):
@@ -173,7 +173,7 @@ class JetStreamAccount:
         return stream
 
     def update(self, asked: StreamConfig, *, pedantic: bool = False) -> Stream:
-        """Change a stream to a configuration that has its defaults already.
+        """Change a stream to the configuration `asked`.
 
         Raises:
             JetStreamError: it does not exist, or the change is refused.
@@ -201,14 +201,14 @@ class JetStreamAccount:
         self.delete_store(stream.store)
 
     def delete_quarantined(self, name: str) -> StreamStore | None:
-        """Delete a stream that cannot be used; return its store, None if there is no such one."""
+        """Delete a quarantined stream and return its store, None if `name` is not quarantined."""
         store, _ = self.quarantined.pop(name, (None, ""))
         if store is not None:
             self.delete_store(store)
         return store
 
     def recover(self, store: StreamStore) -> Stream | None:
-        """Take up a stream that was stored before; None if its store cannot be used."""
+        """Restore a stream from its store at the start; quarantine an unusable store, return None."""
         problem = admission.stored_problem(store)
         if problem:
             name = admission.stored_name(store)
@@ -223,10 +223,10 @@ class JetStreamAccount:
         return stream
 
     def check_restore(self, asked: StreamConfig, size: int) -> StreamConfig:
-        """Return the configuration, with its defaults, of a stream that is to be restored.
+        """Return the configuration, with its defaults, of a stream to be restored.
 
         Raises:
-            JetStreamError: there can be no such stream, or no room for its `size` in bytes.
+            JetStreamError: the stream is refused, or there is no room for its `size` in bytes.
         """
         config = checks.check(asked, self, pedantic=False)
         self._check_quarantine(config.name)
@@ -242,16 +242,16 @@ class JetStreamAccount:
         return config
 
     def new_store(self, config: StreamConfig) -> StreamStore:
-        """Return an empty store for a stream that is not there before it is full."""
+        """Return an empty store for a stream that does not exist until its restore is complete."""
         store = self._make_store(config)
         store.save_config(UNFINISHED)
         return store
 
     def finish_restore(self, restored: RestoredStream) -> Stream:
-        """Make a stream of what has been restored.
+        """Make a stream from restored data.
 
         Raises:
-            JetStreamError: there can be no such stream any more.
+            JetStreamError: the stream has become invalid meanwhile.
         """
         config = restored.config
         if config.name in self.streams:
@@ -265,7 +265,7 @@ class JetStreamAccount:
         return stream
 
     def lost(self, error: StoreError) -> None:
-        """Take back what a failed sync has lost of the file streams, and tell the publishers."""
+        """Undo what a failed sync has lost of the file streams, and answer their publishers."""
         for stream in self.streams.values():
             if not stream.is_memory:
                 stream.lost(error)
@@ -273,8 +273,8 @@ class JetStreamAccount:
     def list_again(self, stores: Iterable[StreamStore]) -> None:
         """Keep the file streams whose stores are among `stores`, after a failed sync.
 
-        A stream whose creation had not reached the disk is dropped, and one whose deletion had not
-        is taken up again.
+        A stream whose creation had not reached the disk is dropped. A stream whose deletion had not
+        reached the disk is restored.
         """
         found = {id(store): store for store in stores}
         for stream in list(self.streams.values()):
@@ -303,7 +303,7 @@ class JetStreamAccount:
             stream.stop()
 
     def release(self) -> None:
-        """Give back to the server what streams that have been stopped use and have reserved."""
+        """Return the usage and the reservations of stopped streams to the server."""
         for stream in self.streams.values():
             reserved = max(stream.config.max_bytes, 0)
             self.server_limits.reserve(stream.is_memory, -reserved)
@@ -336,7 +336,7 @@ class JetStreamAccount:
             "reserved_memory": _reserved(memory),
             "reserved_storage": _reserved(files),
             "streams": len(streams),
-            # Mirrors and sources count as the consumers that they are on nats-server.
+            # Mirrors and sources count as consumers, which they are on nats-server.
             "consumers": sum(len(one.consumers) + len(one.followers) for one in streams),
         }
 
@@ -361,7 +361,7 @@ class JetStreamAccount:
         return stream
 
     def _tell_followers(self, name: str) -> None:
-        """Tell mirrors and sourcing streams that a stream has come or gone."""
+        """Notify mirrors and sourcing streams that a stream was added or removed."""
         for stream in self.streams.values():
             stream.origins.stream_changed(name)
 
@@ -382,7 +382,7 @@ class JetStreamAccount:
         return self.limits.get(tier), tier
 
     def _others(self, config: StreamConfig) -> list[Stream]:
-        """List the streams that a stream shares its limits with."""
+        """List the other streams that share the limits of a stream."""
         _, tier = self._limits_for(config.num_replicas)
         return [
             stream
@@ -399,11 +399,11 @@ class JetStreamAccount:
     def _check_room(
         self, limits: AccountLimits, config: StreamConfig, size: int, already: int = 0
     ) -> None:
-        """Refuse a stream for which account or server have no room; raises JetStreamError."""
+        """Refuse a stream if account or server have no room for it; raises JetStreamError."""
         if 0 < limits.max_consumers < config.max_consumers:
             raise errors.MAXIMUM_CONSUMERS_LIMIT.error()
         if not config.storage:
-            return  # which storage that is, is known only after the defaults
+            return  # the storage is known only after the defaults are filled in
         is_memory = config.storage == MEMORY
         size = 1 if size < 0 else size
         others = [one for one in self._others(config) if one.is_memory == is_memory]
@@ -456,4 +456,4 @@ def _delete_store(store: StreamStore) -> None:
 
 
 def _ignore(*_: object) -> None:
-    """Take no note."""
+    """Do nothing."""

@@ -1,4 +1,4 @@
-"""How much an account, and the server, may keep."""
+"""The JetStream limits of an account and of the server."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class AccountLimits:
 
 
 NO_TIER = ""
-"""The name of limits that hold for all streams, whatever their replicas."""
+"""The tier of limits that apply to all streams, whatever their replicas."""
 
 
 def tier_of(replicas: int) -> str:
-    """Return the tier that streams of so many replicas belong to."""
+    """Return the tier of streams with this number of replicas."""
     return f"R{max(replicas, 1)}"
 
 
 @dataclass(slots=True)
 class ServerLimits:
-    """The limits of the server, and what of them streams have reserved by `max_bytes`.
+    """The limits of the server, and the bytes that streams have reserved by `max_bytes`.
 
     For duplicate windows and consumers, 0 means unlimited.
     """
@@ -51,7 +51,7 @@ class ServerLimits:
     reserved_storage: int = 0
 
     def reserve(self, is_memory: bool, size: int) -> None:
-        """Reserve bytes, or give them back."""
+        """Reserve `size` bytes; a negative size returns them."""
         if is_memory:
             self.reserved_memory += size
         else:

@@ -1,1 +1,1 @@
-"""The JetStream API: one module for each family of requests, from bytes to bytes."""
+"""The JetStream API: one module per family of requests, from request bytes to answer bytes."""

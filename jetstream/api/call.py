@@ -1,4 +1,4 @@
-"""One request to the API, and how it is answered."""
+"""One request to the API, and its answer."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Result = TypeVar("Result")
 
 
 class Family:
-    """One kind of request: its answers' type, and what they hold besides an error.
+    """One kind of request: the type of its answers, and their members besides an error.
 
-    `head` is what an answer begins with, up to the end of its type.
+    `head` is the begin of an answer, up to the end of its type.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Family:
         *,
         takes_body: bool = True,
     ) -> None:
-        """`takes_body` of False refuses a request that is not empty."""
+        """Set the parts; with `takes_body` False, a request with a body is refused."""
         self.type = type_names.API + kind
         self.head = encode({"type": self.type})[:-1]
         self.handle = handle
@@ -41,7 +41,7 @@ class Family:
 
 
 class Call:
-    """A request. `tokens` are those of the subject behind ``$JS.API``, `client` says who asks."""
+    """A request: its subject's `tokens` behind ``$JS.API``, and the requester's description."""
 
     __slots__ = (
         "_respond",
@@ -95,9 +95,9 @@ class Call:
     def go_on_after(
         self, owner: Owner, pieces: WaitingPieces[Result], work: Callable[[Result], object]
     ) -> None:
-        """Do `work` with the result of `pieces`, in a later turn if that takes several.
+        """Call `work` with the result of `pieces`, in a later turn if they take several.
 
-        A JetStreamError that it raises refuses the request.
+        A JetStreamError in `work` refuses the request.
         """
 
         def done(result: Result) -> None:
@@ -111,13 +111,13 @@ class Call:
     def answer(
         self, fields: dict[str, Any], after: StreamStore | None = None, headers: bytes = b""
     ) -> None:
-        """Answer, with `after` once all that it was told so far is durable."""
+        """Answer; with `after`, wait until everything in that store so far is durable."""
         self.respond(encode({"type": self.family.type, **fields}), after, headers)
 
     def respond(
         self, response: bytes, after: StreamStore | None = None, headers: bytes = b""
     ) -> None:
-        """Answer with what has been written already."""
+        """Answer with an already encoded response."""
         if self.is_counted:
             self.account.api_total += 1
         self._response = response
@@ -134,7 +134,7 @@ class Call:
             self._respond(self._response)
 
     def refuse(self, error: ApiError) -> None:
-        """Answer that the request is refused."""
+        """Answer with an error."""
         self.account.api_total += 1
         self.account.api_errors += 1
         fields = {"type": self.family.type, "error": error.fields(), **self.family.with_error}

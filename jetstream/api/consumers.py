@@ -1,4 +1,4 @@
-"""Requests about consumers: made, changed, deleted, listed, paused, reset, unpinned."""
+"""Requests to create, change, delete, list, pause, reset and unpin consumers."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ def create(call: Call) -> None:
 def _make_later(
     call: Call, request: CreateRequest, stream: Stream, name: str, identity: bytes
 ) -> None:
-    """Make a consumer once its start has been found.
+    """Make a consumer once its start position has been found.
 
-    That is looked for again then, by times that are in the page cache now.
+    Making it repeats the search, with times that are then in the page cache.
     """
     start_time = request.config.opt_start_time
     assert start_time is not None
@@ -98,7 +98,7 @@ def _make_later(
 
 
 def _make(call: Call, request: CreateRequest, stream: Stream, name: str, identity: bytes) -> None:
-    """Make a consumer, or change the one of that name."""
+    """Make a consumer, or change the existing one of that name."""
     config = request.config
     existing = stream.consumers.get(names.to_bytes(name)) if name else None
     if existing is not None:
@@ -124,7 +124,7 @@ def _report(
 
 
 def _check_subject(call: Call, request: CreateRequest) -> str:
-    """Check a request against its subject; return the name that is asked for."""
+    """Check a request against its subject; return the requested name."""
     config = request.config
     tokens = call.tokens
     is_durable = tokens[1] == "DURABLE"
@@ -150,7 +150,9 @@ def _check_subject(call: Call, request: CreateRequest) -> str:
 
 
 def _check_identity(call: Call, stream: Stream, config: ConsumerConfig) -> bytes:
-    """Check that a mirror or a source means this life of the stream; return the answer's headers.
+    """Check that a mirror or a source means this stream, and not an earlier one of its name.
+
+    Returns the headers of the answer.
 
     Raises:
         JetStreamError: the stream was deleted and made again meanwhile.
@@ -165,14 +167,15 @@ def _check_identity(call: Call, stream: Stream, config: ConsumerConfig) -> bytes
 
 
 def _identity(stream: Stream) -> bytes:
-    """Return what tells this life of a stream from one before it was made again."""
+    """Return a text that distinguishes this stream from earlier streams of the same name."""
     return names.short_hash(format_time(stream.created_ns)).encode()
 
 
 def _name_of_source(stream: Stream, config: ConsumerConfig) -> str:
-    """Return the name of the consumer of a mirror or a source, which asks with a stable one.
+    """Return the name of the consumer of a mirror or a source, which requests a stable name.
 
-    Where messages are kept until they are acknowledged, it becomes a durable one that does so.
+    If the stream keeps messages until they are acknowledged, it becomes a durable consumer with
+    acks.
     """
     if stream.config.retention == LIMITS:
         config.name = f"{config.name}-{stream.consumers.new_id()[:_SUFFIX_LENGTH]}"
@@ -187,7 +190,7 @@ def _name_of_source(stream: Stream, config: ConsumerConfig) -> str:
 
 
 def _keep(existing: Consumer, config: ConsumerConfig) -> None:
-    """Keep of a consumer that exists what a request to create it does not change."""
+    """Copy the settings of an existing consumer that a create request does not change."""
     config.pause_until = existing.config.pause_until
     if config.sourcing and config.durable_name:
         config.deliver_policy = existing.config.deliver_policy
@@ -238,7 +241,7 @@ def delete(call: Call) -> None:
 
 
 def pause(call: Call) -> None:
-    """CONSUMER.PAUSE: pause a consumer until a moment, or have it go on."""
+    """CONSUMER.PAUSE: pause a consumer until a time, or resume it."""
     request: _Pause = call.decode_optional(_PAUSE, _Pause())
     consumer = _consumer(call)
     until_ns = request.pause_until.ns
@@ -255,7 +258,7 @@ def pause(call: Call) -> None:
 
 
 def reset(call: Call) -> None:
-    """CONSUMER.RESET: have a consumer begin anew; one that does not exist does not answer."""
+    """CONSUMER.RESET: start a consumer over; without such a consumer there is no answer."""
     request = _Reset()
     stream = call.account.streams.get(call.tokens[2])
     consumer = stream.consumers.get(names.to_bytes(call.tokens[3])) if stream is not None else None
@@ -267,7 +270,7 @@ def reset(call: Call) -> None:
     if start_time is None or not request.seq:
         _reset(call, stream, consumer, request.seq)
         return
-    call.go_on_after(  # as for a new one
+    call.go_on_after(  # find the start position first, as for a new consumer
         stream,
         searching.seq_at_time(stream.store, start_time.ns),
         lambda _: _reset(call, stream, consumer, request.seq),
@@ -275,7 +278,7 @@ def reset(call: Call) -> None:
 
 
 def _reset(call: Call, stream: Stream, consumer: Consumer, seq: int) -> None:
-    """Have a consumer begin anew, and answer; one that is gone meanwhile does not answer."""
+    """Start a consumer over, and answer; there is no answer if it is gone meanwhile."""
     if consumer.is_closed:
         return
     seq = consumer.reset(seq)
@@ -287,7 +290,7 @@ def _reset(call: Call, stream: Stream, consumer: Consumer, seq: int) -> None:
 
 
 def unpin(call: Call) -> None:
-    """CONSUMER.UNPIN: take the pin from a client, so that another one gets it."""
+    """CONSUMER.UNPIN: unpin the pinned client, so that another one gets the pin."""
     request = _Unpin()
     _decode_leniently(call, _UNPIN, request)
     if not request.group:
@@ -298,13 +301,13 @@ def unpin(call: Call) -> None:
     if request.group not in consumer.config.priority_groups:
         raise errors.CONSUMER_INVALID_PRIORITY_GROUP.error()
     assert isinstance(consumer, PullConsumer)
-    assert consumer.pin is not None  # there are no groups without
+    assert consumer.pin is not None  # a consumer with priority groups has one
     consumer.pin.unpin(request.group, "admin")
     call.answer({})
 
 
 def clustering_required(_: Call) -> None:
-    """Refuse what only a cluster can do."""
+    """Refuse a request that needs a cluster."""
     raise errors.CLUSTER_REQUIRED.error()
 
 
@@ -358,7 +361,7 @@ _LEADER_STEPDOWN = Family(
 
 
 def find(tokens: list[str]) -> Family | None:
-    """Return the request that tokens stand for of which the first is ``CONSUMER``."""
+    """Return the family of a ``CONSUMER`` request by its tokens, or None."""
     second = tokens[1]
     if second == "CREATE":
         return _CREATE if len(tokens) >= 3 else None

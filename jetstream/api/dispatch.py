@@ -1,4 +1,4 @@
-"""Which request is meant by a subject, and the checks that all of them share."""
+"""Find the request for a subject, and make the checks that all requests share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REQUIRED_LEVEL = b"Nats-Required-Api-Level"
 
 
 def account_info(call: Call) -> None:
-    """INFO: tell what the account uses, and its limits."""
+    """INFO: report the account's usage and limits."""
     call.answer(call.account.info())
 
 
@@ -29,7 +29,7 @@ ACCOUNT_INFO = Family("account_info_response", account_info)
 
 
 def find(tokens: list[str]) -> Family | None:
-    """Return the request that the tokens behind ``$JS.API`` stand for; None for none."""
+    """Return the family of the request with these tokens behind ``$JS.API``, or None."""
     if len(tokens) < 2:
         return ACCOUNT_INFO if tokens[0] == "INFO" else None
     if tokens[0] == "CONSUMER":
@@ -62,13 +62,13 @@ def handle(
 ) -> bool:
     """Answer a request to `subject`, which begins with ``$JS.API.``, by calling `respond`.
 
-    It gets the answer, and with some answers a header block. `client` describes who asks.
-    The call may come later, when what was asked for is durable.
+    `respond` gets the answer, and with some answers a header block. `client` returns the
+    description of the requester. The call may come later, once the change is durable.
 
     Returns:
-        False if the request is unknown: nothing is answered.
+        False if the request is unknown and gets no answer.
     """
-    tokens = subject[_PREFIX_SIZE:].decode("utf-8", "surrogateescape").split(".")  # as `text` does
+    tokens = subject[_PREFIX_SIZE:].decode("utf-8", "surrogateescape").split(".")  # like `text`
     family = find(tokens)
     if family is None:
         return False
@@ -82,7 +82,7 @@ def handle(
 
 
 def refuse(subject: bytes, error: ApiError) -> bytes | None:
-    """Return the answer that refuses a request, as where JetStream is off; None for none."""
+    """Return the answer that refuses a request, for example while JetStream is off, or None."""
     family = find(text(subject[len(PREFIX) :]).split("."))
     if family is None:
         return None
@@ -90,7 +90,7 @@ def refuse(subject: bytes, error: ApiError) -> bytes | None:
 
 
 def _check(call: Call) -> None:
-    """Refuse a request that needs a newer API, or a body where none belongs."""
+    """Refuse a request that requires a newer API, or that has an unexpected body."""
     if call.headers:
         level = header_block.find(call.headers, _REQUIRED_LEVEL)
         if level and not is_known_level(text(level)):

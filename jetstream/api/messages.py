@@ -30,7 +30,7 @@ def get(call: Call) -> None:
 
 
 def _show(call: Call, stream: Stream, request: GetRequest, seq: int) -> None:
-    """Answer with the message of a sequence, if that is visible."""
+    """Answer with the message of a sequence, if it is visible."""
     store = stream.store
     message = store.load(seq) if 0 < seq <= store.visible_seq else None
     if message is None:
@@ -47,7 +47,7 @@ def _show(call: Call, stream: Stream, request: GetRequest, seq: int) -> None:
 
 
 def delete(call: Call) -> None:
-    """STREAM.MSG.DELETE: remove one message, and overwrite it unless told otherwise."""
+    """STREAM.MSG.DELETE: remove one message, and overwrite it unless `no_erase` is set."""
     if is_empty_request(call.body):
         raise errors.BAD_REQUEST.error()
     request: requests.DeleteRequest = call.decode(requests.DELETE, requests.DeleteRequest())
@@ -62,7 +62,7 @@ def delete(call: Call) -> None:
 
 
 def _is_contradictory(request: GetRequest) -> bool:
-    """Tell whether a request names a message in two ways, or in none."""
+    """Return whether a request names a message in two ways, or in none."""
     has_time = request.start_time is not None
     last = bool(request.last_by_subj)
     return bool(
@@ -103,7 +103,7 @@ def _find(stream: Stream, request: GetRequest) -> WaitingPieces[int]:
 
 
 def _no_such_message(stream: Stream, seq: int) -> errors.ApiError:
-    """Return the refusal to remove a message that is not there."""
+    """Return the refusal to remove a missing message."""
     store = stream.store
     if not stream.is_memory and seq > store.last_seq:
         return errors.STREAM_MSG_DELETE_FAILED.fill(err="stream store EOF")

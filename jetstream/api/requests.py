@@ -23,7 +23,7 @@ _INT = Integer("int")
 
 @dataclass(slots=True)
 class PageRequest:
-    """A request for a page of a list, of streams that take a subject."""
+    """A request for a page of a list of streams, maybe only of those that take a subject."""
 
     offset: int = 0
     subject: str = ""
@@ -40,7 +40,7 @@ class InfoRequest:
 
 @dataclass(slots=True)
 class PurgeRequest:
-    """The messages to purge: below a sequence, of a subject, all but the newest `keep`."""
+    """The messages to purge: below a sequence, of a subject, or all except the newest `keep`."""
 
     seq: int = 0
     filter: str = ""
@@ -49,7 +49,7 @@ class PurgeRequest:
 
 @dataclass(slots=True)
 class DeleteRequest:
-    """Which message to delete, and whether its bytes may stay."""
+    """The message to delete, and whether its bytes may stay in the file."""
 
     seq: int = 0
     no_erase: bool = False
@@ -57,7 +57,7 @@ class DeleteRequest:
 
 @dataclass(slots=True)
 class SnapshotRequest:
-    """Where a snapshot goes, and in what pieces."""
+    """The subject and the chunk size of a snapshot."""
 
     deliver_subject: str = ""
     no_consumers: bool = False
@@ -77,7 +77,7 @@ class RestoreState:
 
 @dataclass(slots=True)
 class RestoreRequest:
-    """Which stream is to be made of what is sent."""
+    """The stream to restore from the data that follows."""
 
     config: StreamConfig = field(default_factory=StreamConfig)
     state: RestoreState = field(default_factory=RestoreState)

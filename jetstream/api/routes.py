@@ -1,7 +1,7 @@
-"""Which stream or consumer a message to one of JetStream's subjects is for.
+"""Find the stream or consumer for a message to one of JetStream's subjects.
 
-Pulls, direct gets, acks and flow control come at the rate of messages: they are handed over at
-once, from the bytes of the subject, and wait for no request to the API.
+Pulls, direct gets, acks and flow control arrive at the rate of messages. They are therefore passed
+on at once, by the bytes of the subject, and do not wait for API requests.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FLOW_CONTROL_TOKENS = 5  # of $JS.FC.<stream>.<consumer>.<id>
 
 
 def stream_of(account: JetStreamAccount, name: bytes) -> Stream | None:
-    """Return a stream by its name as it stands in a subject; the text is that of `encode.text`."""
+    """Return a stream by its name in a subject, decoded as `encode.text` does."""
     return account.streams.get(name.decode("utf-8", "surrogateescape"))
 
 
@@ -51,7 +51,7 @@ def consumer_of_pull(account: JetStreamAccount, subject: bytes) -> Consumer | No
 def pull(
     account: JetStreamAccount, consumer: Consumer, reply: bytes, headers: bytes, body: bytes
 ) -> None:
-    """Hand a pull request to its consumer."""
+    """Pass a pull request to its consumer."""
     if headers and not _is_level_known(headers):
         account.surroundings.sink.send(reply, b"", REQUIRED_API_LEVEL, b"")
     else:
@@ -66,7 +66,7 @@ def direct_get(
     headers: bytes,
     body: bytes,
 ) -> None:
-    """Answer a direct get, for the last message of `subject` if there is one in the request's."""
+    """Answer a direct get: of the last message of `subject`, if the request's subject names one."""
     if headers and not _is_level_known(headers):
         account.surroundings.sink.send(reply, b"", REQUIRED_API_LEVEL, b"")
     elif subject is None:
@@ -76,7 +76,7 @@ def direct_get(
 
 
 def take_ack(account: JetStreamAccount, subject: bytes, reply: bytes, body: bytes) -> bool:
-    """Hand an ack on; False when its subject names no consumer that takes acks."""
+    """Pass an ack to its consumer; return False if no consumer in its subject takes acks."""
     consumer = consumer_of_ack(account, subject)
     if consumer is None or not consumer.takes_acks():
         return False
@@ -94,7 +94,7 @@ def consumer_of_ack(account: JetStreamAccount, subject: bytes) -> Consumer | Non
 
 
 def ack_names(subject: bytes) -> int:
-    """Return how many tokens an ack subject has up to the name of the consumer.
+    """Return the number of tokens in an ack subject up to the name of the consumer.
 
     ``$JS.ACK.<stream>.<consumer>`` comes before five numbers. The second form has the domain and
     a hash of the account before the stream, and may have more tokens behind the numbers.
@@ -104,7 +104,7 @@ def ack_names(subject: bytes) -> int:
 
 
 def take_flow_control(account: JetStreamAccount, subject: bytes, headers: bytes) -> bool:
-    """Hand the answer to a flow control request on; False if the consumer does not exist."""
+    """Pass on the answer to a flow control request; return False without such a consumer."""
     tokens = subject.split(b".")
     names = tokens[2:4] if len(tokens) <= _FLOW_CONTROL_TOKENS else tokens[4:6]
     consumer = consumer_of(account, *names) if len(names) == 2 else None
@@ -115,6 +115,6 @@ def take_flow_control(account: JetStreamAccount, subject: bytes, headers: bytes)
 
 
 def _is_level_known(headers: bytes) -> bool:
-    """Tell whether the API is as new as a request's headers ask for."""
+    """Return whether midge has the API level that a request's headers require."""
     level = header_block.find(headers, _REQUIRED_LEVEL)
     return not level or is_known_level(text(level))

@@ -1,4 +1,4 @@
-"""Requests about streams: made, changed, deleted, purged, listed."""
+"""Requests to create, change, delete, purge and list streams."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NO_PAGE = {"total": 0, "offset": 0, "limit": 0}
 
 
 def create(call: Call) -> None:
-    """STREAM.CREATE: make a stream, or find it as it was asked for."""
+    """STREAM.CREATE: make a stream, or find an existing one with the same configuration."""
     asked: StreamRequest = call.decode(REQUEST, StreamRequest())
     asked.set_required_level()
     name = call.tokens[2]
@@ -98,7 +98,7 @@ def listing(call: Call) -> None:
 
 
 def _until_first_times(streams: list[Stream]) -> WaitingPieces[None]:
-    """Wait until the states of these streams can be told."""
+    """Wait until the first times of these streams, for their states, are in memory."""
     for stream in streams:
         yield from until_first_time(stream.store)
 
@@ -115,7 +115,7 @@ def info(call: Call) -> None:
 def _find_details(
     stream: Stream, request: requests.InfoRequest, offset: int
 ) -> WaitingPieces[details.Details]:
-    """Return what is to be listed, once the state of the stream can be told."""
+    """Return the details to list, once the stream's first time is in memory."""
     found = yield from details.details(
         stream.store,
         stream.surroundings.random,
@@ -128,7 +128,7 @@ def _find_details(
 
 
 def _detail(call: Call, stream: Stream, offset: int, found: details.Details) -> None:
-    """Answer with the info of a stream and what was to be listed."""
+    """Answer with the info of a stream and the details to list."""
     page = dict(_NO_PAGE)
     if found.total:
         page = {"total": found.total, "offset": offset, "limit": details.SUBJECTS_MAX}
@@ -182,7 +182,7 @@ def purge(call: Call) -> None:
 
 
 def snapshot(call: Call) -> None:
-    """STREAM.SNAPSHOT: send a stream, as of now, to a subject."""
+    """STREAM.SNAPSHOT: send the current state of a stream to a subject."""
     if is_empty_request(call.body):
         raise errors.BAD_REQUEST.error()
     stream = call.account.lookup(call.tokens[2])
@@ -215,7 +215,7 @@ def _begin_sending(stream: Stream, sending: Sending) -> None:
 
 
 def restore(call: Call) -> None:
-    """STREAM.RESTORE: make a stream of what is going to be sent."""
+    """STREAM.RESTORE: make a stream from the data that the client sends next."""
     if is_empty_request(call.body):
         raise errors.BAD_REQUEST.error()
     request: requests.RestoreRequest = call.decode(requests.RESTORE, requests.RestoreRequest())
@@ -232,12 +232,12 @@ def restore(call: Call) -> None:
 
 
 def clustering_required(_: Call) -> None:
-    """Refuse what only a cluster can do."""
+    """Refuse a request that needs a cluster."""
     raise errors.CLUSTER_REQUIRED.error()
 
 
 def _info(stream: Stream, *, domain: str = "") -> dict[str, Any]:
-    """Return the info of a stream that has just been made or changed."""
+    """Return the info of a newly made or changed stream."""
     return state.info(
         stream,
         config=stream.config.versioned_fields(),
@@ -257,7 +257,7 @@ FAMILIES = {
     "SNAPSHOT": Family("stream_snapshot_response", snapshot),
     "RESTORE": Family("stream_restore_response", restore, {"deliver_subject": ""}),
 }
-"""The requests by the token behind ``STREAM``; `NAMES` and `LIST` have no stream's name."""
+"""The requests by the token behind ``STREAM``; `NAMES` and `LIST` name no stream."""
 
 LEADER_STEPDOWN = Family("stream_leader_stepdown_response", clustering_required)
 PEER_REMOVE = Family("stream_remove_peer_response", clustering_required)

@@ -22,14 +22,14 @@ from midge.jetstream.json.times import SECOND_NS, format_duration
 from midge.protocol.errors import quote
 
 DUPLICATE_WINDOW_NS = 120 * SECOND_NS
-"""How long message ids are remembered unless told otherwise."""
+"""The default time for which message ids are remembered."""
 
 REPLICAS_MAX = 5
 _SHORTEST_NS = SECOND_NS // 10
 
 _API_SUBJECTS = ("$JS.>", "$JSC.>", "$NRG.>")
 _RESERVED_BEGINS = ("$", "*", ">")
-"""What a subject must begin with to collide with one that is reserved."""
+"""A subject that collides with a reserved one begins with one of these."""
 
 
 def invalid(text: str) -> errors.JetStreamError:
@@ -38,7 +38,7 @@ def invalid(text: str) -> errors.JetStreamError:
 
 
 def pedantic_error(text: str) -> errors.JetStreamError:
-    """Return the refusal of what would be put right without `pedantic`."""
+    """Return the refusal of a value that is corrected without `pedantic`."""
     return errors.PEDANTIC.error(err=text)
 
 
@@ -154,7 +154,7 @@ def _check_counter(config: StreamConfig) -> None:
 
 
 def check_discard_per_subject(config: StreamConfig) -> None:
-    """Refuse discarding by subject without what it needs; raises JetStreamError."""
+    """Refuse discarding by subject without the settings that it needs; raises JetStreamError."""
     if not config.discard_new_per_subject:
         return
     if config.discard != NEW:
@@ -233,7 +233,7 @@ def _check_catch_all(config: StreamConfig) -> None:
 
 
 def _check_reserved(subject: str) -> None:
-    """Refuse subjects whose answers would be stored, and answered again."""
+    """Refuse subjects on which the stream's own answers would be stored and answered again."""
     if not subject.startswith(_RESERVED_BEGINS):
         return
     if any(names.collide(subject, api) for api in _API_SUBJECTS) and not names.is_subset(
@@ -256,7 +256,7 @@ def _check_transform(given: SubjectTransform | None) -> None:
 
 
 def _check_republish(config: StreamConfig, pedantic: bool) -> None:
-    """Refuse republishing into the stream itself; an empty source stands for all."""
+    """Refuse republishing into the stream itself; an empty source means all subjects."""
     republish = config.republish
     if republish is None:
         return
@@ -267,7 +267,7 @@ def _check_republish(config: StreamConfig, pedantic: bool) -> None:
     given = config.subject_transform
     is_all = republish.source == republish.destination == ">"
     if is_all and given is not None and config.subjects == [given.source]:
-        # Everything is stored under its changed subject, so that is what is republished.
+        # Messages are stored, and therefore republished, under their transformed subject.
         if pedantic:
             raise pedantic_error("implicit republish based on subject transform")
         republish.source = republish.destination = given.destination

@@ -1,6 +1,6 @@
 """A consumer's configuration: every key in nats-server's order, and the defaults of a new one.
 
-`consumer_rules` has what nats-server refuses.
+`consumer_rules` has nats-server's checks.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SOURCING_HEARTBEAT_NS = SECOND_NS
 
 
 class _Priority(Choice):
-    """The priority policy, left out if none is set."""
+    """The priority policy, omitted if none is set."""
 
     def is_empty(self, value: Any) -> bool:
         """See `Kind.is_empty`."""
@@ -142,7 +142,7 @@ _AT_LEAST_ZERO = {
 def set_defaults(
     config: ConsumerConfig, stream: StreamConfig, limits: Allowance, pedantic: bool
 ) -> None:
-    """Fill in what `config` leaves open, as a consumer of a stream configured as `stream`.
+    """Fill in the defaults of `config`, for a consumer of a stream configured as `stream`.
 
     Raises:
         JetStreamError: `pedantic`, and a value would have to be changed.
@@ -167,7 +167,7 @@ def set_defaults(
 
 
 def _normalise(config: ConsumerConfig, pedantic: bool) -> None:
-    """Replace values that mean nothing by those that mean no limit."""
+    """Replace meaningless values by the value that means no limit."""
     if config.max_deliver == 0 or config.max_deliver < -1:
         _refuse(pedantic and config.max_deliver < -1, "max_deliver must be set to -1")
         config.max_deliver = -1
@@ -193,7 +193,7 @@ def _normalise(config: ConsumerConfig, pedantic: bool) -> None:
 
 
 def _take_from_stream(config: ConsumerConfig, stream_limits: Any, pedantic: bool) -> None:
-    """Take over the limits that the stream has for its consumers."""
+    """Apply the limits that the stream has for its consumers."""
     max_ack_pending = stream_limits.max_ack_pending
     threshold = stream_limits.inactive_threshold_ns
     if config.max_ack_pending == 0:
@@ -207,7 +207,7 @@ def _take_from_stream(config: ConsumerConfig, stream_limits: Any, pedantic: bool
 
 
 def _take_from_limits(config: ConsumerConfig, limits: Allowance, pedantic: bool) -> None:
-    """Take over the limits of the server and the account."""
+    """Apply the limits of the server and the account."""
     if config.max_ack_pending == 0 and config.ack_policy != "none":
         config.max_ack_pending = DEFAULT_MAX_ACK_PENDING
         for limit in (limits.server_max_ack_pending, limits.account_max_ack_pending):
@@ -231,7 +231,7 @@ _METADATA_WRITTEN = encode(_METADATA_SHOWN)
 
 
 def set_required_level(config: ConsumerConfig) -> None:
-    """Note among the metadata which API level the configuration needs."""
+    """Store the API level that the configuration requires in its metadata."""
     level = 0
     has_priority = config.priority_policy != "none" or config.priority_timeout_ns != 0
     is_paused = config.pause_until is not None and config.pause_until.ns != ZERO_TIME_NS
@@ -249,11 +249,11 @@ def set_required_level(config: ConsumerConfig) -> None:
 
 
 def fields(config: ConsumerConfig, *, with_versions: bool) -> dict[str, Any]:
-    """Return the configuration as answers show it; lists of consumers do so without versions."""
+    """Return the configuration as answers show it; lists of consumers omit the versions."""
     found: dict[str, Any] = STRUCTURE.encode(config)
     metadata = config.metadata
     if with_versions:
-        if not metadata:  # one that was restored may not even have its required level
+        if not metadata:  # a restored consumer may not even have its required level
             return _with_metadata(found, _with_versions(metadata))
         found["metadata"] = _with_versions(metadata)
     return found
@@ -273,10 +273,10 @@ def _with_versions(metadata: dict[str, str]) -> dict[str, str]:
 
 
 def share_parts(config: ConsumerConfig) -> None:
-    """Have consumers that are alike in a list or in their metadata share one object.
+    """Share one object between consumers with equal lists or metadata.
 
-    Without that, an idle consumer would take 560 bytes more. Nothing changes those of a consumer in
-    place; what does has made a copy.
+    Without that, an idle consumer would take 560 bytes more. Code that changes them works on a
+    copy.
     """
     if not config.backoff_ns:
         config.backoff_ns = _NOTHING
@@ -291,14 +291,14 @@ def share_parts(config: ConsumerConfig) -> None:
 
 
 def is_same(config: ConsumerConfig, stored: ConsumerConfig) -> bool:
-    """Tell whether `config` is what an existing consumer has, versions aside."""
+    """Return whether `config` equals an existing consumer's configuration, versions aside."""
     mine = config.copy()
     versions.copy_metadata(mine.metadata, stored.metadata)
     return mine == stored
 
 
 def write_versioned(config: ConsumerConfig, out: ObjectWriter) -> bool:
-    """Write a member ``config``, as `fields` with versions has it; False if it holds times."""
+    """Write a member ``config`` like `fields` with versions; return False if it has times."""
     if config.opt_start_time is not None or config.pause_until is not None:
         return False
     out.name(b'"config":')

@@ -5,7 +5,7 @@ cimport cython
 from midge.jetstream.config cimport names
 
 
-# It can be in no reference cycle, so the garbage collector need not look at it.
+# It can be in no reference cycle, so the garbage collector need not visit it.
 @cython.final
 @cython.no_gc
 cdef class ConsumerConfig:

@@ -1,6 +1,6 @@
-"""What a consumer is configured as, what a request for one says, and what may be asked for.
+"""A consumer's configuration, the request to create one, and the limits on it.
 
-Durations are nanoseconds, and empty texts, zeros and empty lists are what was not given, as in Go.
+Durations are nanoseconds. As in Go, empty texts, zeros and empty lists mean that a key was absent.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class ConsumerConfig:
         return made
 
     def filters(self) -> tuple[bytes, ...]:
-        """Return the subjects it is for, in the order they were given; empty for all."""
+        """Return the filter subjects in their given order; empty for all subjects."""
         if not self.filter_subjects:
             return (names.to_bytes(self.filter_subject),) if self.filter_subject else ()
         found = []
@@ -97,11 +97,11 @@ class ConsumerConfig:
         return tuple(found)
 
     def is_pull(self) -> bool:
-        """Tell whether its messages are asked for."""
+        """Return whether it is a pull consumer."""
         return not self.deliver_subject
 
     def sampling(self) -> int:
-        """Return how many acks of a hundred are reported."""
+        """Return the percentage of acks that are reported."""
         return int(self.sample_freq.removesuffix("%")) if self.sample_freq else 0
 
 

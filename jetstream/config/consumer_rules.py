@@ -1,6 +1,7 @@
-"""Checks of a consumer's configuration and of changes to it, as nats-server makes them.
+"""nats-server's checks of a consumer's configuration and of changes to it.
 
-The order of the checks is nats-server's, so that a request with several faults gets the same error.
+The order of the checks is also nats-server's, so that a request with several faults gets the same
+error.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def check(config: ConsumerConfig, stream: StreamConfig, limits: Allowance) -> No
     """Check a configuration whose defaults are filled in, for a stream configured as `stream`.
 
     Raises:
-        JetStreamError: it is refused.
+        JetStreamError: the configuration is refused.
     """
     _check_names(config)
     if config.num_replicas:
@@ -200,11 +201,11 @@ _START_WORDS = {
 
 
 _WITHOUT_START = frozenset({"all", "last", "new"})
-"""The policies that need nothing else to be said."""
+"""The policies that need no start position."""
 
 
 def _check_start(config: ConsumerConfig) -> None:
-    """Check that the start position is the one that the deliver policy asks for."""
+    """Check that the start position fits the deliver policy."""
     policy = config.deliver_policy
     words = f"consumer delivery policy is deliver {_START_WORDS[policy]}, but optional "
     if policy == "by_start_sequence":
@@ -217,7 +218,7 @@ def _check_start(config: ConsumerConfig) -> None:
         if config.opt_start_time is None:
             raise errors.CONSUMER_INVALID_POLICY.error(err=f"{words}start time is not set")
         if config.opt_start_seq != 0:
-            # nats-server says "start" twice here.
+            # The doubled "start" is nats-server's.
             text = f"{words}start start sequence is also set"
             raise errors.CONSUMER_INVALID_POLICY.error(err=text)
         return
@@ -269,7 +270,7 @@ def _check_priority(config: ConsumerConfig) -> None:
 
 
 def is_group_name(name: str) -> bool:
-    """Tell whether a priority group may be called so."""
+    """Return whether a priority group may have this name."""
     return _GROUP_NAME.fullmatch(name) is not None
 
 
@@ -290,12 +291,12 @@ _FIXED = (
 def check_update(
     config: ConsumerConfig, changed: ConsumerConfig, *, has_deliver_interest: bool
 ) -> None:
-    """Check that a consumer configured as `config` may become `changed`.
+    """Check that the configuration `config` of a consumer may change to `changed`.
 
-    `has_deliver_interest` tells whether the present deliver subject is subscribed to.
+    With `has_deliver_interest`, the current deliver subject has a subscription.
 
     Raises:
-        JetStreamError: it may not.
+        JetStreamError: the change is refused.
     """
     for name, text in _FIXED:
         if _moment(getattr(config, name)) != _moment(getattr(changed, name)):
@@ -316,7 +317,7 @@ def _cannot_update(what: str) -> errors.JetStreamError:
 
 
 def _moment(value: Any) -> Any:
-    """Return what two values are compared by: a moment is the same in every zone."""
+    """Return the value to compare by: moments in different zones may be equal."""
     return getattr(value, "ns", value)
 
 
@@ -342,11 +343,11 @@ class WorkQueue:
         self._unfiltered -= self._filters.size == before
 
     def is_empty(self) -> bool:
-        """Return True without consumers."""
+        """Return True if there are no consumers."""
         return self._filters.size + self._unfiltered == 0
 
     def takes_any(self, filters: tuple[bytes, ...]) -> bool:
-        """Return True if a consumer takes what one of `filters` takes."""
+        """Return True if a consumer takes a message that one of `filters` takes."""
         if self._unfiltered or not filters:
             return self._unfiltered > 0 and bool(filters)
         asked = PatternSet()
@@ -356,7 +357,7 @@ class WorkQueue:
 
 
 def check_work_queue(config: ConsumerConfig, others: WorkQueue, *, is_new: bool) -> None:
-    """Check a consumer of a work queue stream beside those others.
+    """Check a consumer of a work queue stream against the filters of its other consumers.
 
     Raises:
         JetStreamError: a message would have two consumers.

@@ -1,4 +1,4 @@
-"""Which names and subjects a configuration may hold."""
+"""The names and subjects that a configuration may contain."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _HASH_LENGTH = 8
 
 
 def to_bytes(subject: str) -> bytes:
-    """Return a subject as it is on the wire."""
+    """Return a subject in its wire form."""
     try:
         return subject.encode()
-    except UnicodeEncodeError:  # a lone surrogate, which JSON may hold
+    except UnicodeEncodeError:  # a lone surrogate, which JSON may contain
         return subject.encode("utf-8", "surrogatepass")
 
 
 def is_valid_name(name: str) -> bool:
-    """Tell whether a stream or a consumer may be called `name`."""
+    """Return whether `name` is valid for a stream or a consumer."""
     for character in name:
         if character in " \t\r\n\f.*>\\/":
             return False
@@ -33,27 +33,27 @@ def is_valid_name(name: str) -> bool:
 
 
 def size(text: str) -> int:
-    """Return how many bytes `text` has."""
+    """Return the length of `text` in bytes."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def is_valid_subject(subject: str) -> bool:
-    """Tell whether `subject` is one that may be subscribed to."""
+    """Return whether `subject` is valid for a subscription."""
     return "\f" not in subject and subjects.is_valid_subject(to_bytes(subject))
 
 
 def is_valid_publish_subject(subject: str) -> bool:
-    """Tell whether `subject` is valid and holds no wildcards."""
+    """Return whether `subject` is valid and holds no wildcards."""
     return is_valid_subject(subject) and subjects.is_literal(to_bytes(subject))
 
 
 def is_literal(subject: str) -> bool:
-    """Tell whether `subject` holds no wildcards."""
+    """Return whether `subject` holds no wildcards."""
     return subjects.is_literal(to_bytes(subject))
 
 
 def collide(one: str, other: str) -> bool:
-    """Tell whether there is a subject that both stand for."""
+    """Return whether some subject matches both."""
     return one == other or subjects.overlaps(to_bytes(one), to_bytes(other))
 
 
@@ -66,11 +66,11 @@ def pattern_set(subjects_of: Iterable[str]) -> PatternSet:
 
 
 def is_subset(subject: str, pattern: str) -> bool:
-    """Tell whether all that `subject` stands for is what `pattern` stands for."""
+    """Return whether `pattern` matches every subject that `subject` matches."""
     return subjects.covers(to_bytes(pattern), to_bytes(subject))
 
 
 def short_hash(text: str) -> str:
-    """Return the eight characters by which nats-server tells long texts apart."""
+    """Return nats-server's hash of a text, in eight characters."""
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
     return "".join(_DIGITS[byte % len(_DIGITS)] for byte in digest[:_HASH_LENGTH])

@@ -1,4 +1,4 @@
-"""Where a mirror or a sourcing stream takes its messages from, and how subjects are changed."""
+"""The origins of a mirror or a sourcing stream, and their subject transforms."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from midge.jetstream.json.times import Timestamp
 
 @dataclass(slots=True)
 class SubjectTransform:
-    """A pair of a source and a destination; empty stands for all and for unchanged."""
+    """A source and a destination; an empty source means all, an empty destination unchanged."""
 
     source: str = ""
     destination: str = ""
@@ -19,7 +19,7 @@ class SubjectTransform:
 
 @dataclass(slots=True)
 class ExternalStream:
-    """Prefixes by which a stream of another account or domain is reached."""
+    """Prefixes for reaching a stream of another account or domain."""
 
     api_prefix: str = ""
     deliver_prefix: str = ""
@@ -27,7 +27,7 @@ class ExternalStream:
 
 @dataclass(slots=True)
 class SourceConsumer:
-    """The durable consumer by which a stream is sourced, if one was made beforehand."""
+    """The durable consumer through which a stream is sourced, if one was made beforehand."""
 
     name: str = ""
     deliver_subject: str = ""
@@ -46,13 +46,13 @@ class StreamSource:
     consumer: SourceConsumer | None = None
 
     def filters(self) -> list[str]:
-        """Return the subjects that are taken, ``>`` for all."""
+        """Return the filter subjects, ``>`` for all."""
         if not self.subject_transforms:
             return [self.filter_subject or ">"]
         return [transform.source or ">" for transform in self.subject_transforms]
 
     def index_name(self) -> str:
-        """Return what tells this source from others of the same stream."""
+        """Return a text that distinguishes this source from the stream's other sources."""
         name = self.name
         if self.external is not None:
             name += ":" + short_hash(self.external.api_prefix)
@@ -62,7 +62,7 @@ class StreamSource:
         return " ".join([name, "\f".join(self.filters()), "\f".join(destinations or [">"])])
 
     def consumer_index_name(self) -> str:
-        """Return what tells the consumer of this source from others."""
+        """Return a text that distinguishes the consumer of this source from others."""
         name = self.name
         if self.external is not None:
             name += ":" + short_hash(self.external.api_prefix)

@@ -13,7 +13,7 @@ API_PREFIX = "$JS.API"
 
 
 def check_origins(config: StreamConfig, surroundings: Surroundings, *, pedantic: bool) -> None:
-    """Refuse a mirror or sources that cannot be, or that form a cycle; raises JetStreamError."""
+    """Refuse an invalid mirror or sources, also if they form a cycle; raises JetStreamError."""
     subjects: list[str] = []
     if config.mirror is not None:
         _check_mirror(config, config.mirror)
@@ -27,7 +27,7 @@ def check_origins(config: StreamConfig, surroundings: Surroundings, *, pedantic:
 
 
 def check_filters(config: StreamConfig) -> None:
-    """Refuse malformed filters, which a new stream learns of after everything else.
+    """Refuse malformed filters; for a new stream, this is the last check.
 
     Raises:
         JetStreamError: a filter of the mirror or of a source is not a valid subject.
@@ -47,7 +47,7 @@ def _is_filter(source: StreamSource) -> bool:
 
 
 def is_transform(source: str, destination: str) -> bool:
-    """Tell whether a transform can be made of the two; an empty destination needs none."""
+    """Return whether the two make a valid transform; an empty destination needs none."""
     if not destination:
         return True
     try:
@@ -58,7 +58,7 @@ def is_transform(source: str, destination: str) -> bool:
 
 
 def _check_mirror(config: StreamConfig, mirror: StreamSource) -> None:
-    """Refuse what a mirror cannot have."""
+    """Refuse settings that a mirror cannot have."""
     forbidden = (
         (config.first_seq > 0, errors.MIRROR_WITH_FIRST_SEQ),
         (bool(config.subjects), errors.MIRROR_WITH_SUBJECTS),
@@ -90,7 +90,7 @@ def _check_mirror(config: StreamConfig, mirror: StreamSource) -> None:
 def _check_mirror_origin(
     config: StreamConfig, mirror: StreamSource, surroundings: Surroundings, pedantic: bool
 ) -> list[str]:
-    """Compare a mirror with its origin, if that exists; return the origin's subjects."""
+    """Check a mirror against its origin, if that exists; return the origin's subjects."""
     if not names.is_valid_name(mirror.name):
         raise errors.MIRROR_INVALID_STREAM_NAME.error()
     origin = surroundings.config_of(mirror.name)
@@ -106,7 +106,7 @@ def _check_mirror_origin(
 
 
 def _check_sources(config: StreamConfig, surroundings: Surroundings) -> list[str]:
-    """Refuse bad or repeated sources; return the subjects of those that exist."""
+    """Refuse invalid or repeated sources; return the subjects of the existing ones."""
     subjects: list[str] = []
     seen: set[str] = set()
     consumers: set[str] = set()
@@ -154,7 +154,7 @@ def _check_transform(
 
 
 def _has_bad_consumer(source: StreamSource) -> bool:
-    """Tell whether the consumer named for a source cannot be used for it."""
+    """Return whether the consumer that a source names is unusable."""
     consumer = source.consumer
     if consumer is None:
         return False
@@ -168,7 +168,7 @@ def _has_bad_consumer(source: StreamSource) -> bool:
 
 
 def _check_prefixes(config: StreamConfig, subjects: list[str]) -> None:
-    """Refuse prefixes of external streams that messages or requests would loop through."""
+    """Refuse prefixes of external streams that would make messages or requests loop."""
     origins = [config.mirror] if config.mirror is not None else []
     external = [origin.external for origin in [*origins, *config.sources] if origin.external]
     for prefix in [one.deliver_prefix for one in external if one.deliver_prefix]:
@@ -189,7 +189,7 @@ def _check_prefixes(config: StreamConfig, subjects: list[str]) -> None:
 
 
 def _check_cycles(config: StreamConfig, surroundings: Surroundings) -> None:
-    """Refuse streams that feed each other."""
+    """Refuse streams that are each other's sources."""
     waiting = [config]
     visited = set()
     while waiting:
@@ -212,5 +212,5 @@ def _check_cycles(config: StreamConfig, surroundings: Surroundings) -> None:
 
 
 def _takes_any(subjects: list[str], pattern: str) -> bool:
-    """Tell whether a source filter takes messages of any of `subjects`."""
+    """Return whether a source filter takes messages of any of `subjects`."""
     return not pattern or any(names.collide(subject, pattern) for subject in subjects)

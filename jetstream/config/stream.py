@@ -1,4 +1,4 @@
-"""The configuration of a stream, as requests bring it and answers show it."""
+"""The configuration of a stream, in requests and answers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ASYNC = "async"
 
 @dataclass(slots=True)
 class Placement:
-    """Where in a cluster a stream should be; kept and shown, of no effect on one server."""
+    """Where in a cluster a stream should be; stored and shown, without effect on one server."""
 
     cluster: str = ""
     tags: list[str] | None = None
@@ -46,7 +46,7 @@ class Placement:
 
 @dataclass(slots=True)
 class Republish:
-    """Where stored messages are published again."""
+    """Where stored messages are republished."""
 
     source: str = ""
     destination: str = ""
@@ -63,7 +63,7 @@ class ConsumerLimits:
 
 @dataclass(slots=True)
 class StreamConfig:
-    """All keys of a stream; -1 is unlimited once `checks.check` has seen it."""
+    """All keys of a stream; after `checks.check`, -1 means unlimited."""
 
     name: str = ""
     description: str = ""
@@ -114,20 +114,20 @@ class StreamConfig:
         return fields
 
     def versioned_fields(self) -> dict[str, Any]:
-        """Return the configuration as answers show it that name the server's version, too."""
+        """Return the configuration for answers that include the server's version."""
         fields = self.fields()
         metadata = {**self.metadata, **versions.dynamic_metadata()}
         fields["metadata"] = dict(sorted(metadata.items()))
         return fields
 
     def is_same_as(self, stored: StreamConfig) -> bool:
-        """Tell whether this is the configuration of an existing stream, versions aside."""
+        """Return whether an existing stream has this configuration, versions aside."""
         mine = self.clone()
         versions.copy_metadata(mine.metadata, stored.metadata)
         return mine == stored
 
     def required_level(self) -> int:
-        """Return the lowest API level that knows all that is asked for."""
+        """Return the lowest API level that has all requested features."""
         if self.allow_batched:
             return 4
         if self.allow_msg_counter or self.allow_atomic or self.allow_msg_schedules:
@@ -137,7 +137,7 @@ class StreamConfig:
         return 1 if self.allow_msg_ttl or self.subject_delete_marker_ttl_ns > 0 else 0
 
     def set_required_level(self) -> None:
-        """Note the required API level among the metadata."""
+        """Store the required API level in the metadata."""
         versions.set_required_level(self.metadata, self.required_level())
 
     def transform(self) -> SubjectTransform | None:
@@ -153,7 +153,7 @@ class StreamRequest(StreamConfig):
     pedantic: bool = False
 
     def config(self) -> StreamConfig:
-        """Return the configuration asked for."""
+        """Return the requested configuration."""
         names = StreamConfig.__dataclass_fields__
         return StreamConfig(**{name: getattr(self, name) for name in names})
 

@@ -8,7 +8,7 @@ from midge.jetstream.config.stream import StreamConfig
 
 
 class Surroundings(Protocol):
-    """The account and the server's limits, which a configuration is checked against."""
+    """The account and the server's limits that a configuration is checked against."""
 
     @property
     def duplicate_window_max_ns(self) -> int:
@@ -18,4 +18,4 @@ class Surroundings(Protocol):
         """Return the configuration of another stream of the account, if it exists."""
 
     def stream_bytes_limits(self, config: StreamConfig) -> tuple[bool, int]:
-        """Tell whether `max_bytes` is required, and return its upper limit, 0 for none."""
+        """Return whether `max_bytes` is required, and return its upper limit, 0 for none."""

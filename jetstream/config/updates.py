@@ -1,4 +1,4 @@
-"""Which changes of a stream's configuration are possible."""
+"""Checks of changes to a stream's configuration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ def check_update(
 ) -> StreamConfig:
     """Return the configuration that replaces `old`, with its defaults.
 
-    Sealing a stream also ends its age limit, its roll-ups and everything that removes.
+    Sealing a stream also ends its age limit, its roll-ups and everything else that removes
+    messages.
 
     Raises:
         JetStreamError: the configuration, or the change, is refused.

@@ -1,7 +1,7 @@
-"""API levels, and what the metadata of streams and consumers say of them.
+"""API levels, and their keys in the metadata of streams and consumers.
 
-``_nats.req.level`` is stored with a configuration; ``_nats.ver`` and ``_nats.level`` only stand in
-answers, and what a request says of them is dropped.
+``_nats.req.level`` is stored with a configuration. ``_nats.ver`` and ``_nats.level`` are only in
+answers; their values in a request are dropped.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from midge.protocol import COMPATIBLE_VERSION
 
 API_LEVEL = 5
-"""The level of nats-server 2.15, whose features are all here."""
+"""The level of nats-server 2.15, all of whose features midge has."""
 
 SERVER_VERSION = COMPATIBLE_VERSION
 """The value of `_nats.ver`: the version of nats-server whose API this is."""
 
-_DIGITS_MAX = 4000  # Python reads no more at once
+_DIGITS_MAX = 4000  # Python's int() refuses longer numbers
 
 REQUIRED_LEVEL_KEY = "_nats.req.level"
 VERSION_KEY = "_nats.ver"
@@ -22,13 +22,13 @@ LEVEL_KEY = "_nats.level"
 
 
 def is_supported(metadata: dict[str, str]) -> bool:
-    """Tell whether what a stored configuration requires is known here."""
+    """Return whether midge has the API level that a stored configuration requires."""
     level = metadata.get(REQUIRED_LEVEL_KEY, "")
     return not level or is_known_level(level)
 
 
 def is_known_level(text: str) -> bool:
-    """Tell whether `text` is a level that is met."""
+    """Return whether `text` is an API level that midge has."""
     digits = text[1:] if text[:1] in {"+", "-"} else text
     if not digits.isascii() or not digits.isdigit() or len(digits) > _DIGITS_MAX:
         return False
@@ -36,18 +36,18 @@ def is_known_level(text: str) -> bool:
 
 
 def set_required_level(metadata: dict[str, str], level: int) -> None:
-    """Note the required level, and drop what only answers may say."""
+    """Store the required level, and drop the keys that belong only in answers."""
     _drop_dynamic(metadata)
     metadata[REQUIRED_LEVEL_KEY] = str(level)
 
 
 def dynamic_metadata() -> dict[str, str]:
-    """Return what answers add to the metadata."""
+    """Return the metadata that answers add."""
     return {VERSION_KEY: SERVER_VERSION, LEVEL_KEY: str(API_LEVEL)}
 
 
 def copy_metadata(metadata: dict[str, str], stored: dict[str, str]) -> None:
-    """Make `metadata` say of versions what `stored` says, so that both can be compared."""
+    """Copy the version keys of `stored` to `metadata`, so that both can be compared."""
     _drop_dynamic(metadata)
     if REQUIRED_LEVEL_KEY in stored:
         metadata[REQUIRED_LEVEL_KEY] = stored[REQUIRED_LEVEL_KEY]

@@ -1,24 +1,24 @@
-"""Time as an argument: where JetStream asks for the time, or to be called later."""
+"""Time as an argument: the interface by which JetStream gets the time and sets timers."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
 
 
 class Timer(Protocol):
-    """A call to come, which can be called off."""
+    """A scheduled call that can be cancelled."""
 
     def cancel(self) -> None:
-        """Call it off; no harm if it has been made already."""
+        """Cancel the call; do nothing if it has already been made."""
 
 
 class Clock(Protocol):
     """The clock and timers that JetStream runs on.
 
-    Expiry, duplicate windows, pauses and schedules run on wall time; waits and heartbeats on the
-    monotonic time, and so do the delays of `call_later`.
+    Expiry, duplicate windows, pauses and schedules use wall time. Waits, heartbeats and the delays
+    of `call_later` use monotonic time.
 
-    `is_exact` tells that timers fire at the very moment they were set for and that wall time never
-    jumps, as on a clock that a test turns. Then nothing is rounded, spread, or looked at again.
+    With `is_exact`, timers fire exactly at their time and wall time never jumps, as on a test's
+    clock. Times are then neither rounded nor spread nor checked again.
     """
 
     is_exact: bool
@@ -27,7 +27,7 @@ class Clock(Protocol):
         """Return the nanoseconds since the epoch; the value may jump either way."""
 
     def monotonic_ns(self) -> int:
-        """Return nanoseconds that only ever go forward, from an unknown origin."""
+        """Return nanoseconds that never go backward, from an unknown origin."""
 
     def call_later(self, delay_s: float, callback: Callable[..., object], *arguments: Any) -> Timer:
         """Call `callback` with `arguments` in `delay_s` seconds."""

@@ -9,45 +9,45 @@ from midge.protocol import memory
 
 
 class Receiver:
-    """Receiver of a consumer's messages, straight from its store.
+    """Receives a consumer's messages directly from its store.
 
-    `subject_size` is the length of the subject that they are delivered to.
+    `subject_size` is the length of the deliver subject.
     """
 
     def __init__(self, subject_size: int) -> None:
         self.subject_size = subject_size
 
     def is_current(self) -> bool:
-        """Tell whether `Sink.receiver` would still return the same."""
+        """Return whether `Sink.receiver` would still return this receiver."""
         raise NotImplementedError
 
     def is_open(self, message: MessageView) -> bool:
-        """Tell whether `take` would take `message`; otherwise `Sink.deliver` has to be asked."""
+        """Return whether `take` would take `message`; if not, use `Sink.deliver`."""
         raise NotImplementedError
 
     def take(self, message: MessageView, reply: bytearray, reply_end: int) -> None:
-        """Deliver `message`, with ``reply[:reply_end]`` for its reply subject."""
+        """Deliver `message` with the reply subject ``reply[:reply_end]``."""
         raise NotImplementedError
 
 
 class Sink:
-    """The account that a stream belongs to, as its streams and consumers see it.
+    """The account of a stream, as its streams and consumers use it.
 
-    The server's sink routes; a test's sink collects. `headers` is a whole header block with its
-    blank line, or empty. `reply` is empty without a reply subject.
+    The server's sink routes messages; a test's sink collects them. `headers` is a whole header
+    block with its blank line, or empty. `reply` is empty without a reply subject.
     """
 
     def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> int:
         """Publish a message into the account; return how many subscriptions took it.
 
-        Acks, API responses, advisories and republished messages go this way.
+        Acks, API responses, advisories and republished messages are sent by this method.
         """
         raise NotImplementedError
 
     def send_stored(
         self, subject: bytes, head: bytearray, head_end: int, message: MessageView
     ) -> int:
-        """Do what `send` does with the payload of `message` and ``head[:head_end]`` for headers."""
+        """Do the same as `send`: the payload is of `message`, the headers are ``head[:head_end]``."""
         headers = memory.take(head, 0, head_end)
         payload = memory.take(message.body, message.payload_start, message.payload_end)
         return self.send(subject, b"", headers, payload)
@@ -63,26 +63,26 @@ class Sink:
         """Route a message by `deliver_subject` and show `message_subject` to the receivers.
 
         Returns:
-            False when no subscription took it.
+            False if no subscription took it.
         """
         raise NotImplementedError
 
     def receiver(self, subject: bytes) -> Receiver | None:
-        """Return the only receiver of `subject`, which takes messages straight from the store.
+        """Return the only receiver of `subject`, which takes messages directly from the store.
 
-        None when that is not one subscription to write to, so that `deliver` has to be asked.
+        Returns None if the receiver is not a single subscription to write to; then use `deliver`.
         """
         return None
 
     def has_interest(self, subject: bytes) -> bool:
-        """Tell whether a subscription of the account would get what is sent to `subject`."""
+        """Return whether a subscription of the account would get a message to `subject`."""
         raise NotImplementedError
 
     def is_subscribed(self, subject: bytes, group: bytes) -> bool:
-        """Tell whether there is a subscription of exactly `subject`.
+        """Return whether there is a subscription of exactly `subject`.
 
-        A wildcard that matches does not count. With `group`, it must be one of that queue group;
-        with an empty one, a plain subscription.
+        A matching wildcard does not count. With `group`, it must be a member of that queue group;
+        with an empty `group`, a plain subscription.
         """
         raise NotImplementedError
 
@@ -91,7 +91,7 @@ class Sink:
     ) -> object:
         """Call `take` with subject, reply, headers and payload of each message to `subject`.
 
-        It returns whether it took the message.
+        `take` returns whether it took the message.
 
         Returns:
             A token for `unsubscribe`.
@@ -99,13 +99,13 @@ class Sink:
         raise NotImplementedError
 
     def unsubscribe(self, token: object) -> None:
-        """End what `subscribe` began."""
+        """End the subscription of `token`."""
         raise NotImplementedError
 
     def watch_interest(
         self, subject: bytes, changed: Callable[[bool], object], group: bytes
     ) -> object:
-        """Call `changed` whenever what `is_subscribed` tells becomes another.
+        """Call `changed` whenever the result of `is_subscribed` changes.
 
         Returns:
             A token for `unwatch_interest`.
@@ -113,5 +113,5 @@ class Sink:
         raise NotImplementedError
 
     def unwatch_interest(self, token: object) -> None:
-        """End what `watch_interest` began."""
+        """End the watch of `token`."""
         raise NotImplementedError

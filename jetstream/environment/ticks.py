@@ -1,7 +1,7 @@
-"""The time as a C number, for what asks for it once or twice a message.
+"""The time as a C number, for code that reads it once or twice per message.
 
-A clock that can give it so has it as its `ticks`; others are asked as any object is, which takes
-60 ns a time instead of 20.
+A clock that can provide it has `ticks`. Any other clock is called as a Python object, which takes
+60 ns instead of 20 ns.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Ticks:
 
 
 class AnyTicks(Ticks):
-    """The times of a clock that has no ticks of its own."""
+    """The times of a clock without its own ticks."""
 
     def __init__(self, clock: object) -> None:
         self._clock = clock
