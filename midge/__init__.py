@@ -55,7 +55,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is public when it is first asked for, so that `import midge` is quick."""
+    """Import public names on first use, so that `import midge` is quick."""
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'midge' has no attribute {name!r}")

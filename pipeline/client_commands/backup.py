@@ -1,7 +1,7 @@
 """Backups of streams, in the layout of the `nats` command, so that either can restore them.
 
-A backup is a directory with `backup.json`, the stream's configuration and state, and
-`stream.tar.s2`, what the server sent.
+A backup is a directory with the stream's configuration and state in `backup.json`, and the server's
+data in `stream.tar.s2`.
 """
 
 import argparse
@@ -119,7 +119,7 @@ def _receive_into(session: Session, path: Path) -> tuple[dict[str, Any], int]:
 
 
 def _snapshot_chunks(client: Client, sid: bytes) -> Iterator[bytes]:
-    """Yield the chunks of a snapshot, each acknowledged before it is worked on."""
+    """Yield the chunks of a snapshot; each is acknowledged before it is yielded."""
     while True:
         messages = [one for one in client.receive(_SILENCE_S) if one.sid == sid]
         if not messages:
@@ -192,7 +192,7 @@ def _send(session: Session, stream: str, kept: dict[str, Any]) -> dict[str, Any]
 
 
 class _Upload:
-    """Chunks on their way to the server, of which a few wait for their acknowledgement."""
+    """Sends chunks to the server, with a bounded number of outstanding acknowledgements."""
 
     def __init__(self, client: Client, to: bytes, stream: str) -> None:
         self._client = client

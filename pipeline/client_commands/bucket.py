@@ -1,7 +1,8 @@
 """A key-value bucket by the conventions of NATS clients: a stream `KV_<bucket>`.
 
-A key is the subject `$KV.<bucket>.<key>`, a revision is a sequence; deleting and purging leave a
-marker with the header `KV-Operation`, as the server does when a key ages (`Nats-Marker-Reason`).
+A key is the subject `$KV.<bucket>.<key>`, and a revision is a sequence. Deleting and purging leave
+a marker with the header `KV-Operation`. The server leaves one with `Nats-Marker-Reason` when a key
+expires.
 """
 
 import base64
@@ -46,7 +47,7 @@ class Bucket:
         self._prefix = f"$KV.{name}."
 
     def get(self, key: str, revision: int = 0) -> Entry | None:
-        """Return the last entry of a key, or the one of a revision; None if it does not exist.
+        """Return the last entry of a key, or its entry with `revision`, or None.
 
         Raises:
             StreamError: JetStream refused, or the bucket does not exist.
@@ -68,12 +69,12 @@ class Bucket:
         return Entry(key, value, message["seq"], message["time"], operation)
 
     def put(self, key: str, value: bytes, *, revision: int | None = None, ttl: str = "") -> int:
-        """Write a value and return its revision; `revision` is what the key must be at."""
+        """Write a value and return its revision; `revision` is the key's required last revision."""
         headers = {"Nats-TTL": ttl} if ttl else {}
         return self._publish(key, value, headers, revision)
 
     def create(self, key: str, value: bytes, ttl: str = "") -> int:
-        """Write a value of a key that has none, and return its revision.
+        """Write the value of a key without a value, and return its revision.
 
         Raises:
             StreamError: the key has a value.
@@ -141,7 +142,7 @@ class Bucket:
 
 
 def config_of(name: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the configuration of a bucket's stream; `given` holds keys of it that are set."""
+    """Return the configuration of a bucket's stream; `given` has the keys that are set."""
     two_minutes_ns = 120 * 10**9
     max_age_ns = given.get("max_age", 0)
     return {
@@ -162,7 +163,7 @@ def config_of(name: str, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _operation(headers: bytes) -> str:
-    """Return what an entry does to its key, by its headers."""
+    """Return the operation of an entry, from its headers."""
     if not headers:
         return PUT
     fields = parse_headers(headers).fields

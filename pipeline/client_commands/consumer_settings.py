@@ -1,4 +1,4 @@
-"""The flags of a consumer's configuration, and how a consumer is shown."""
+"""The flags of a consumer's configuration, and the printed form of a consumer."""
 
 import argparse
 from typing import Any
@@ -47,11 +47,11 @@ CONSUMER_SETTINGS = (
     Switch("--headers-only", "headers_only", "leave payloads out"),
     Switch("--memory", "mem_storage", "keep its state in memory"),
 )
-"""`--start` comes on top, see `start_of`."""
+"""There is also `--start`, see `start_of`."""
 
 
 def start_of(text: str | None) -> dict[str, Any]:
-    """Return the keys for where a consumer starts.
+    """Return the keys for the start of a consumer.
 
     Raises:
         OptionError: `text` is neither a sequence nor a time nor a policy.
@@ -73,7 +73,7 @@ def start_of(text: str | None) -> dict[str, Any]:
 
 
 def describe(info: dict[str, Any]) -> list[tuple[str, object]]:
-    """Return what a consumer's info says, as fields for people."""
+    """Return a consumer's info as fields for people."""
     config = info["config"]
     filters = config.get("filter_subjects") or [config.get("filter_subject") or ""]
     delivered, floor = info["delivered"], info["ack_floor"]

@@ -127,7 +127,7 @@ def _add(session: Session) -> None:
 
 
 def _edit(session: Session) -> None:
-    """Change the settings that are given and keep the others."""
+    """Change the given settings and keep the others."""
     args = session.args
     changes = settings_of(args, CONSUMER_SETTINGS) | start_of(args.start)
     if not changes:
@@ -195,7 +195,7 @@ def _next(session: Session) -> int:
 
 
 def _pulled(session: Session) -> Iterator[Message]:
-    """Yield what one pull request brings."""
+    """Yield the messages of one pull request."""
     args, client = session.args, session.client
     inbox = client.new_inbox().replace(b"_INBOX.", b"_INBOX.next.")
     sid = client.subscribe(inbox)
@@ -223,7 +223,7 @@ def _pulled(session: Session) -> Iterator[Message]:
 
 
 def _is_end(message: Message, consumer: str) -> bool:
-    """Tell whether a status ends a pull request without an error."""
+    """Return whether a status ends a pull request without an error."""
     status, description, _ = parse_headers(message.headers)
     if status == 503:
         raise ServerError(f"there is no pull consumer {consumer}")

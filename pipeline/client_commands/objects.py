@@ -215,7 +215,7 @@ def _put(session: Session) -> None:
 
 
 def _store(session: Session, key: str, file: IO[bytes], total: int) -> dict[str, Any]:
-    """Publish chunks and then the metadata, which makes them an object; return it."""
+    """Publish chunks and then the metadata, which makes them an object; return the metadata."""
     bucket = session.args.bucket
     nuid = secrets.token_hex(11).upper()
     chunk_subject = f"$O.{bucket}.C.{nuid}".encode()
@@ -302,7 +302,7 @@ def _chunks(session: Session, found: dict[str, Any]) -> Iterator[bytes]:
     """Yield an object's chunks; check size and digest at the end.
 
     Raises:
-        DataLossError: they are not what was stored.
+        DataLossError: the chunks differ from the stored object.
 
     """
     bucket = session.args.bucket

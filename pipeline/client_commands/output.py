@@ -16,7 +16,7 @@ _REDRAW_BYTES = 1 << 16
 
 
 class Place(NamedTuple):
-    """Where a delivered message stands in its stream."""
+    """The position of a delivered message in its stream."""
 
     seq: int
     time_ns: int
@@ -29,7 +29,7 @@ def print_json(value: Any) -> None:
 
 
 def print_json_line(value: Any) -> None:
-    """Print a value in one line, at once, so that a pipe's reader has it."""
+    """Print a value in one line and flush, so that a pipe's reader gets it at once."""
     write(json.dumps(value, ensure_ascii=False))
     sys.stdout.flush()
 
@@ -40,19 +40,19 @@ def json_bytes(value: Any) -> bytes:
 
 
 def write(text: str) -> None:
-    """Print text and a line end; what the terminal cannot show is escaped."""
+    """Print text and a line end; escape characters that the terminal cannot show."""
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
 
 
 def write_bytes(data: bytes) -> None:
-    """Write bytes as they are."""
+    """Write bytes unchanged."""
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print aligned columns; numbers stand to the right, with separators."""
+    """Print aligned columns; numbers are right-aligned, with separators."""
     texts = [[_cell(value) for value in row] for row in rows]
     widths = [
         max(len(text) for text in (title, *(row[index] for row in texts)))
@@ -71,7 +71,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
 
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
-    """Print names and values below each other; what is None is left out."""
+    """Print names and values below each other, except None."""
     shown = [(name, _cell(value)) for name, value in fields if value is not None]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
@@ -79,7 +79,7 @@ def print_fields(fields: Iterable[tuple[str, object]]) -> None:
 
 
 def place_of(message: Message) -> Place | None:
-    """Return where a message stands in its stream; None for one that no consumer delivered."""
+    """Return the position of a message in its stream; None if no consumer delivered it."""
     if not message.reply.startswith(_ACK_PREFIX):
         return None
     found = parse_deliveries([message])
@@ -87,7 +87,7 @@ def place_of(message: Message) -> Place | None:
 
 
 def as_document(message: Message) -> dict[str, Any]:
-    """Return a message for JSON: text where the payload is UTF-8, else base64."""
+    """Return a message for JSON: the payload is text if it is UTF-8, else base64."""
     fields: dict[str, Any] = {"subject": decoded(message.subject)}
     place = place_of(message)
     if place is not None:
@@ -98,7 +98,7 @@ def as_document(message: Message) -> dict[str, Any]:
 
 
 def header_fields(block: bytes) -> dict[str, Any]:
-    """Return `headers` for JSON; nothing for a message without."""
+    """Return `headers` for JSON; nothing for a message without headers."""
     return {"headers": parse_headers(block).fields} if block else {}
 
 
@@ -111,7 +111,7 @@ def payload_fields(payload: bytes) -> dict[str, str]:
 
 
 def print_message(message: Message) -> None:
-    """Print a message for people: where it came, its headers, its payload."""
+    """Print a message for people: its subject, headers and payload."""
     place = place_of(message)
     where = f" seq {place.seq}" if place is not None else ""
     reply = f" reply {decoded(message.reply)}" if message.reply and place is None else ""
@@ -131,12 +131,12 @@ def print_body(headers: bytes, payload: bytes) -> None:
 
 
 def decoded(data: bytes) -> str:
-    """Return bytes as text, with what is not UTF-8 escaped."""
+    """Return bytes as text; escape bytes that are not UTF-8."""
     return data.decode(errors="backslashreplace")
 
 
 class Progress:
-    """How far a transfer has come, on one line of standard error."""
+    """The progress of a transfer, on one line of standard error."""
 
     def __init__(self, name: str, total: int, *, is_shown: bool) -> None:
         self._name = name
@@ -146,7 +146,7 @@ class Progress:
         self._drawn = -_REDRAW_BYTES
 
     def add(self, size: int) -> None:
-        """Count bytes that went over."""
+        """Add transferred bytes."""
         self._done += size
         if self._is_shown and self._done - self._drawn >= _REDRAW_BYTES:
             self._drawn = self._done
@@ -169,7 +169,7 @@ class Progress:
 
 @contextmanager
 def progress(name: str, total: int = 0) -> Iterator[Progress]:
-    """Show a transfer's progress while the block runs, where standard error is a terminal."""
+    """Show a transfer's progress while the block runs, if standard error is a terminal."""
     shown = Progress(name, total, is_shown=sys.stderr.isatty())
     try:
         yield shown

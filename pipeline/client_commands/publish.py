@@ -15,7 +15,7 @@ _FLUSH_BYTES = 1 << 16
 
 
 def payload_of(args: argparse.Namespace) -> bytes:
-    """Return the payload that was given as a word, else what standard input holds.
+    """Return the payload from the arguments, or else from standard input.
 
     Raises:
         OptionError: the payload is missing, and standard input is a terminal.
@@ -101,7 +101,7 @@ def _tell_acks(session: Session, acks: AckWindow) -> None:
 
 
 def _without_acks(session: Session, to: bytes, headers: bytes, shown: output.Progress) -> int:
-    """Publish; return how many messages went out and were processed by the server."""
+    """Publish; return the number of messages that the server has processed."""
     client, reply = session.client, (session.args.reply or "").encode()
     pending: list[bytes] = []
     size = published = 0
@@ -132,7 +132,7 @@ def _payloads(args: argparse.Namespace) -> Iterator[bytes]:
 
 
 def _check_size(session: Session, headers: bytes, payload: bytes) -> None:
-    """Refuse what the server would close the connection for."""
+    """Refuse a message for which the server would close the connection."""
     limit = session.client.max_payload_bytes
     if len(headers) + len(payload) > limit:
         raise OptionError(

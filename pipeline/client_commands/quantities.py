@@ -104,7 +104,7 @@ def name(text: str) -> str:
     """Return the name of a stream, consumer or bucket.
 
     Raises:
-        ArgumentTypeError: it holds what no such name may.
+        ArgumentTypeError: it has a character that is not allowed in such a name.
     """
     if _NAME.fullmatch(text) is None:
         raise argparse.ArgumentTypeError(
@@ -117,7 +117,7 @@ def subject(text: str) -> str:
     """Return a subject to publish to.
 
     Raises:
-        ArgumentTypeError: it is not a subject, or holds a wildcard.
+        ArgumentTypeError: it is not a subject, or has a wildcard.
     """
     if not is_valid_publish_subject(text.encode("utf-8", "surrogateescape")):
         raise argparse.ArgumentTypeError(f"expected a subject without wildcards, got {text!r}")
@@ -125,7 +125,7 @@ def subject(text: str) -> str:
 
 
 def subject_filter(text: str) -> str:
-    """Return a subject that may hold wildcards.
+    """Return a subject that may have wildcards.
 
     Raises:
         ArgumentTypeError: it is not a subject.
@@ -152,7 +152,7 @@ def header(text: str) -> tuple[str, str]:
 
 
 def header_block(pairs: Iterable[tuple[str, str]]) -> bytes:
-    """Return the block of headers on the wire, empty for none."""
+    """Return the header block in its wire form, empty without headers."""
     fields: dict[str, list[str]] = {}
     for field, value in pairs:
         fields.setdefault(field, []).append(value)
@@ -169,7 +169,7 @@ def show_duration(ns: int) -> str:
 
 
 def show_messages(number: int) -> str:
-    """Return how many messages, in words: `1 message`, `2,000 messages`."""
+    """Return a number of messages in words: `1 message`, `2,000 messages`."""
     return f"{number:,} message{'' if number == 1 else 's'}"
 
 

@@ -1,7 +1,7 @@
 """Flags that become the keys of a stream's or consumer's configuration.
 
-Each flag has its key; `--config FILE` brings a whole configuration, and `--set KEY=JSON` any key
-that has no flag, so that what a newer server knows can be set, too.
+Each flag has its key. `--config FILE` sets a whole configuration, and `--set KEY=JSON` sets a key
+that has no flag, for example one of a newer server.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from midge.pipeline.errors import OptionError, reason_of
 
 
 class Setting(NamedTuple):
-    """A flag with a value: its key and how it is read."""
+    """A flag with a value: its key and its parser."""
 
     flag: str
     key: str
@@ -27,17 +27,17 @@ class Setting(NamedTuple):
 
 
 class Switch(NamedTuple):
-    """A flag that says yes, and `--no-…` that says no."""
+    """A flag that means yes, and `--no-…` that means no."""
 
     flag: str
     key: str
     meaning: str
     is_inverse: bool = False
-    """The key is true where the flag says no."""
+    """The key is true if the flag means no."""
 
 
 class _Inverse(argparse.BooleanOptionalAction):
-    """Stores the contrary of what the flag says."""
+    """Stores the opposite of the flag."""
 
     def __call__(
         self,
@@ -61,7 +61,7 @@ class Choice(NamedTuple):
 def add_settings(
     parser: argparse.ArgumentParser, settings: Sequence[Setting | Switch | Choice]
 ) -> None:
-    """Declare the flags; one that is not given leaves its key alone."""
+    """Declare the flags; a flag that is not given does not change its key."""
     for one in settings:
         if isinstance(one, Switch):
             action = _Inverse if one.is_inverse else argparse.BooleanOptionalAction

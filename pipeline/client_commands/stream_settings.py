@@ -1,4 +1,4 @@
-"""The flags of a stream's configuration, and how a configuration is shown."""
+"""The flags of a stream's configuration, and the printed form of a configuration."""
 
 import argparse
 from typing import Any
@@ -58,11 +58,11 @@ STREAM_SETTINGS = (
     Switch("--deny-purge", "deny_purge", "refuse to purge"),
     Switch("--discard-per-subject", "discard_new_per_subject", "refuse new ones per subject"),
 )
-"""`--mirror` and `--source` come on top, see `add_origins`."""
+"""There are also `--mirror` and `--source`, see `add_origins`."""
 
 
 def add_origins(parser: argparse.ArgumentParser) -> None:
-    """Declare where a stream takes messages from."""
+    """Declare the flags for the origins of a stream."""
     parser.add_argument("--mirror", type=name, metavar="STREAM", help="be a mirror of it")
     parser.add_argument(
         "--source",
@@ -75,7 +75,7 @@ def add_origins(parser: argparse.ArgumentParser) -> None:
 
 
 def origins_of(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the keys that say where a stream takes messages from."""
+    """Return the keys for the origins of a stream."""
     found: dict[str, Any] = {}
     if args.mirror:
         found["mirror"] = {"name": args.mirror}
@@ -85,7 +85,7 @@ def origins_of(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def describe(info: dict[str, Any]) -> list[tuple[str, object]]:
-    """Return what a stream's info says, as fields for people."""
+    """Return a stream's info as fields for people."""
     config, state = info["config"], info["state"]
     return [
         ("Name", config["name"]),

@@ -28,7 +28,7 @@ from midge.pipeline.errors import OptionError
 
 
 def list_streams(session: Session, filtered: str = "") -> Iterator[dict[str, Any]]:
-    """Yield the infos of all streams, those that take `filtered` if that is given."""
+    """Yield the infos of all streams, or of the streams that take `filtered` if it is not empty."""
     return session.pages("STREAM.LIST", "streams", {"subject": filtered} if filtered else {})
 
 
@@ -108,7 +108,7 @@ def _add(session: Session) -> None:
 
 
 def _edit(session: Session) -> None:
-    """Change the settings that are given and keep the others."""
+    """Change the given settings and keep the others."""
     args = session.args
     changes = settings_of(args, STREAM_SETTINGS) | origins_of(args)
     if not changes:

@@ -13,7 +13,7 @@ _POLL_S = 60.0
 
 
 def print_one(args: argparse.Namespace, message: Message) -> None:
-    """Print a message in the form that was asked for, and flush."""
+    """Print a message in the requested form, and flush."""
     if args.json:
         output.print_json_line(output.as_document(message))
     elif args.raw:

@@ -29,7 +29,7 @@ class Session(NamedTuple):
         return self.jetstream.call(operation, body)
 
     def pages(self, operation: str, key: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield what a list of JetStream's API has under `key`, page after page."""
+        """Yield the items under `key` of a list of JetStream's API, page after page."""
         offset, total = 0, 1
         while offset < total:
             page = self.call(operation, {**body, "offset": offset} if offset else body)
@@ -41,7 +41,7 @@ class Session(NamedTuple):
                 return
 
     def tell(self, fields: dict[str, Any], text: str) -> None:
-        """Print what was done: the fields as JSON, or `text` with them filled in."""
+        """Print a result: the fields as JSON, or `text` with the fields filled in."""
         if self.args.json:
             output.print_json(fields)
         else:
@@ -49,7 +49,7 @@ class Session(NamedTuple):
 
 
 class Verb(NamedTuple):
-    """One sub-command: how it is declared and what it does."""
+    """One sub-command: its declaration and its function."""
 
     summary: str
     add_arguments: Callable[[argparse.ArgumentParser], object]
@@ -57,7 +57,7 @@ class Verb(NamedTuple):
 
 
 def add_verbs(parser: argparse.ArgumentParser, verbs: Mapping[str, Verb]) -> None:
-    """Declare sub-commands, each with its arguments and those of the connection."""
+    """Declare sub-commands, each with its own arguments and the connection's."""
     kinds = parser.add_subparsers(dest="verb", required=True, metavar="|".join(verbs))
     for name, verb in verbs.items():
         add_verb(kinds.add_parser(name, help=verb.summary, description=verb.summary), verb)

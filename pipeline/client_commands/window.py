@@ -1,4 +1,4 @@
-"""Publishing to streams with several messages under way."""
+"""Publishing to streams with several unacknowledged messages at a time."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ _SILENCE_S = 10.0
 
 
 class AckWindow:
-    """Publish with a bounded number of acknowledgements outstanding."""
+    """Publishes with a bounded number of outstanding acknowledgements."""
 
     def __init__(self, client: Client) -> None:
         self.stored = 0
@@ -28,7 +28,7 @@ class AckWindow:
         """Send a message, after waiting for room.
 
         Raises:
-            StreamError: a stream refused this one or one before.
+            StreamError: a stream refused this message or an earlier one.
             ServerError: the connection broke, or the server went silent.
 
         """

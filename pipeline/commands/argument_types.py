@@ -1,4 +1,4 @@
-"""Numbers and pairs on the command line; anything else is an error of one line."""
+"""Parse numbers and pairs on the command line; anything else is a one-line error."""
 
 import argparse
 import math

@@ -18,7 +18,7 @@ _SERVER = "nats://127.0.0.1:4222"
 
 
 def add_connect_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare where the server is and how to enter it."""
+    """Declare the options for the server's address and the credentials."""
     group = parser.add_argument_group("connection")
     group.add_argument(
         "--server", default=_SERVER, metavar="URL", help=f"nats:// or tls:// (default: {_SERVER})"
@@ -28,10 +28,10 @@ def add_connect_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def connect_options(args: argparse.Namespace) -> ConnectOptions:
-    """Return the options that the arguments say.
+    """Return the options from the arguments.
 
     Raises:
-        OptionError: one of them has no meaning.
+        OptionError: an option is invalid.
     """
     given = {
         option: getattr(args, name.replace("-", "_")) for name, (option, *_) in _OPTIONS.items()
@@ -44,7 +44,7 @@ def connect_options(args: argparse.Namespace) -> ConnectOptions:
 
 
 def _with_flag(text: str) -> str:
-    """Name the flag that was typed where an error names the option it became."""
+    """Return an error text with the names of options replaced by the flags of the command line."""
     subject, colon, what = text.partition(":")
     flags = {option: f"--{name}" for name, (option, *_) in _OPTIONS.items()}
     flags["servers"] = "--server"

@@ -72,10 +72,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_demo(args: argparse.Namespace) -> None:
-    """Do everything, and say where the report is.
+    """Run the demonstration, and print the path of the report.
 
     Raises:
-        PipelineError: the directory holds something already, or the server did not start or record.
+        PipelineError: the directory is not empty, or the server did not start or record.
     """
     from dataclasses import replace
 
@@ -127,7 +127,7 @@ def _perform(args: argparse.Namespace, settings: PipelineSettings, show: "Bars")
 
 @contextmanager
 def _server(directory: Path, records: str) -> Iterator[tuple[str, int]]:
-    """Run a recording server as a process of its own; yield where it listens."""
+    """Run a recording server in its own process; yield its address."""
     config = directory / "server.toml"
     config.write_text(_SERVER_CONFIG.format(records=records, directory=directory))
     log = directory / "server.log"
@@ -150,7 +150,7 @@ def _server(directory: Path, records: str) -> Iterator[tuple[str, int]]:
 
 
 def _address(process: "subprocess.Popen[bytes]", directory: Path, log: Path) -> tuple[str, int]:
-    """Wait until the server says where it listens."""
+    """Wait until the server has written its address, and return it."""
     deadline_s = time.monotonic() + _START_TIMEOUT_S
     while time.monotonic() < deadline_s and process.poll() is None:
         address = _read_ports(directory)
@@ -168,7 +168,7 @@ def _read_ports(directory: Path) -> tuple[str, int] | None:
         try:
             urls = json.loads(path.read_text())["nats"]
         except (ValueError, KeyError):
-            return None  # half written
+            return None  # the file is only half written
         host, _, port = urls[0].removeprefix("nats://").rpartition(":")
         return host, int(port)
     return None

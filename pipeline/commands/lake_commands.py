@@ -31,7 +31,7 @@ _POLL_S = 1.0
 
 
 def settings_of(args: argparse.Namespace) -> PipelineSettings:
-    """Return the settings of the configuration file under those of the command line."""
+    """Return the settings of the configuration file, overridden by the command line."""
     settings = load_settings(args.config)
     given = {
         name: getattr(args, name, None)
@@ -44,7 +44,7 @@ def settings_of(args: argparse.Namespace) -> PipelineSettings:
 
 @contextmanager
 def session(settings: PipelineSettings, show: "Bars") -> "Iterator[SparkSession]":
-    """Start Spark for a command, and stop it again."""
+    """Start Spark for a command, and stop it at the end."""
     from midge.pipeline.spark_session import spark_session
 
     show.update("starting Spark", 0, 1)
@@ -59,7 +59,7 @@ def session(settings: PipelineSettings, show: "Bars") -> "Iterator[SparkSession]
 
 
 def run_job(args: argparse.Namespace) -> None:
-    """Take all new records into the lake and rebuild gold."""
+    """Load all new records into the lake and rebuild gold."""
     settings = settings_of(args)
     with bars() as show:
         progress = fill(settings, show, rebuild=args.rebuild)
@@ -94,7 +94,7 @@ def stream(args: argparse.Namespace) -> None:
 def make_job(
     spark: "SparkSession", settings: PipelineSettings, show: "Bars", *, rebuild: bool = False
 ) -> "LakeJob":
-    """Return the job of `settings`, which moves the bars."""
+    """Return the job of `settings`, which updates the bars."""
     from midge.pipeline.lake.job import LakeJob
     from midge.pipeline.lake.tables import GOLD
     from midge.pipeline.records.files import list_segments
@@ -116,7 +116,7 @@ def make_job(
 
 
 def tell(progress: "Progress", settings: PipelineSettings) -> None:
-    """Print what a run did, and every file that went to the quarantine."""
+    """Print the result of a run, and every quarantined file."""
     say(
         f"{progress.messages:,} messages from {progress.files - progress.quarantined:,} segments "
         f"in {progress.batches:,} batch{'' if progress.batches == 1 else 'es'}, "
@@ -159,7 +159,7 @@ def match_subjects(args: argparse.Namespace) -> None:
 
 
 def what_if(args: argparse.Namespace) -> None:
-    """Print the outcome of a change beside what was recorded."""
+    """Print the outcome of a change beside the recorded figures."""
     from midge.pipeline.lake.opening import open_lake
     from midge.pipeline.what_if.change import Change, load_change
     from midge.pipeline.what_if.plan import plan
@@ -193,7 +193,7 @@ def what_if(args: argparse.Namespace) -> None:
 
 
 def write_html(args: argparse.Namespace) -> None:
-    """Write the report of a lake that is there already; needs no Spark."""
+    """Write the report of an existing lake; needs no Spark."""
     from midge.pipeline.report.page import read_gold, write_report
 
     settings = settings_of(args)
@@ -202,7 +202,7 @@ def write_html(args: argparse.Namespace) -> None:
 
 
 def _require(settings: PipelineSettings, *, rebuild: bool) -> None:
-    """Check records and lake before Spark takes its seconds to start."""
+    """Check records and lake before Spark is started, which takes seconds."""
     from midge.pipeline.lake.opening import require_same_here
     from midge.pipeline.lake.tables import require_writable
     from midge.pipeline.records.files import require_records
@@ -216,7 +216,7 @@ def _require(settings: PipelineSettings, *, rebuild: bool) -> None:
 
 
 def _patterns(spark: "SparkSession", settings: PipelineSettings, path: Path | None) -> "DataFrame":
-    """Return the patterns of a text file or a Parquet file, or those that were subscribed to."""
+    """Return the patterns of a text file or a Parquet file, or of the recorded subscriptions."""
     from midge.pipeline.lake.opening import open_lake
 
     if path is None:
@@ -253,7 +253,7 @@ def spark_errors_told(what: str) -> Iterator[None]:
         yield
     except PySparkException as error:
         raise PipelineError(f"{what}: {str(error).splitlines()[0]}") from error
-    except Py4JJavaError as error:  # what PySpark has no class of its own for
+    except Py4JJavaError as error:  # Java exceptions without their own class in PySpark
         cause = error.java_exception
         while cause.getCause() is not None:
             cause = cause.getCause()

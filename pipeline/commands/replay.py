@@ -81,10 +81,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def options_of(args: argparse.Namespace) -> "ReplayOptions":
-    """Return the options that the arguments say.
+    """Return the options from the arguments.
 
     Raises:
-        OptionError: one of them has no meaning.
+        OptionError: an option is invalid.
     """
     from midge.pipeline.replay.replay import ReplayOptions
 

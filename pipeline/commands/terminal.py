@@ -23,7 +23,7 @@ from midge.protocol.errors import MidgeError
 
 
 class Bars:
-    """Progress bars on standard error; each is named and moves on its own."""
+    """Progress bars on standard error, each with a name and its own progress."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -32,7 +32,7 @@ class Bars:
     def update(
         self, name: str, completed: float, total: float | None = None, note: str = ""
     ) -> None:
-        """Set how far `name` has come; without `total` it is not known where it ends."""
+        """Set the progress of `name`; without `total`, its end is unknown."""
         if name not in self._tasks:
             self._tasks[name] = self._progress.add_task(name, total=total, note="")
         self._progress.update(self._tasks[name], completed=completed, total=total, note=note)
@@ -65,7 +65,7 @@ def warn(text: str) -> None:
 
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a table; numbers stand to the right, with separators."""
+    """Print a table; numbers are right-aligned, with separators."""
     table = Table(title=title, title_justify="left")
     for index, name in enumerate(columns):
         is_number = all(isinstance(row[index], int | float) for row in rows)
@@ -89,7 +89,7 @@ def errors_told(program: str, codes: list[int]) -> Iterator[None]:
 
 @contextmanager
 def stop_signals() -> Iterator[Callable[[], bool]]:
-    """Yield a function that tells whether SIGINT or SIGTERM has arrived."""
+    """Yield a function that returns whether SIGINT or SIGTERM has arrived."""
     asked: list[bool] = []
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, lambda *_: asked.append(True)) for number in numbers]
@@ -102,7 +102,7 @@ def stop_signals() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def quiet_interrupts() -> Iterator[None]:
-    """Make Ctrl-C only raise: PySpark's own handler calls the JVM, which may be in a call."""
+    """Make Ctrl-C only raise, because PySpark's own handler calls the JVM, which may be busy."""
 
     def is_ours(record: logging.LogRecord) -> bool:
         return "py4j" not in record.pathname

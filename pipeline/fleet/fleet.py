@@ -1,9 +1,9 @@
 """A realistic fleet: its clients, their subscriptions and their messages.
 
-A parcel company: vans that report positions, trackers that share the load in a queue group,
-dispatchers that ask services for routes, dashboards, an audit log. It has the faults that real
-ones have as well: a forgotten billing subscriber, a dashboard that subscribes twice, debug traces
-without a subscriber, a tracker that joins late and a wall map that is too slow.
+It is a parcel company: vans that report positions, trackers that share the load in a queue group,
+dispatchers that ask services for routes, dashboards, an audit log. It also has the faults of real
+systems: a forgotten billing subscriber, a dashboard that subscribes twice, debug traces without a
+subscriber, a tracker that joins late and a wall map that is too slow.
 
 `midge.pipeline.fleet.recorded` turns it into record files, `midge.pipeline.fleet.live` into
 traffic.
@@ -77,7 +77,7 @@ class Truth:
     """Disconnects by reason."""
 
     def sent(self, member: str, subject: str, size: int) -> None:
-        """Note one published message."""
+        """Count one published message."""
         self.messages[subject] += 1
         self.sizes[subject] += size
         self.published[member] += 1
@@ -89,7 +89,7 @@ class Truth:
 
 
 def build_fleet(vans: int = 60, seed: int = 1) -> list[Member]:
-    """Return the members of a fleet with so many vans; the same seed gives the same fleet."""
+    """Return the members of a fleet with `vans` vans; the same seed gives the same fleet."""
     rng = random.Random(seed)
     on_the_road = [_van(number, rng) for number in range(vans)]
     commands = [
@@ -98,7 +98,7 @@ def build_fleet(vans: int = 60, seed: int = 1) -> list[Member]:
         for listening in van.listens
         if listening.subject.endswith(".cmd")
     ]
-    # Large enough that a client that does not keep up is noticed.
+    # Large enough that the server notices a client that does not keep up.
     tiles = Publication("map.tiles", 0.5, 28_000, 36_000)
     commands.append(tiles)
     control = Member(name="control-room", publishes=tuple(commands))
@@ -118,7 +118,7 @@ def dead_subjects() -> set[str]:
 def ticks(
     publication: Publication, begin_s: float, end_s: float, rng: random.Random
 ) -> Iterator[float]:
-    """Yield when a member publishes: every so often with some jitter, from a random phase."""
+    """Yield the times at which a member publishes: periodic, with jitter and a random phase."""
     time = begin_s + rng.random() * publication.every_s
     while time < end_s:
         yield time
@@ -148,7 +148,7 @@ def _van(number: int, rng: random.Random) -> Member:
 
 def _services() -> Iterator[Member]:
     for number in range(3):
-        # The last one joins at half-time, so the group's shares are uneven and it shows.
+        # The last one joins at half-time, which makes the group's shares visibly uneven.
         yield Member(
             name=f"tracker-{number}",
             listens=(Listening("fleet.*.van.*.pos", queue="trackers"),),

@@ -1,7 +1,7 @@
 """The fleet as live traffic: every member is a real connection to a real server.
 
-Fleet time runs `speed` times as fast as the clock, so that twenty minutes on the road are half a
-minute at the desk. Replies take as long as they take.
+Fleet time runs `speed` times as fast as the clock, so that twenty minutes of fleet time take half a
+minute. Replies are not sped up.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class _Step:
 
 
 class Connection(asyncio.Protocol):
-    """One member on the wire: publishes what it is told to, and answers requests by itself."""
+    """One member on the wire: publishes on demand, and answers requests by itself."""
 
     def __init__(self, member: Member, truth: Truth, rng: random.Random) -> None:
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -113,7 +113,7 @@ class Connection(asyncio.Protocol):
         self._send(publication.subject, reply, headers.encode(), size)
 
     def close(self) -> None:
-        """Disconnect: cleanly, or without a word, as in a tunnel."""
+        """Disconnect cleanly, or abruptly, as in a tunnel."""
         if self._transport is None:
             return
         if self._member.reason == CLIENT_CLOSED:
@@ -141,7 +141,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(data)
 
     def _stall(self) -> None:
-        """Stop reading, as a client does whose screen cannot keep up."""
+        """Stop reading, like a client whose screen cannot keep up."""
         if self._transport is not None:
             self._transport.pause_reading()
 
@@ -154,7 +154,7 @@ async def perform(
     seed: int = 1,
     progress: Callable[[float, Truth], None] = lambda *_: None,
 ) -> Truth:
-    """Run the fleet against a server for `duration_s` of its own time; return what it sent.
+    """Run the fleet against a server for `duration_s` of fleet time; return its counts.
 
     Raises:
         ServerError: the server cannot be reached or refused a member.
@@ -188,7 +188,7 @@ async def perform(
 def _scripts(
     members: Sequence[Member], duration_s: float, rng: random.Random
 ) -> Iterator[Iterator[_Step]]:
-    """Yield what each member does, in order of time."""
+    """Yield the steps of each member, in order of time."""
     for index, member in enumerate(members):
         begin_s, end_s = member.joins * duration_s, member.leaves * duration_s
         order = count(index * 1_000_000_000)
@@ -235,7 +235,7 @@ async def _open_socket(member: Member, address: tuple[str, int]) -> socket.socke
     try:
         sock.setblocking(False)
         if member.reason == SLOW_CONSUMER:
-            # Little fits into its own buffer, so the server's is what fills.
+            # Its own buffer is small, so the server's buffer fills up.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _STALLED_RECEIVE_BYTES)
         await asyncio.get_running_loop().sock_connect(sock, address)
     except BaseException:

@@ -1,6 +1,6 @@
-"""The fleet as record files: a simulated server routes and writes what it would record.
+"""The fleet as record files: a simulated server routes the messages and writes the records.
 
-Time is simulated and the routing is the SubList's, so a day of traffic takes seconds and everything
+Time is simulated and the SubList does the routing, so a day of traffic takes seconds and everything
 about it is known afterwards.
 """
 
@@ -40,8 +40,8 @@ class _Client:
 class Simulation:
     """A server that serves `members` for `duration_s` simulated seconds from `start` on.
 
-    After `run`, `rows` holds what it recorded by data set, in order of time, and `truth` what
-    happened. The same arguments give the same rows.
+    After `run`, `rows` has the records by data set, in order of time, and `truth` the counts. The
+    same arguments give the same rows.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Simulation:
         return self
 
     def write(self, root: Path, rows_per_segment: int = 250_000) -> None:
-        """Write everything recorded as segments under `root`."""
+        """Write all records as segments under `root`."""
         for data_set in (INTEREST, CLIENTS, MESSAGES):
             rows = self.rows[data_set.name]
             write_records(root, data_set, self.server, rows, rows_per_segment)
@@ -123,7 +123,7 @@ class Simulation:
     def _publish(
         self, client: _Client, subject: str, size: int, reply: str | None, headers: Any = None
     ) -> None:
-        """Route one message: note it, count it, and have services answer it."""
+        """Route one message: record it, count it, and let services answer it."""
         result = self._sublist.match(subject.encode())
         chosen = [self._choose(group.name, group.members) for group in result.queues]
         self.truth.sent(client.member.name, subject, size)
@@ -167,7 +167,7 @@ class Simulation:
             self._at(answered_s, partial(self._publish, receiver, reply, 48, None))
 
     def _choose(self, queue: bytes, members: Sequence[Subscription]) -> Subscription:
-        """Take the members of a queue group in turns, as a server does."""
+        """Choose the members of a queue group round-robin, as a server does."""
         turn = self._turns[queue.decode()] = self._turns.get(queue.decode(), -1) + 1
         return members[turn % len(members)]
 

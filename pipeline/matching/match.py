@@ -1,9 +1,9 @@
 """Subject matching at scale: messages and subscriptions in, pairs of them out.
 
-Two strategies give the same answer. `broadcast` sends every worker the patterns, where the SubList
-that routes live traffic matches them. `shuffle` joins by shape (see
-`midge.pipeline.matching.pattern_shapes`) and broadcasts nothing but the few patterns
-with hardly a literal. `auto` chooses by size.
+Two strategies give the same answer. `broadcast` sends the patterns to every worker, which matches
+them by the SubList that routes live traffic. `shuffle` joins by shape (see
+`midge.pipeline.matching.pattern_shapes`) and broadcasts only the few patterns with hardly a literal
+token. `auto` chooses by size.
 """
 
 import io
@@ -44,12 +44,13 @@ def match(
     """Return every row of `messages` with every row of `patterns` that matches it.
 
     `messages` has a column `subject` and `patterns` a column `pattern`. Both have the columns named
-    in `scope`, such as `account`, and only rows of equal scope meet; those columns appear once. A
-    pattern that is not valid, and a subject with an empty token, match nothing. `columns` are the
-    ones to return, of either side, all by default: there are many pairs, so fewer is much faster.
+    in `scope`, such as `account`; only rows of equal scope are paired, and these columns appear
+    once. An invalid pattern, and a subject with an empty token, match nothing. `columns` selects
+    the returned columns of both sides. The default is all of them, but fewer are much faster,
+    because there are many pairs.
 
     Raises:
-        OptionError: a column is missing or stands on both sides, or the strategy is unknown.
+        OptionError: a column is missing or is on both sides, or the strategy is unknown.
     """
     _check(messages, patterns, strategy, scope, columns)
     if strategy == "auto":
@@ -121,7 +122,7 @@ def match_shuffle(
     columns: Sequence[str] | None = None,
 ) -> "DataFrame":
     """Match by shape through shuffles; see `match`."""
-    # Worked out once: it is asked for twice, and much smaller than the messages.
+    # Computed once, because it is used twice and is much smaller than the messages.
     distinct = messages.select(*scope, "subject").distinct().localCheckpoint()
     distinct = distinct.where(~sf.col("subject").rlike(INVALID_SUBJECT))
     shaped = patterns.where(~sf.col("pattern").rlike(INVALID_PATTERN)).withColumn(
@@ -155,9 +156,9 @@ def _join_by_shape(
 def _match_general(
     subjects: "DataFrame", patterns: "DataFrame", scope: Sequence[str]
 ) -> "DataFrame":
-    """Match the patterns with hardly a literal, whose keys would each draw a large share.
+    """Match the patterns with hardly a literal, whose keys would each attract a large share.
 
-    Few of them are distinct, so those are broadcast, and their rows joined afterwards.
+    Few of them are distinct, so the distinct ones are broadcast, and their rows joined afterwards.
     """
     few = patterns.select(*scope, "pattern").distinct()
     matched = match_broadcast(subjects, few, scope)

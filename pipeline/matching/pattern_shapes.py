@@ -1,4 +1,4 @@
-"""Shapes: how patterns meet subjects through an equi-join, with no trie and nothing broadcast.
+"""Shapes: match patterns and subjects by an equi-join, without a trie and without a broadcast.
 
 A pattern's shape is its mask of literals and wildcards: `orders.*.new.>` has the shape `L*L>`.
 A subject can only match a pattern whose tokens at the `L` places equal its own, so it gives one
@@ -29,7 +29,7 @@ class Shape:
 
     @property
     def is_open(self) -> bool:
-        """Tell whether it ends in `>` and so takes subjects of any greater length."""
+        """Return whether it ends in `>` and so takes subjects of any greater length."""
         return self.mask.endswith(FWC)
 
     @property
@@ -38,7 +38,7 @@ class Shape:
         return [place for place, token in enumerate(self.mask) if token == LITERAL]
 
     def takes(self, token_count: int) -> bool:
-        """Tell whether a subject of `token_count` tokens can match a pattern of this shape."""
+        """Return whether a subject of `token_count` tokens can match a pattern of this shape."""
         return token_count >= len(self.mask) if self.is_open else token_count == len(self.mask)
 
     def key(self, tokens: Sequence[str]) -> str:
@@ -57,13 +57,13 @@ def key_of(pattern: str) -> str:
 
 
 def is_general(mask: str) -> bool:
-    """Tell whether a shape has hardly a literal, so that one key would draw many subjects."""
+    """Return whether a shape has hardly a literal, so that one key would attract many subjects."""
     literals = mask.count(LITERAL)
     return literals == 0 or (literals == 1 and len(mask) >= 3)
 
 
 def general_column(mask: Column) -> Column:
-    """`is_general` as a column."""
+    """Return `is_general` as a column."""
     literals = sf.length(mask) - sf.length(sf.replace(mask, sf.lit(LITERAL), sf.lit("")))
     return (literals == 0) | ((literals == 1) & (sf.length(mask) >= 3))
 

@@ -1,4 +1,4 @@
-"""The names of the matching strategies; `match` says what they do."""
+"""The names of the matching strategies, which `match` describes."""
 
 from typing import Literal
 
@@ -6,4 +6,4 @@ Strategy = Literal["auto", "broadcast", "shuffle"]
 STRATEGIES: tuple[Strategy, ...] = ("auto", "broadcast", "shuffle")
 
 BROADCAST_MAX_PATTERNS = 250_000
-"""Up to how many patterns `auto` broadcasts: each takes a worker some 700 bytes."""
+"""Most patterns that `auto` broadcasts; each takes some 700 bytes in a worker."""

@@ -1,7 +1,7 @@
-"""The SubList that routes live traffic, matching columns of subjects instead of single messages.
+"""Match columns of subjects, instead of single messages, by the SubList that routes live traffic.
 
-A `Matcher` is built in a Spark worker from the patterns that were broadcast to it and stays there
-for the tasks that follow. It never needs Spark itself.
+A `Matcher` is built in a Spark worker from the broadcast patterns, and stays there for later tasks.
+It does not need Spark itself.
 """
 
 from collections import OrderedDict
@@ -16,21 +16,21 @@ from midge.sublist import OwnedSubscription, SubList
 Indices = npt.NDArray[np.int64]
 
 PAIRS_MAX = 1 << 18
-"""About how many pairs one batch of answers may hold, since a fan-out has no bound."""
+"""Approximate number of pairs in one batch of answers, because a fan-out has no bound."""
 
 MEMO_MAX = 1_000_000
-"""How many subjects a matcher remembers the answer of before it starts afresh."""
+"""Most subjects whose answers a matcher remembers; then it drops all of them."""
 
-_MATCHERS_MAX = 2  # a worker seldom serves more queries than that at a time
+_MATCHERS_MAX = 2  # a worker seldom serves more queries at a time
 _NOTHING: Indices = np.empty(0, np.int64)
 _matchers: OrderedDict[str, "Matcher"] = OrderedDict()
 
 
 class Matcher:
-    """Patterns by scope, and which of them match a subject.
+    """Matches subjects against patterns by scope.
 
-    `patterns` has a column `pattern` and the columns named in `scope`; a pattern only meets
-    subjects of equal scope. A pattern that is not valid matches nothing.
+    `patterns` has a column `pattern` and the columns named in `scope`; a pattern only matches
+    subjects of equal scope. An invalid pattern matches nothing.
     """
 
     def __init__(self, patterns: pa.Table, scope: Sequence[str] = ()) -> None:
@@ -38,7 +38,7 @@ class Matcher:
         self._scope = list(scope)
         self._sublists: dict[tuple[object, ...], SubList] = {}
         self._memo: dict[tuple[tuple[object, ...], str], Indices] = {}
-        # The memo below is the cache; one more inside the SubList would only cost.
+        # The memo below is the cache; a second one inside the SubList would only take time.
         scopes = zip(*(patterns.column(name).to_pylist() for name in scope), strict=True)
         for index, pattern in enumerate(patterns.column("pattern").to_pylist()):
             sublist = self._sublist(next(scopes) if scope else ())
@@ -72,7 +72,7 @@ class Matcher:
             yield rows, flat[np.repeat(starts[codes[first:last]], part) + within]
 
     def _answers(self, batch: pa.RecordBatch) -> tuple[Indices, list[Indices]]:
-        """Return each row's code and each code's answer, asking once per distinct subject."""
+        """Return each row's code and each code's answer, matching each distinct subject once."""
         subjects = batch.column("subject").dictionary_encode(null_encoding="encode")
         values = subjects.dictionary.to_pylist()
         codes = subjects.indices.to_numpy(zero_copy_only=False).astype(np.int64)

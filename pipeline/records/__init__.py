@@ -1,4 +1,4 @@
-"""Recorded messages as files; what is documented of it is exported here."""
+"""Recorded messages as files; this package exports the documented names."""
 
 from midge.pipeline.records.files import BadSegment, RecordsError, read_batches, read_table
 from midge.pipeline.records.format import CLIENTS, INTEREST, MESSAGES, DataSet

@@ -1,4 +1,4 @@
-"""Segments on disk: written whole or not at all, and read with the bad ones set aside.
+"""Segments on disk: each is written whole or not at all, and damaged ones are skipped in reads.
 
 Nothing here needs Spark.
 """
@@ -26,7 +26,7 @@ from midge.pipeline.records.format import (
 
 
 class RecordsError(PipelineError):
-    """A place has no records; the text names it and what was expected."""
+    """A place without records; the text names the place and the expected contents."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def write_records(
     rows: Sequence[Mapping[str, Any]],
     rows_per_segment: int = 250_000,
 ) -> list[Path]:
-    """Write `rows`, which are in order of time, as segments of `data_set`; return their paths.
+    """Write `rows`, which are in order of time, as segments of `data_set`; return the paths.
 
     A segment never spans two hours.
     """
@@ -91,13 +91,13 @@ def next_number(root: Path, data_set: DataSet, server: str) -> int:
 
 
 def read_counts(root: Path, data_set: DataSet) -> int:
-    """Return how many rows the footers of all readable segments promise."""
+    """Return the number of rows by the footers of all readable segments."""
     total = 0
     for path in list_segments(root, data_set):
         try:
             total += pq.read_metadata(path).num_rows
         except (pa.ArrowException, OSError):
-            continue  # named when it is read
+            continue  # reading it reports the damage
     return total
 
 
@@ -105,7 +105,7 @@ def require_records(root: Path) -> None:
     """Check that `root` is a record directory.
 
     Raises:
-        RecordsError: it is missing, or holds none of the three data sets.
+        RecordsError: it is missing, or has none of the three data sets.
     """
     if not root.is_dir():
         raise RecordsError(f"{root}: no such directory; expected one that a server records into")
@@ -115,7 +115,7 @@ def require_records(root: Path) -> None:
 
 
 def check_segment(source: Any, data_set: DataSet) -> str | None:
-    """Read all of a segment; return why it is not one of `data_set`, or None when it is.
+    """Read all of a segment; return why it is not a segment of `data_set`, or None.
 
     `source` is a path or an open binary file. Every page is decoded: a file may be cut or changed
     in the middle and still end in a good footer.
@@ -138,7 +138,7 @@ def read_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of `data_set`, segment by segment in order of time.
 
-    A damaged file is given to `on_bad` and left out as a whole.
+    A damaged file is passed to `on_bad` and completely skipped.
     """
     for path in list_segments(root, data_set):
         yield from read_segment(path, data_set, columns, on_bad)
@@ -150,7 +150,7 @@ def read_segment(
     columns: Iterable[str] | None = None,
     on_bad: Callable[[BadSegment], None] = lambda _: None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one segment; a bad one is given to `on_bad` and yields nothing."""
+    """Yield the rows of one segment; a damaged one is passed to `on_bad` and yields nothing."""
     wanted = list(columns) if columns is not None else data_set.schema.names
     schema = pa.schema([data_set.schema.field(name) for name in wanted])
     reason = check_segment(path, data_set)
@@ -187,7 +187,7 @@ def _hour(row: Mapping[str, Any]) -> str:
 
 
 def _missing_value(file: pq.ParquetFile, data_set: DataSet) -> str | None:
-    """Decode all of a segment; return which column lacks a value that it must have, or None."""
+    """Decode all of a segment; return the column that lacks a required value, or None."""
     required = [field.name for field in data_set.schema if not field.nullable]
     for batch in file.iter_batches(columns=data_set.schema.names):
         for name in required:

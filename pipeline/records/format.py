@@ -1,7 +1,7 @@
-"""The record format: the columns of its three data sets, and where a segment lies.
+"""The record format: the columns of its three data sets, and the paths of segments.
 
-The columns are those of `midge.protocol.record_columns`, which the recorder writes by. Nothing here
-touches a file, and nothing needs Spark.
+The columns come from `midge.protocol.record_columns`, which the recorder uses as well. Nothing here
+accesses a file, and nothing needs Spark.
 """
 
 import re
@@ -18,7 +18,7 @@ TIME = pa.timestamp("us", tz="UTC")
 HEADERS = pa.map_(pa.string(), pa.list_(pa.string()))
 
 SLOW_CONSUMER_REASON = "slow consumer"
-"""How a disconnect reason begins, in lower case, when the client was too slow."""
+"""The start, in lower case, of the disconnect reason of a client that was too slow."""
 
 _SEGMENT_NAME = re.compile(r"part-(?P<server>.+)-(?P<number>\d+)\.parquet")
 _TYPES = {"time": TIME, "headers": HEADERS}
@@ -49,19 +49,19 @@ DATA_SETS: Mapping[str, DataSet] = {each.name: each for each in (MESSAGES, INTER
 
 
 def segment_path(root: Path, data_set: DataSet, time: datetime, server: str, number: int) -> Path:
-    """Return where the segment that begins at `time` lies once it is whole."""
+    """Return the final path of the segment that begins at `time`."""
     time = time.astimezone(UTC)
     name = f"part-{file_safe(server)}-{number:06d}.parquet"
     return root / data_set.name / f"date={time:%Y-%m-%d}" / f"hour={time:%H}" / name
 
 
 def data_set_of(relative_path: str) -> DataSet | None:
-    """Return the data set that a path relative to the record root belongs to."""
+    """Return the data set of a path relative to the record root, or None."""
     return DATA_SETS.get(relative_path.split("/", 1)[0])
 
 
 def schema_mismatch(schema: pa.Schema, data_set: DataSet) -> str | None:
-    """Return what `schema` lacks to be one of `data_set`, or None; more columns are welcome."""
+    """Return why `schema` is no schema of `data_set`, or None; extra columns are allowed."""
     for field in data_set.schema:
         if field.name not in schema.names:
             return f"not a segment of {data_set.name}: column {field.name!r} is missing"
@@ -75,12 +75,12 @@ def schema_mismatch(schema: pa.Schema, data_set: DataSet) -> str | None:
 
 
 def file_safe(server: str) -> str:
-    """Return a server's name as part of a file name; what a path cannot hold becomes `_`."""
+    """Return a server's name for file names; characters that a path cannot have become `_`."""
     return re.sub(r"[^A-Za-z0-9_.-]", "_", server) or "_"
 
 
 def is_hidden(path: Path, root: Path) -> bool:
-    """Tell whether Spark would pass over this file too: half-written ones begin with a dot."""
+    """Return whether readers skip this file, as Spark does: unfinished ones begin with a dot."""
     return any(part.startswith((".", "_")) for part in path.relative_to(root).parts)
 
 

@@ -1,8 +1,8 @@
-"""Record the traffic of any NATS server by listening to it, in the format that midge records in.
+"""Record the traffic of any NATS server by listening to it, in midge's record format.
 
-A listener does not know who published a message nor who else received it: `cid` is 0, both counts
+A listener does not know the publisher of a message nor its other receivers: `cid` is 0, both counts
 of deliveries are 0, and interest and clients are missing. Rates, sizes, subjects, latencies and
-replay work on such records; `midge serve --record` records all of it.
+replay work on such records; `midge serve --record` records the missing parts as well.
 """
 
 import time
@@ -66,10 +66,10 @@ def tap(
     is_over: Callable[[], bool],
     progress: Callable[[Tapped], None] = lambda _: None,
 ) -> Tapped:
-    """Record until `is_over`, then write what is left.
+    """Record until `is_over`, then write the remaining rows.
 
     Raises:
-        ServerError: the server cannot be reached or went away; what came before is written.
+        ServerError: the server cannot be reached or went away; earlier messages are written.
         RecordsError: `root` cannot be written to.
     """
     with _writing(root):
@@ -115,7 +115,7 @@ class _Segments:
         self._number = next_number(self.root, MESSAGES, self.server)
 
     def add(self, messages: Sequence[Message]) -> None:
-        """Take messages that just came; write a segment when it is full."""
+        """Add received messages; write a segment when it is full."""
         now = datetime.now(UTC)
         if self._rows and self._is_full(now):
             self.roll()
@@ -129,7 +129,7 @@ class _Segments:
             self.done.bytes += row["size"]
 
     def roll(self) -> None:
-        """Write what was collected, if anything was."""
+        """Write the collected rows, if there are any."""
         if not self._rows:
             return
         path = segment_path(self.root, MESSAGES, self._rows[0]["time"], self.server, self._number)

@@ -1,7 +1,7 @@
-"""Replay from Spark: the same messages, spread over as many connections as there are tasks.
+"""Replay from Spark: the same messages, spread over one connection per task.
 
-The subjects are divided by hash, each with all its messages, so their order per subject holds. All
-tasks begin together, at a barrier, and keep one common pace.
+Subjects are distributed by hash, each with all its messages, so the order per subject is kept. All
+tasks begin together at a barrier, and keep a common pace.
 """
 
 from collections.abc import Iterable, Iterator
@@ -65,7 +65,7 @@ def replay_frame(
     """Send the rows of a table such as `bronze/messages`; see `replay_from_spark`."""
     spark = messages.sparkSession
     with Client(options.connect):
-        # A server that cannot be reached is told here, once, and not by every task.
+        # Report an unreachable server here, once, and not in every task.
         pass
     wanted = _wanted(messages, options)
     first = wanted.agg(sf.min("time")).first()
@@ -97,7 +97,7 @@ def replay_frame(
 
 
 def _wanted(messages: "DataFrame", options: ReplayOptions) -> "DataFrame":
-    """Keep what the filters let through, with the subject it goes to as `_target`."""
+    """Keep the messages that pass the filters, with their target subject as `_target`."""
     if options.accounts:
         messages = messages.where(sf.col("account").isin(*options.accounts))
     if options.since is not None:

@@ -1,7 +1,7 @@
-"""Replay: recorded messages go to a NATS server again, at their own pace, faster or flat out.
+"""Replay: send recorded messages to a NATS server again, at their own pace, faster or flat out.
 
-This is the small reader, one process without Spark; `midge.pipeline.replay.on_spark` spreads
-the same work over a cluster. Messages leave in the order they were recorded in.
+This module uses one process without Spark; `midge.pipeline.replay.on_spark` spreads the same work
+over a cluster. Messages are sent in the order in which they were recorded.
 """
 
 import heapq
@@ -40,7 +40,7 @@ class ReplayOptions:
 
     connect: ConnectOptions
     subjects: tuple[str, ...] = ()
-    """Patterns; a message of any of them goes, and without patterns every one."""
+    """Patterns: messages that match any of them are sent; without patterns, all messages are."""
     accounts: tuple[str, ...] = ()
     since: datetime | None = None
     until: datetime | None = None
@@ -48,7 +48,7 @@ class ReplayOptions:
     speed: float | None = 1.0
     """1 is the original pace, 10 ten times as fast, None flat out."""
     keep_reply: bool = True
-    """Whether requests go out with their reply subjects."""
+    """Whether requests are sent with their reply subjects."""
 
     def __post_init__(self) -> None:
         if self.speed is not None and self.speed <= 0:
@@ -65,13 +65,13 @@ class Replayed:
     messages: int = 0
     bytes: int = 0
     skipped: int = 0
-    """Messages that the filters left out."""
+    """Messages that the filters excluded."""
     padded: int = 0
     """Messages recorded without their payload, sent with as many zero bytes."""
     bad_segments: list[BadSegment] = field(default_factory=list)
 
     def add(self, other: "Replayed") -> None:
-        """Count what `other` did as well."""
+        """Add the counts of `other`."""
         self.messages += other.messages
         self.bytes += other.bytes
         self.skipped += other.skipped
@@ -81,7 +81,7 @@ class Replayed:
 
 @dataclass(frozen=True)
 class Outgoing:
-    """A message ready to be sent: when it was recorded, in seconds, and its frame."""
+    """A message ready to be sent: the time of its recording, in seconds, and its frame."""
 
     time_s: float
     subject: str
@@ -91,7 +91,7 @@ class Outgoing:
 
 
 class Pacer:
-    """Says how long to wait so that messages leave as far apart as they were, over `speed`."""
+    """Computes waits that keep the recorded distances between messages, divided by `speed`."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Pacer:
         self._begun_s = clock()
 
     def delay_s(self, time_s: float) -> float:
-        """Return how long it is until a message of `time_s` is due, 0 when it is."""
+        """Return the time until a message recorded at `time_s` is due, 0 if it is due now."""
         if self._speed is None:
             return 0.0
         due_s = self._begun_s + (time_s - self._first_s) / self._speed
@@ -142,7 +142,7 @@ def publish(
     """Send messages at their pace, counted from `first_s` or else from the first of them.
 
     Raises:
-        PublishError: the server refused messages; its first complaint is in the text.
+        PublishError: the server refused messages; the text has its first error.
     """
     buffer = bytearray()
     pacer: Pacer | None = None
@@ -171,7 +171,7 @@ def publish(
 def prepare(
     batches: Iterable[pa.RecordBatch], options: ReplayOptions, done: Replayed
 ) -> Iterator[Outgoing]:
-    """Yield what the filters let through, rewritten and framed, in the order given."""
+    """Yield the messages that pass the filters, rewritten and framed, in the given order."""
     targets: dict[str, str | None] = {}
     for whole in batches:
         batch = _in_range(whole, options)
@@ -188,7 +188,7 @@ def prepare(
 
 
 def target_of(subject: str, options: ReplayOptions) -> str | None:
-    """Return the subject that a recorded one is replayed to, None when the filters leave it out."""
+    """Return the target of a recorded subject, or None if the filters exclude it."""
     literal = subject.encode()
     if options.subjects and not any(matches(literal, p.encode()) for p in options.subjects):
         return None
@@ -196,7 +196,7 @@ def target_of(subject: str, options: ReplayOptions) -> str | None:
 
 
 def header_block(headers: Sequence[tuple[str, Sequence[str]]] | None) -> bytes:
-    """Return recorded headers as they go over the wire, nothing for none."""
+    """Return the wire form of recorded headers, or b"" without headers."""
     if not headers:
         return b""
     lines = [f"{name}: {value}\r\n" for name, values in headers for value in values]
@@ -229,7 +229,8 @@ def _in_range(batch: pa.RecordBatch, options: ReplayOptions) -> pa.RecordBatch:
 def _in_order(root: Path, done: Replayed) -> Iterator[pa.RecordBatch]:
     """Yield the recorded messages in order of time.
 
-    One server's segments are in order already; those of several are merged, row by row.
+    One server's segments are already in order; the segments of several servers are merged row by
+    row.
     """
     sequences = [
         _read_all(paths, MESSAGES, done) for _, paths in servers_and_segments(root, MESSAGES)
@@ -255,7 +256,7 @@ def _single_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Re
 
 
 def _settle(client: Client, buffer: bytearray) -> None:
-    """Send what is left and wait until the server has handled all; raise what it complained of."""
+    """Send the rest, wait until the server has handled everything, and raise its errors."""
     _flush(client, buffer)
     client.ping()
     if client.errors:

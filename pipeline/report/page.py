@@ -44,7 +44,7 @@ def read_gold(lake: str) -> Gold:
 
 
 def write_report(gold: Gold, path: Path, title: str = "midge traffic report") -> None:
-    """Write the report to `path`, replacing what is there only when it is whole.
+    """Write the report to `path`; an existing file is replaced only by a complete report.
 
     Raises:
         PipelineError: it cannot be written there.
@@ -97,7 +97,7 @@ def render(gold: Gold, title: str = "midge traffic report") -> str:
 
 
 def headline(gold: Gold) -> list[tuple[str, str]]:
-    """Return the figures at the top of the report: what each is, and its value."""
+    """Return the figures at the top of the report, each with its name and value."""
     fan_out = gold["fan_out"]
     slowest = max((row["p99_us"] for row in gold["latency"]), default=None)
     return [
@@ -111,7 +111,7 @@ def headline(gold: Gold) -> list[tuple[str, str]]:
 
 
 def _of_deliveries(fan_out: Sequence[Row]) -> list[tuple[str, str]]:
-    """Return the figures that need deliveries; those that were not counted take no part."""
+    """Return the figures about deliveries; messages without counted deliveries are excluded."""
     names = ("deliveries per message", "messages to nobody")
     counted = [row for row in fan_out if row["deliveries"] is not None]
     messages = sum(row["messages"] for row in counted)
@@ -124,7 +124,7 @@ def _of_deliveries(fan_out: Sequence[Row]) -> list[tuple[str, str]]:
 
 
 def _of_clients(gold: Gold) -> list[tuple[str, str]]:
-    """Return the figures that need to know who the clients are."""
+    """Return the figures that need the identities of clients."""
     by_themselves, listened_to = listened(gold)
     slow = sum(row["disconnects"] for row in gold["slow_consumers"])
     values = {"publishing clients": len(gold["talkers"]), "slow consumers": slow}

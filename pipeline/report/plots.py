@@ -1,7 +1,7 @@
 """The plots of the report, one function each: rows of a gold table in, a figure out.
 
-Subjects and names come from peers, so every text that goes into a figure is escaped first. Bars
-begin at zero and their axes are linear: a bar's length is its value.
+Subjects and names come from peers, so every text in a figure is escaped first. Bars begin at zero
+and have linear axes, so that the length of a bar shows its value.
 """
 
 import math
@@ -14,11 +14,11 @@ import plotly.graph_objects as go
 from midge.pipeline.report.rows import Row, window_length
 
 TOP = 15
-"""How many bars a ranking shows."""
+"""Most bars in a ranking."""
 
 _WINDOWS_MAX = 20_000
-"""Up to so many windows, those without a message are drawn as zero. It bounds the page: a recording
-of a minute now and one of a minute next year would else be half a million points."""
+"""Up to this many windows, windows without a message are drawn as zero. This bounds the page: two
+recordings of a minute, a year apart, would otherwise be half a million points."""
 
 _TICKS_EACH_MAX = 10
 """Up to this value every whole number has a tick; beyond it, Plotly's steps are whole anyway."""
@@ -91,7 +91,7 @@ def fan_out(rows: Sequence[Row]) -> go.Figure:
         y=[counts[each] for each in deliveries],
         marker_color=[_PALETTE[3] if each == 0 else _PALETTE[0] for each in deliveries],
         hovertemplate="%{x} deliveries: %{y:,} messages<extra></extra>",
-        # A bar of one message beside one of a million is seen by its number.
+        # The number makes a bar of one message visible beside a bar of a million.
         texttemplate="%{y:,}" if len(deliveries) <= TOP else None,
         textposition="outside",
         textfont_size=10,
@@ -139,7 +139,7 @@ def queue_balance(rows: Sequence[Row]) -> go.Figure:
 def latency(rows: Sequence[Row]) -> go.Figure:
     """Percentiles of the time to the reply, by the request's subject and the reply's prefix.
 
-    Points, since the axis is logarithmic: a bar could not begin at zero there.
+    They are drawn as points, because bars cannot begin at zero on a logarithmic axis.
     """
     ordered = sorted(rows, key=lambda row: (-row["requests"], row["subject"]))[:TOP]
     names = [_label(f"{row['subject']} → {row['reply_prefix']}", 44) for row in ordered]
@@ -209,7 +209,7 @@ def _ranking_of(rows: Sequence[Row], name: str, color: str) -> go.Figure:
 def _ranking(
     names: Iterable[str], values: Sequence[float], unit: str, color: str = _PALETTE[0]
 ) -> go.Figure:
-    """Return horizontal bars; each has a place of its own, since labels may be cut alike."""
+    """Return horizontal bars by position, because shortened labels may be equal."""
     whole = [_label(name, 200) for name in names]
     places = list(range(len(whole)))
     is_count = all(isinstance(value, int) for value in values)
@@ -234,7 +234,7 @@ def _ranking(
 
 
 def _styled(figure: go.Figure, *, height: int = 320, has_legend: bool = False) -> go.Figure:
-    """Set what all figures have in common; the page's script adds the colors of text and lines."""
+    """Apply the common style of all figures; the page's script adds colors of text and lines."""
     figure.update_layout(
         template="plotly_white",
         height=height,
@@ -253,14 +253,14 @@ def _styled(figure: go.Figure, *, height: int = 320, has_legend: bool = False) -
 
 
 def _whole(values: Iterable[float]) -> dict[str, Any]:
-    """Return the settings of an axis of counts: from zero, and ticks at whole numbers."""
+    """Return the settings of an axis of counts, which starts at zero and has whole-number ticks."""
     most = max(values, default=0)
     axis: dict[str, Any] = {"rangemode": "tozero", "tickformat": ",d"}
     return axis | ({"dtick": 1} if most <= _TICKS_EACH_MAX else {})
 
 
 def _windows(rows: Sequence[Row]) -> list[Any]:
-    """Return the beginnings of all windows, those without a message included."""
+    """Return the starts of all windows, including windows without a message."""
     known = sorted({row["window_start"] for row in rows})
     length = window_length(rows)
     count = round((known[-1] - known[0]) / length) + 1
@@ -274,21 +274,21 @@ def _log_ticks(values: Sequence[float]) -> list[float]:
 
 
 def _ms(latency_us: float) -> float:
-    """Return microseconds as milliseconds; a logarithmic axis has no place for 0."""
+    """Return microseconds as milliseconds, never 0, which a logarithmic axis cannot show."""
     return max(latency_us, 1) / 1000
 
 
 def _client(row: Row) -> str:
-    """Name a client as a reader knows it: two may have one name, so the cid comes along."""
+    """Return the label of a client; it includes the cid, because names may be equal."""
     if not row["cid"]:
         return "the server itself"
     return f"{row['client_name'] or 'unnamed'} #{row['cid']}"
 
 
 def _label(text: str, length: int = 60) -> str:
-    """Return text from a peer for a figure: shortened in the middle, and no markup.
+    """Return text from a peer for a figure: shortened in the middle, and without markup.
 
-    Plotly turns `&lt;`, `&gt;` and `&amp;` back into text, and shows every other escape as it is.
+    Plotly turns `&lt;`, `&gt;` and `&amp;` back into text, and shows every other escape unchanged.
     """
     if len(text) > length:
         text = f"{text[: length // 2]}…{text[-(length // 2 - 1) :]}"

@@ -12,8 +12,8 @@ Gold = Mapping[str, Sequence[Row]]
 """The rows of each gold table, by its name without the layer."""
 
 _WHOLE_SHARE = 0.1
-"""A window counts as recorded whole when the recording covers all of it but so much at the edge:
-where messages are seconds apart, the first one comes somewhat after the recording began."""
+"""A window counts as completely recorded if at most this share of it is missing at the edge: if
+messages are seconds apart, the first one comes some time after the begin of the recording."""
 
 
 def span(gold: Gold) -> tuple[datetime, datetime] | None:
@@ -23,10 +23,10 @@ def span(gold: Gold) -> tuple[datetime, datetime] | None:
 
 
 def whole_windows(gold: Gold) -> Sequence[Row]:
-    """Return the rates without the first and the last window where those are partly recorded.
+    """Return the rates without a first and a last window that are only partly recorded.
 
-    Their rates are sums over part of the window, divided by all of it. When nothing would be left,
-    everything stays.
+    Such rates are sums over part of the window, divided by its whole length. If no window would be
+    left, all rates are returned.
     """
     rows, times = gold["rates"], span(gold)
     if not rows or times is None:
@@ -43,7 +43,7 @@ def whole_windows(gold: Gold) -> Sequence[Row]:
 
 
 def window_length(rates: Sequence[Row]) -> timedelta:
-    """Return how long the windows of the rates are."""
+    """Return the length of the windows of the rates."""
     row = rates[0]
     return timedelta(seconds=round(row["messages"] / row["messages_per_s"]))
 
@@ -59,7 +59,7 @@ def no_interest(gold: Gold) -> Sequence[Row]:
 
 
 def listened(gold: Gold) -> tuple[list[str], list[str]]:
-    """Return the servers that recorded by themselves, and those that were listened to."""
+    """Return the servers that recorded themselves, and the servers recorded by a listener."""
     known: defaultdict[str, int] = defaultdict(int)
     for row in gold["coverage"]:
         known[row["server"]] += row["counted"] + row["subscriptions"] + row["sessions"]
@@ -68,7 +68,7 @@ def listened(gold: Gold) -> tuple[list[str], list[str]]:
 
 
 def _folded(rows: Sequence[Row]) -> Sequence[Row]:
-    """Sum up rows by subject; the account comes along where there are several."""
+    """Sum up rows by subject; with several accounts, the account is part of the subject."""
     has_accounts = len({row["account"] for row in rows}) > 1
     sums: defaultdict[str, int] = defaultdict(int)
     for row in rows:

@@ -1,4 +1,4 @@
-"""The sections of the report: what each shows, and what it says when there is nothing to show."""
+"""The sections of the report: the contents of each, and its text when it is empty."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,12 +29,12 @@ class Section:
     is_wide: bool = False
     nothing: str = "Nothing to show."
     needs_server: bool = True
-    """Whether only a server that records by itself knows it, and no listener."""
+    """Whether the data comes only from a server that records itself, not from a listener."""
     chosen: Callable[[Gold], Sequence[Row]] | None = None
     """The rows of gold to show; by default all rows of `table`."""
 
     def rows(self, gold: Gold) -> Sequence[Row]:
-        """Return the rows that are shown."""
+        """Return the rows to show."""
         return gold[self.table] if self.chosen is None else self.chosen(gold)
 
 

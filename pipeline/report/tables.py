@@ -1,4 +1,4 @@
-"""Tables of the report as HTML; what does not fit at first is behind a click, not cut off."""
+"""Tables of the report as HTML; a click shows the rows beyond the first ones."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,10 +8,10 @@ from typing import Any
 from midge.pipeline.report.rows import Row
 
 ROWS_AT_FIRST = 20
-"""How many rows of a table are there before a click."""
+"""Rows of a table that are visible without a click."""
 
 ROWS_MAX = 1_000
-"""How many rows of a table the report holds; a browser shows so many at once."""
+"""Most rows of a table in the report, which a browser can show at once."""
 
 
 def render_table(name: str, rows: Sequence[Row], columns: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""A proposed change to a running system: who listens, who is where, and what subjects become.
+"""A proposed change to a running system: to its clients, accounts and subjects.
 
 servers = 3
 
@@ -53,9 +53,9 @@ class Added:
 
 @dataclass(frozen=True)
 class Removed:
-    """Clients that go, with what they subscribe to and publish.
+    """Clients that are removed, with their subscriptions and messages.
 
-    With `subject` only their subscriptions to exactly that go.
+    With `subject`, only their subscriptions to exactly that subject are removed.
     """
 
     client: str = "*"
@@ -70,7 +70,7 @@ class Removed:
 
 @dataclass(frozen=True)
 class Split:
-    """Clients of `account` whose names fit move into another; `shared` subjects are still heard."""
+    """Clients of `account` with matching names move to another one, except `shared` subjects."""
 
     clients: str
     into: str
@@ -93,7 +93,7 @@ class Mapped:
 
 @dataclass(frozen=True)
 class Change:
-    """All that is proposed; without anything it is the system as it was, on one server."""
+    """The whole change; an empty one is the recorded system on one server."""
 
     servers: int = 1
     add: tuple[Added, ...] = ()

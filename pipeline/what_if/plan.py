@@ -1,14 +1,14 @@
 """What-if routing: the fan-out, bytes and load per server that recorded traffic would cause.
 
-The traffic of the lake is routed again, in sums: each distinct subject meets each subscription
-that was there at the time, after a proposed change (`midge.pipeline.what_if.change`) to both.
-Servers form a full mesh as NATS clusters do: a message crosses once to each other server with
-interest, and a queue group is served where the message is published if it has a member there.
+The traffic of the lake is routed again, in sums: each distinct subject is matched with each
+subscription that existed at the time, after a proposed change (`midge.pipeline.what_if.change`) to
+both. Servers form a full mesh, as NATS clusters do: a message crosses once to each other server
+with interest, and a queue group is served on the publisher's server if it has a member there.
 
-Three simplifications: clients are placed by hash of their cid; the choice among the members of a
-queue group is even, so their load is an expected value; a message that reaches a server both for a
-plain subscription and for a queue group counts as one crossing, exactly as it would, but crossings
-to several possible members of several groups are added up to at most one.
+There are three simplifications. Clients are placed on servers by a hash of their cid. The choice
+among the members of a queue group is even, so their load is an expected value. A message that
+reaches a server for a plain subscription and for a queue group counts as one crossing, which is
+exact, but crossings to several possible members of several groups are added up to at most one.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ class Totals:
     unheard: int
     """Messages without a receiver."""
     crossings: int
-    """Messages from server to server. Queue groups make some of it an expected value."""
+    """Messages from server to server. With queue groups, this is partly an expected value."""
 
     @property
     def fan_out(self) -> float:
@@ -64,7 +64,7 @@ class ServerLoad:
     routed_in: int
     routed_out: int
     peak_in_msgs_per_s: float
-    """In the busiest window, on average over it."""
+    """Average rate over the busiest window."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def plan(
     window_s: int = 60,
     prefix_tokens: int = 2,
 ) -> Outcome:
-    """Return what the recorded traffic of a lake would lead to after `change`."""
+    """Return the outcome of the recorded traffic of a lake after `change`."""
     sessions = lake.read("silver/sessions")
     flows = proposed_flows(lake.read("silver/traffic"), sessions, change).localCheckpoint()
     subscriptions = proposed_subscriptions(
@@ -109,10 +109,10 @@ def plan(
 
 
 def proposed_flows(traffic: "DataFrame", sessions: "DataFrame", change: Change) -> "DataFrame":
-    """Return the traffic as it would be published, a row for each account that hears it.
+    """Return the traffic as it would be published, with a row for each account that gets it.
 
-    `home` is the server it is published on. Rows of one flow that is shared with a second account
-    have the same `flow`, and `is_copy` is true for all but the first.
+    `home` is the publisher's server. If a second account shares a flow, its rows have the same
+    `flow`, and `is_copy` is true for all except the first.
     """
     names = sessions.groupBy("server", "account", "cid").agg(
         sf.max_by("client_name", "connected").alias("client_name")
@@ -145,7 +145,7 @@ def proposed_flows(traffic: "DataFrame", sessions: "DataFrame", change: Change) 
 def proposed_subscriptions(
     subscriptions: "DataFrame", change: Change, span: tuple[Any, Any]
 ) -> "DataFrame":
-    """Return the subscriptions as they would be; `span` is when the added ones are there."""
+    """Return the proposed subscriptions; added ones exist during `span`."""
     kept = subscriptions.select(
         "account",
         sf.coalesce("client_name", sf.lit("")).alias("client_name"),
@@ -188,8 +188,8 @@ def deliveries(
 ) -> "DataFrame":
     """Return a row for every flow and subscription that it reaches, with its `share` of the flow.
 
-    The share is 1 for a plain subscription. Of a queue group each member that may be chosen has an
-    equal part: those on the flow's own server, or all members when it has none.
+    The share is 1 for a plain subscription. In a queue group, each possible receiver has an equal
+    share: the members on the flow's own server, or all members if that server has none.
     """
     subjects = flows.select("account", "subject").distinct()
     patterns = subscriptions.select("account", "pattern").distinct()
@@ -227,13 +227,13 @@ def deliveries(
 
 
 def _is_of(removed: Removed) -> "Column":
-    """Tell what belongs to the clients that an entry names."""
+    """Return the condition that a row belongs to a client that the entry names."""
     named = sf.col("client_name").rlike(removed.name_pattern)
     return named if removed.account is None else named & (sf.col("account") == removed.account)
 
 
 def _split_flows(flows: "DataFrame", split: Split) -> "DataFrame":
-    """Move the flows of the clients that move; give shared ones to both sides."""
+    """Move the flows of the moving clients; copy shared flows to both accounts."""
     moves = _moves(split)
     moved = flows.withColumn("account", _account_after(split))
     if not split.shared:
@@ -259,7 +259,7 @@ def _account_after(split: Split) -> "Column":
 
 
 def _home(servers: int) -> "Column":
-    """Place a client by hash of what names it."""
+    """Place a client on a server by a hash of its identifying columns."""
     return sf.pmod(sf.xxhash64("server", "cid"), sf.lit(servers)).cast("int")
 
 
@@ -288,7 +288,7 @@ def _totals(flows: "DataFrame", reached: "DataFrame") -> Totals:
     sent = flows.where("NOT is_copy").agg(sf.sum("messages"), sf.sum("bytes")).first()
     per_flow = reached.groupBy("flow").agg(sf.first("messages").alias("messages"))
     heard = per_flow.agg(sf.sum("messages")).first()
-    # A queue group counts once for a flow and account, however its members share it.
+    # A queue group counts once per flow and account, however its members share the flow.
     weight = sf.col("share") * sf.col("messages")
     is_plain = sf.col("queue").isNull()
     done = reached.agg(
@@ -305,7 +305,7 @@ def _totals(flows: "DataFrame", reached: "DataFrame") -> Totals:
 
 
 def _crossings(reached: "DataFrame") -> "DataFrame":
-    """Return how many messages of a flow cross from its home to each other server."""
+    """Return the number of messages of a flow that cross from its home to each other server."""
     return (
         reached.where("NOT is_local")
         .groupBy("flow", "home", "at")
