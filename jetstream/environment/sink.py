@@ -47,7 +47,7 @@ class Sink:
     def send_stored(
         self, subject: bytes, head: bytearray, head_end: int, message: MessageView
     ) -> int:
-        """Do the same as `send`: the payload is of `message`, the headers are ``head[:head_end]``."""
+        """Do the same as `send`, with `message` as payload and ``head[:head_end]`` as headers."""
         headers = memory.take(head, 0, head_end)
         payload = memory.take(message.body, message.payload_start, message.payload_end)
         return self.send(subject, b"", headers, payload)
