@@ -1,6 +1,6 @@
 """Compare midge with nats-server: what `make bench` runs. Writes RESULTS.md and README's table.
 
-Both servers are the ones beside this Python; every option of load.py may be given.
+Both servers are the ones installed beside this Python; all options of load.py are accepted.
 """
 
 import sys
@@ -9,7 +9,7 @@ from bench import load, speed_table
 
 
 def main() -> int:
-    """Run all scenarios unless told otherwise; 1 when one of them failed."""
+    """Run all scenarios, or the chosen ones; return 1 if one of them failed."""
     defaults = ["--b-name", "nats-server"]
     is_pure = "--pure" in sys.argv
     if not is_pure:

@@ -3,9 +3,9 @@
     python -m bench.against ../base --rounds 5
     python -m bench.against ../base --only services one_16 run_compiled --json out.json
 
-The other folder is a built checkout of midge, of whichever version. The servers take turns under
-the load of `scenarios.py`; what has no socket, such as a subscriber within the server, is run on
-each build's modules in turn. Nothing may be worse by more than `--tolerance`.
+The other folder is a built checkout of any version of midge. The servers alternate under the load
+of `scenarios.py`. Scenarios without a socket, such as a subscriber within the server, alternate on
+the modules of each build. Nothing may be worse by more than `--tolerance`.
 """
 
 import argparse
@@ -27,7 +27,7 @@ NOT_JUDGED = {"max_us", "p99_us", "p999_us"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure and print; 1 when something is worse or has failed."""
+    """Measure and print; return 1 if something is worse or has failed."""
     servers.unwind_on_sigterm()
     parser = _parser()
     args = parser.parse_args(argv)
@@ -91,7 +91,7 @@ def losses(comparison: Comparison, tolerance: float) -> list[str]:
 
 
 def judge_internal(comparisons: Sequence[Comparison]) -> list[str]:
-    """Return what the in-process figures come to, each beside its limit."""
+    """Return the verdicts on the in-process figures, each beside its limit."""
     medians = {
         one.name: [side.median for side in one.summaries("cpu_us")]
         for one in comparisons

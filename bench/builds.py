@@ -21,7 +21,7 @@ class Build:
 
     @classmethod
     def of(cls, folder: Path, name: str) -> "Build":
-        """Look at a checkout.
+        """Return the build of a checkout.
 
         Raises:
             NoBuildError: it is not a checkout, or not compiled.
@@ -34,7 +34,7 @@ class Build:
 
     @property
     def python(self) -> str:
-        """Return the Python to run it with: its own, else this one."""
+        """Return the Python to run it with: the checkout's own, or else this one."""
         own = self.folder / ".venv" / "bin" / "python"
         return str(own) if own.exists() else sys.executable
 
@@ -45,6 +45,6 @@ class Build:
 
     def server(self) -> servers.Command:
         """Return the command that starts its server."""
-        # -P: the folder that the bench runs in holds a midge, too.
+        # -P: the folder in which the bench runs also holds a midge.
         argv = ("env", f"PYTHONPATH={self.folder}", self.python, "-P", "-m", "midge.server")
         return servers.Command(self.name, argv)

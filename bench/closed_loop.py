@@ -1,4 +1,4 @@
-"""Closed loops: so many messages are unanswered, and each answer lets the next one go."""
+"""Closed loops: a fixed number of messages is unanswered, and each answer sends the next one."""
 
 import socket
 import time
@@ -13,9 +13,9 @@ from bench.workers import STALL_TIMEOUT_S, Worker
 
 
 def measure(server: Server, workers: Sequence[Worker], seconds: float) -> tuple[int, Measurement]:
-    """Have the last worker run its loop for that long; return how many answers came, and figures.
+    """Run the loop of the last worker for `seconds`; return the number of answers, and figures.
 
-    The worker takes the seconds and answers with what `exchange` returns.
+    The worker takes the seconds and answers with the result of `exchange`.
     """
     before = Reading.take(server, workers)
     workers[-1].ask(seconds)
@@ -28,7 +28,7 @@ def measure(server: Server, workers: Sequence[Worker], seconds: float) -> tuple[
 
 
 def percentiles(latencies_ns: Sequence[int]) -> Measurement:
-    """Return the latencies that are reported, in microseconds; none without a latency."""
+    """Return the reported percentiles, in microseconds; none without a latency."""
     if not latencies_ns:
         return {}
     ordered = sorted(latencies_ns)

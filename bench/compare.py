@@ -30,7 +30,7 @@ class Setup:
     quiet_cores: float | None = None
     """Repeat a round while programs outside of the bench use more CPU than this."""
     disk: DiskSpeed | None = None
-    """What the disk does, where a scenario stores anything."""
+    """The speed of the disk, for scenarios that store anything."""
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Comparison:
 
     @property
     def metrics(self) -> list[str]:
-        """Return the names of what was measured on both servers."""
+        """Return the names of the metrics that both servers have."""
         return [name for name in self.a[0] if name in self.b[0]] if self.a and self.b else []
 
     def summaries(self, metric: str) -> tuple[stats.Summary, stats.Summary]:
@@ -72,7 +72,7 @@ def compare(setup: Setup, scenario: Scenario) -> Comparison:
 
 
 def _rounds_side_by_side(setup: Setup, scenario: Scenario) -> Iterator[tuple[int, Measurement]]:
-    # The server whose turn it is not is idle, and costs nothing that could be seen.
+    # The server that is not measured is idle, and its cost is not measurable.
     with ExitStack() as stack:
         flags, tls = stack.enter_context(_prepared(setup, scenario))
         contestants = [
@@ -97,7 +97,7 @@ def _running(
     flags: tuple[str, ...],
     tls: ssl.SSLContext | None,
 ) -> AbstractContextManager[servers.Server]:
-    """Run what a scenario is about: a server, or two that are linked."""
+    """Run the servers of a scenario: one server, or two linked ones."""
     side = getattr(scenario, "linked", "")
     if side:
         return linked.running(command, side)
@@ -105,7 +105,7 @@ def _running(
 
 
 def _server_options(scenario: Scenario) -> dict[str, bool]:
-    """Return what a scenario needs of its servers beyond the configuration."""
+    """Return the options that a scenario needs for its servers, beyond the configuration."""
     return {name: getattr(scenario, name, False) for name in ("monitored", "jetstream")}
 
 
@@ -129,7 +129,7 @@ def _prepared(
 
 
 def _quiet_run(setup: Setup, scenario: Scenario, server: servers.Server) -> Measurement:
-    """Run a round until it is quiet enough; the quietest of a few when none is."""
+    """Repeat a round until it is quiet enough; return the quietest of a few otherwise."""
     attempts = []
     for _ in range(1 if scenario.fresh_server else QUIET_ATTEMPTS):
         attempts.append(scenario.run(server, setup.seconds))

@@ -23,7 +23,7 @@ _SOURCE_HOSTS = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Churn:
-    """Connect, shake hands, close: as often as the server lets us."""
+    """Connect, shake hands and close, as often as the server allows."""
 
     fresh_server: ClassVar[bool] = False
 
@@ -40,12 +40,12 @@ class Churn:
             before = Reading.take(server, workers)
             worker.ask(seconds)
             connections, elapsed_s = worker.answer(seconds + STALL_TIMEOUT_S)
-            time.sleep(0.05)  # the last closes are still being worked off
+            time.sleep(0.05)  # the server is still processing the last closes
             return figures(before, Reading.take(server, workers), connections, elapsed_s)
 
 
 def _churn(pipe: Connection, address: wire.Address) -> None:
-    """Serve "connect and close for so many seconds" until dismissed (connector process).
+    """Connect and close for the requested seconds, until dismissed (connector process).
 
     Connections are opened in batches, so that both sides always have something to do, and from
     many loopback addresses, so that ports in TIME_WAIT never run out.
@@ -71,7 +71,7 @@ def _churn(pipe: Connection, address: wire.Address) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class IdleConnections:
-    """Memory that a connection takes which does nothing."""
+    """Memory of an idle connection."""
 
     fresh_server: ClassVar[bool] = True
 
@@ -100,7 +100,7 @@ class HeldSubscriptions:
     count: int = 1_000_000
 
     def run(self, server: Server, _seconds: float) -> Measurement:
-        """Subscribe to as many literal subjects; the time does not matter."""
+        """Subscribe to `count` literal subjects; the time does not matter."""
         with closing(wire.connect(server.address)) as sock:
             sock.settimeout(120)
             before_bytes = settled_rss_bytes(server)

@@ -2,9 +2,9 @@
 
     python -m bench.crowd [COMMAND ...] [--count 50000]
 
-As many connections are opened as the limits of this machine allow, by processes that come from
-source addresses of their own. Then `/connz` is read in pages while a bystander measures how long
-it waits for its PONGs, and at last all leave at once.
+Processes with their own source addresses open as many connections as the limits of this machine
+allow. Then `/connz` is read in pages while a bystander measures its waits for PONGs, and finally
+all connections are closed at once.
 """
 
 import argparse
@@ -36,7 +36,7 @@ _WORKER_COUNT = 10_000
 """Connections of one process and source address: fewer than there are ephemeral ports."""
 _BATCH = 100
 _FILES_KEPT = 100
-"""Files that a process has besides its connections."""
+"""Files that a process has open besides its connections."""
 _PROBE_INTERVAL_S = 0.005
 _OPEN_TIMEOUT_S = 300.0
 _PAGE_TIMEOUT_S = 60.0
@@ -45,7 +45,7 @@ _SETTLE_S = 2.0
 
 @dataclass(frozen=True)
 class Page:
-    """One page of `/connz`: how much it was, how long it took, and what the bystander saw."""
+    """One page of `/connz`: its size, its time, and the bystander's wait."""
 
     path: str
     entries: int
@@ -56,7 +56,7 @@ class Page:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Measure the servers that the command line names, and print what was found."""
+    """Measure the servers that the command line names, and print the results."""
     parser = argparse.ArgumentParser(prog="bench.crowd", description=__doc__.partition("\n")[0])
     parser.add_argument("commands", nargs="*", default=COMMANDS, help="commands of servers")
     parser.add_argument("--count", type=int, default=COUNT, help="connections wanted")
@@ -134,7 +134,7 @@ def _let_go(crowd: list[Worker], bystander: Worker) -> float:
 
 
 def _hold(pipe: Connection, address: wire.Address, host: str, count: int) -> None:
-    """Open connections from one address, say so, and close them when asked (crowd process)."""
+    """Open connections from one address, report that, and close them on request (crowd process)."""
     with ExitStack() as stack:
         for start in range(0, count, _BATCH):
             batch = [
@@ -151,7 +151,7 @@ def _hold(pipe: Connection, address: wire.Address, host: str, count: int) -> Non
 
 
 def _wait_for_pongs(pipe: Connection, address: wire.Address) -> None:
-    """Send PINGs all the time; tell the longest wait since the last question (bystander)."""
+    """Send PINGs all the time; report the longest wait since the last request (bystander)."""
     with closing(wire.connect(address)) as sock:
         longest_s = 0.0
         while True:

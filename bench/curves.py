@@ -81,7 +81,7 @@ CURVES = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure, draw, and say when something failed."""
+    """Measure and draw; return 1 if something failed."""
     servers.unwind_on_sigterm()
     parser = argparse.ArgumentParser(description="Measure and draw the scale curves.")
     parser.add_argument("a_command", nargs="?", default=load.beside("midge-server"))
@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def measure_and_draw(curve: Curve, setup: Setup) -> list[str]:
-    """Write `<name>.svg` and `<name>.json` of one curve; return what failed."""
+    """Write `<name>.svg` and `<name>.json` of one curve; return the failures."""
     points: dict[int, Comparison] = {}
     failures = []
     for size in curve.sizes:
@@ -124,7 +124,7 @@ def measure_and_draw(curve: Curve, setup: Setup) -> list[str]:
 
 def draw(curve: Curve, setup: Setup, points: dict[int, Comparison]) -> None:
     """Draw rate and server CPU per message over the size, both servers in each picture."""
-    mpl.rcParams["svg.hashsalt"] = curve.name  # the same points make the same file
+    mpl.rcParams["svg.hashsalt"] = curve.name  # so that the same points make the same file
     figure, (rate, cpu) = plt.subplots(1, 2, figsize=(11, 4.2), layout="constrained")
     for axes, metric, label in (
         (rate, "rate", "messages delivered per second"),

@@ -1,17 +1,17 @@
-"""Prebuilt frames of any length, taken in turns and from the start again at the end."""
+"""Prebuilt frames of any length in a ring: after the last one comes the first again."""
 
 import itertools
 from collections.abc import Sequence
 
 ROUND = b"@@@@@@"
-"""Six bytes that may stand in a frame: each time round, another number stands in their place."""
+"""Six bytes in a frame that a new number replaces in each round."""
 
 
 class Cycle:
-    """Frames in a row, of which so many are taken at a time as one piece of bytes."""
+    """A ring of frames, from which several at a time are taken as one piece of bytes."""
 
     def __init__(self, sequence: Sequence[bytes]) -> None:
-        self._template = b"".join(sequence) * 2  # so that what runs over the end is still one slice
+        self._template = b"".join(sequence) * 2  # so that a piece across the end is still one slice
         self._counts_rounds = ROUND in self._template
         self._ends = [0, *itertools.accumulate(map(len, [*sequence, *sequence]))]
         self._count = len(sequence)
@@ -33,7 +33,7 @@ class Cycle:
         self._data = memoryview(self._numbered())
 
     def _numbered(self) -> bytes:
-        # The second copy belongs to the next time round already.
+        # The second copy already belongs to the next round.
         half = len(self._template) // 2
         first, second = (
             self._template[:half].replace(ROUND, b"%06d" % number)

@@ -1,7 +1,7 @@
-"""How fast the disk is that holds the servers' stores.
+"""The speed of the disk that holds the servers' stores.
 
-What comes to rest in a file depends on it. The disk of a virtual machine often gets its room only
-when that is first written, so new room is measured beside room that has been written before.
+Everything that is stored in a file depends on it. The disk of a virtual machine often allocates
+room only on the first write, so new room and rewritten room are measured separately.
 """
 
 import mmap
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.stats import percentile
 
-_GROUP_BYTES = 6 * 1024 * 1024  # as midge writes a flood
+_GROUP_BYTES = 6 * 1024 * 1024  # the size in which midge writes a flood of messages
 _PAGE_BYTES = 4096
 _PAGES = 200
 
@@ -36,10 +36,10 @@ class DiskSpeed:
 
 
 def measure(groups: int = 48, folder: Path | None = None) -> DiskSpeed:
-    """Write so many groups to a file of the folder, twice, and pages one by one.
+    """Write `groups` groups to a file in the folder, twice, and then pages one by one.
 
-    They go past the page cache where the file system lets them. The folder is that of temporary
-    files unless named: the servers' stores are there, too.
+    They bypass the page cache if the file system allows it. The default folder is the one for
+    temporary files, which also has the servers' stores.
     """
     with tempfile.NamedTemporaryFile(dir=folder) as named, mmap.mmap(-1, _GROUP_BYTES) as group:
         group.write(os.urandom(_GROUP_BYTES))
@@ -59,12 +59,12 @@ def measure(groups: int = 48, folder: Path | None = None) -> DiskSpeed:
 def _open_direct(name: str) -> int:
     try:
         return os.open(name, os.O_RDWR | getattr(os, "O_DIRECT", 0))
-    except OSError:  # not every file system has it
+    except OSError:  # not every file system supports it
         return os.open(name, os.O_RDWR)
 
 
 def _seconds(file: int, data: mmap.mmap | memoryview, times: int) -> float:
-    """Write the same data so many times, one behind the other, with a sync after each."""
+    """Write the same data `times` times in sequence, with a sync after each; return the seconds."""
     start = time.perf_counter()
     for number in range(times):
         os.pwrite(file, data, number * len(data))

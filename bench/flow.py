@@ -1,9 +1,9 @@
 """Messages from publishers to subscribers: the scenarios that measure a rate.
 
-Each publisher connection has a process of its own that sends prebuilt chunks; one more process
-receives for all subscriber connections and counts bytes. They share byte counters, which hold
-the publishers to a window: a server that queues much looks fast until it closes the slow
-subscriber, so no server under test is ever given much more than `WINDOW_BYTES` to hold.
+Each publisher connection has its own process, which sends prebuilt chunks; one more process
+receives for all subscriber connections and counts bytes. They share byte counters, which keep the
+publishers within a window: a server that queues much looks fast until it closes the slow
+subscriber, so no server under test ever has to queue much more than `WINDOW_BYTES`.
 """
 
 import itertools
@@ -39,7 +39,7 @@ _POLL_S = 0.0005
 
 @dataclass(frozen=True, kw_only=True)
 class Flow:
-    """One way for messages to go from publishers to subscribers."""
+    """One pattern of publishers and subscribers."""
 
     fresh_server: ClassVar[bool] = False
 
@@ -60,23 +60,23 @@ class Flow:
     """Subscribe with one `>` instead of one subscription per subject."""
     headers: bytes = b""
     rules: int = 0
-    """Permission rules of the user that all connections are; a multiple of four."""
+    """Permission rules of the user of all connections; a multiple of four."""
     tls: bool = False
     """Encrypt all connections; the load generator's part of that work is not the server's."""
     chunk_bytes: int = CHUNK_BYTES
     linked: str = ""
     """Over a leaf node link, "out" to the hub or "in" from it; without it there is one server."""
     rate_max: float = 0.0
-    """Messages a second that each publisher keeps to; 0 means as many as the server takes."""
+    """Messages a second of each publisher; 0 means as many as the server takes."""
 
     @property
     def copies(self) -> int:
-        """Return how many deliveries one published message causes."""
+        """Return the number of deliveries of one published message."""
         return 1 if self.queue else self.subscribers
 
     @property
     def configuration(self) -> str:
-        """Return what both servers read with `-c`; empty for their defaults."""
+        """Return the configuration file of both servers; empty for their defaults."""
         if not self.rules:
             return ""
         each = self.rules // 4
@@ -101,10 +101,10 @@ class Flow:
         return measurement
 
     def settle(self, server: Server, messages: int) -> Measurement:
-        """Wait until the server has done all that so many messages cause; return what it shows.
+        """Wait until the server has processed `messages` messages; return further figures.
 
         Raises:
-            ScenarioError: it has done something else.
+            ScenarioError: the server has not processed exactly these messages.
         """
         return {}
 
@@ -113,7 +113,7 @@ class Flow:
         return frames.numbered(self._prefix(group), self.subjects)
 
     def chunks(self, group: int) -> list[frames.Chunk]:
-        """Build what one publisher sends, over and over."""
+        """Build the chunks that one publisher sends repeatedly."""
         subjects = self.subject_names(group)
         random.Random(self.name).shuffle(subjects)
         payload = b"x" * self.payload_bytes
@@ -138,15 +138,15 @@ class Flow:
         return len(frames.msg(self.subject_names(0)[0], sid, payload, headers=self.headers))
 
     def delivered_bytes(self, chunk: frames.Chunk) -> int:
-        """Return the length of what a subscriber receives for a chunk.
+        """Return the number of bytes that a subscriber receives for a chunk.
 
-        A delivered frame is the published one with a sid and a blank more, and MSG in place of PUB.
+        A delivered frame is the published frame with MSG in place of PUB, a sid and a blank.
         """
         sid = b"1" if self.wildcard else self._sids()[0]
         return len(chunk.data) + chunk.messages * (len(sid) + 1)
 
     def check(self, totals: Sequence[int], offered: Sequence[int]) -> None:
-        """Compare what every subscriber received with what each group was offered, in bytes.
+        """Compare the bytes that every subscriber received with the bytes offered to its group.
 
         Raises:
             ScenarioError: there is a difference.
@@ -160,7 +160,7 @@ class Flow:
                 raise ScenarioError(f"{expected} deliveries expected, got {received}")
 
     def members(self, group: int) -> slice:
-        """Return which subscriber connections belong to a group."""
+        """Return the slice of the subscriber connections of a group."""
         return slice(group * self.subscribers, (group + 1) * self.subscribers)
 
     def _prefix(self, group: int) -> bytes:
@@ -221,7 +221,7 @@ class _Cast:
             time.sleep(_POLL_S)
 
     def check_exactness(self) -> None:
-        """Compare what every connection received with what was published, to the message.
+        """Compare the messages that every connection received with the published ones.
 
         Raises:
             ScenarioError: there is a difference.
@@ -240,10 +240,10 @@ def _words(subjects: Sequence[str]) -> str:
 
 
 def whole_frames(total_bytes: int, frame_bytes: int) -> int:
-    """Return how many frames a stream of MSG frames held; the server's PINGs may be between.
+    """Return the number of frames in a stream of MSG frames, which may contain PINGs.
 
     Raises:
-        ScenarioError: the stream holds something else.
+        ScenarioError: the stream has other contents.
     """
     count, rest = divmod(total_bytes, frame_bytes)
     if rest not in range(0, (MAX_PINGS + 1) * len(wire.PING), len(wire.PING)):
@@ -280,7 +280,7 @@ def _cast(flow: Flow, server: Server) -> Iterator[_Cast]:
 def _publish(
     pipe: Connection, sock: socket.socket, flow: Flow, group: int, counters: Counters
 ) -> None:
-    """Serve "publish for so many seconds" until dismissed (publisher process)."""
+    """Publish for the requested seconds, until dismissed (publisher process)."""
     sock.settimeout(None)  # with a time-out, Python polls the socket before every call
     endless = itertools.cycle(
         [(chunk, flow.delivered_bytes(chunk) * flow.copies) for chunk in flow.chunks(group)]
@@ -342,7 +342,7 @@ def _receive_some(sock: socket.socket, buffer: memoryview) -> int:
     if not count:
         raise ScenarioError("the server closed a subscriber")
     if isinstance(sock, ssl.SSLSocket):
-        # Decrypted bytes that wait inside the TLS socket would not wake the poller.
+        # Decrypted bytes inside the TLS socket would not wake the poller.
         while pending := sock.pending():
             count += sock.recv_into(buffer, pending)
     return count

@@ -1,7 +1,7 @@
 """The bytes that the load generator sends, built before the clock starts.
 
-The receiving side counts messages by counting bytes. So every frame of most scenarios has the same
-length: subjects and sids are padded with zeros to a fixed width.
+The receiving side counts messages by counting bytes. Therefore all frames have the same length in
+most scenarios: subjects and sids are padded with zeros to a fixed width.
 """
 
 from collections.abc import Iterator, Sequence
@@ -65,7 +65,7 @@ def chunks(frames: Sequence[bytes], chunk_bytes: int) -> list[Chunk]:
 def packed(frames: Sequence[bytes], chunk_bytes: int) -> list[Chunk]:
     """Pack frames of any length, in order and uncut, into chunks of at most `chunk_bytes`.
 
-    A frame that is longer than that has a chunk of its own.
+    A longer frame has its own chunk.
     """
     found: list[list[bytes]] = []
     room = 0

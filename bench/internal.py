@@ -1,8 +1,8 @@
 """Publishing with a subscriber within the server, or on a `$JS.` subject, measured in process.
 
-A connection's protocol is handed prebuilt bytes as the loop would hand it what it has read; there
-is no socket and no other process to measure. The work is done by `internal_run.py`, which runs on
-any build of midge.
+A connection's protocol gets prebuilt bytes in the way in which the loop passes bytes that it has
+read; there is no socket and no other process to measure. `internal_run.py`, which runs on any build
+of midge, does the work.
 """
 
 import json
@@ -25,12 +25,12 @@ class Internal:
     name: str
     title: str
     subscriber: str
-    """`nobody`, `compiled`, `python`, or `client`: one of another process, over a socket."""
+    """`nobody`, `compiled`, `python`, or `client`: a client in another process, over a socket."""
     lines: str
     """`equal`, `unequal` or `js`: equal ones on a `$JS.` subject."""
 
     def run(self, build: Build, seconds: float) -> Measurement:
-        """Publish for so long on a build; return messages a second of CPU time, and CPU each.
+        """Publish for `seconds` on a build; return messages a second of CPU time, and CPU each.
 
         Raises:
             ScenarioError: the program failed, or the subscriber has missed a message.
@@ -74,14 +74,14 @@ class Finding:
 
     @property
     def kept(self) -> bool:
-        """Tell whether the limit is kept."""
+        """Return whether the limit is kept."""
         return self.value >= self.limit if self.at_least else self.value <= self.limit
 
 
 def findings(ours: Mapping[str, float], theirs: Mapping[str, float]) -> list[Finding]:
     """Judge CPU microseconds a message by scenario name, of this build and of the baseline.
 
-    What is not in `ours` is not judged.
+    Scenarios that are not in `ours` are not judged.
     """
     rows = (
         ("compiled keeps of the rate on equal lines", _kept, "run_nobody", "run_compiled", 0.7),

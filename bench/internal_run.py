@@ -2,8 +2,8 @@
 
 python internal_run.py nobody|compiled|python|client equal|unequal|js SECONDS
 
-Runs on the midge that `import midge` finds, of whichever version, and so imports nothing of bench
-and names no module of the server: it goes from the public names to the parts it needs.
+It runs on the midge that `import midge` finds, of any version. Therefore it imports nothing of
+bench and names no module of the server, but reaches the parts that it needs through public names.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ receiver.sendall({connect!r} + b"SUB > 1\\r\\n")
 while receiver.recv(1 << 20):
     pass
 """
-"""A client of a process of its own that subscribes to everything and drops what it gets."""
+"""A client in its own process that subscribes to everything and drops all messages."""
 
 AHEAD_BYTES = 1 << 20
 """Most bytes that wait for that client."""
@@ -68,7 +68,7 @@ def routed_subscription() -> Any:
 
 
 def compiled_class() -> Any:
-    """Build the compiled subscriber against the midge at hand, once per text of it."""
+    """Build the compiled subscriber against the imported midge, once per source text."""
     base = routed_subscription()
     text = COMPILED.format(module=base.__module__, package=base.__module__.rpartition(".")[0])
     text += COMPILED_RUNS if hasattr(base, "receive_run") else ""
@@ -149,7 +149,7 @@ def packed(sequence: list[bytes], room: int) -> list[tuple[bytes, int]]:
 
 
 async def measure(subscriber: str, lines: str, seconds: float) -> dict[str, float]:
-    """Publish for so long; return the figures."""
+    """Publish for `seconds`; return the figures."""
     receiver: Any = None
     async with midge.Server(port=-1) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
@@ -183,11 +183,11 @@ def _subscribed(account: Any, subscriber: str) -> Any:
 
 
 async def _started_client(server: Any) -> Any:
-    """Start the client that drops what it gets; return its connection within the server."""
+    """Start the client that drops all messages; return its connection within the server."""
     known = set(server.hub.clients)
     drain = DRAIN.format(connect=CONNECT)
     await asyncio.create_subprocess_exec(sys.executable, "-c", drain, str(server.port))
-    while not server.stats.subscriptions:  # noqa: ASYNC110 - nothing tells of it
+    while not server.stats.subscriptions:  # noqa: ASYNC110 - there is no event for it
         await asyncio.sleep(0.01)
     return next(one for cid, one in server.hub.clients.items() if cid not in known)
 
@@ -199,7 +199,7 @@ async def _publish(
     pieces: list[tuple[bytes, int]],
     seconds: float,
 ) -> None:
-    """Hand over the pieces in turn; wait for the loop wherever the connection's turn is over."""
+    """Pass on the pieces one by one; wait for the loop when the connection's turn is over."""
     end_s = time.monotonic() + seconds
     expected = connection.in_messages
     while time.monotonic() < end_s:
@@ -207,7 +207,7 @@ async def _publish(
             protocol.get_buffer(-1)[: len(piece)] = piece
             protocol.buffer_updated(len(piece))
             expected += count
-            while connection.in_messages < expected:  # noqa: ASYNC110 - nothing tells of turns
+            while connection.in_messages < expected:  # noqa: ASYNC110 - turns have no event
                 await asyncio.sleep(0)
             while receiver and receiver.outbound.pending_bytes() > AHEAD_BYTES:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)

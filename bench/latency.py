@@ -1,8 +1,8 @@
 """Request and reply through the server: the scenarios that measure latency.
 
-The loop is closed: a new request leaves when a reply comes in. Requester and responder are one
-connection each, so replies come in the order of the requests and need no parsing. Every
-request has a reply subject of its own under the requester's inbox, as client libraries do it.
+The loop is closed: each reply sends a new request. Requester and responder have one connection
+each, so replies come in the order of the requests and need no parsing. Every request has its own
+reply subject under the requester's inbox, as in client libraries.
 """
 
 import socket
@@ -76,7 +76,7 @@ def _respond(_pipe: Connection, sock: socket.socket) -> None:
 
 
 def _request(pipe: Connection, sock: socket.socket, in_flight: int) -> None:
-    """Serve "request for so many seconds" until dismissed (requester process)."""
+    """Send requests for the requested seconds, until dismissed (requester process)."""
     subjects = _reply_subjects()
     requests = Cycle([frames.pub(_SUBJECT, _PAYLOAD, reply=name) for name in subjects])
     arrivals = _arrivals(sock, len(frames.msg(subjects[0], b"1", _PAYLOAD)))
@@ -87,15 +87,15 @@ def _request(pipe: Connection, sock: socket.socket, in_flight: int) -> None:
 
 
 def _arrivals(sock: socket.socket, frame_bytes: int) -> Iterator[int]:
-    """Yield, read by read, how many whole frames have come in since the last time."""
+    """Yield, read by read, the number of whole frames since the last time."""
     buffer = memoryview(bytearray(_RECEIVE_BYTES))
     partial_bytes = 0
     while True:
         count_bytes = sock.recv_into(buffer)
         if not count_bytes:
             raise ScenarioError("the server closed a connection")
-        # The server's own PING, which measures the round trip, is no message. Should a read cut
-        # one in two, every later frame counts as whole six bytes early, which changes nothing.
+        # The server's own PING, which measures the round trip, is no message. If a read cuts one in
+        # two, every later frame counts as whole six bytes early, which has no effect.
         pings = bytes(buffer[:count_bytes]).count(wire.PING)
         count, partial_bytes = divmod(
             partial_bytes + count_bytes - pings * len(wire.PING), frame_bytes

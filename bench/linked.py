@@ -1,4 +1,4 @@
-"""Two servers that a leaf node link or a route joins, as one under test."""
+"""Two servers joined by a leaf node link or a route, as one server under test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from bench import frames, procfs, servers, wire
 
 SIDES = ("out", "in", "route_out", "route_in")
-"""Which way messages go, seen from the leaf node, or from the server that has opened a route."""
+"""Direction of messages, seen from the leaf node, or from the server that has opened the route."""
 
 _LINK_TIMEOUT_S = 20.0
 _POLL_S = 0.01
@@ -31,7 +31,7 @@ _LEAF = 'leafnodes {{ remotes: [ {{ url: "nats-leaf://127.0.0.1:{port}", compres
 class LinkedServers(servers.Server):
     """A leaf node and its hub, or two servers of a cluster.
 
-    Publishers are at `address`, and subscribers at the other one.
+    Publishers connect to `address`, and subscribers to the other server.
     """
 
     other_pid: int = 0
@@ -39,11 +39,11 @@ class LinkedServers(servers.Server):
 
     @property
     def subscriber_address(self) -> wire.Address:
-        """Where subscribers connect."""
+        """The address for subscribers."""
         return self.far_address or self.address
 
     def cpu_s(self) -> float:
-        """Return the CPU time that both have used so far."""
+        """Return the CPU time of both servers so far."""
         return procfs.cpu_s(self.pid) + procfs.cpu_s(self.other_pid)
 
     def rss_bytes(self) -> int:
@@ -51,12 +51,12 @@ class LinkedServers(servers.Server):
         return procfs.rss_bytes(self.pid) + procfs.rss_bytes(self.other_pid)
 
     def settle(self) -> None:
-        """Return when what subscribers have subscribed to is known at the publishers' server.
+        """Wait until the publishers' server knows all subscriptions.
 
-        Interest goes over a link in order, so it is when a later subscription is reached.
+        Interest crosses a link in order, so this waits until a later subscription gets a message.
 
         Raises:
-            StartError: it is not in time.
+            StartError: that takes too long.
         """
         subscriber, publisher = wire.connect(self.subscriber_address), wire.connect(self.address)
         deadline = time.monotonic() + _LINK_TIMEOUT_S
@@ -66,13 +66,13 @@ class LinkedServers(servers.Server):
             while not _reaches(publisher, subscriber, b"probe"):
                 if time.monotonic() > deadline:
                     raise servers.StartError(f"{self.name}: no link after {_LINK_TIMEOUT_S:g} s")
-            # Behind it no earlier probe is under way any more.
+            # After this one, no earlier probe can still arrive.
             while not _reaches(publisher, subscriber, b"last one"):
                 pass
 
 
 def _reaches(publisher: socket.socket, subscriber: socket.socket, payload: bytes) -> bool:
-    """Send a probe, and tell whether it arrives in time."""
+    """Send a probe, and return whether it arrives in time."""
     publisher.sendall(frames.pub(_PROBE, payload))
     subscriber.settimeout(_POLL_S)
     seen = b""
@@ -89,7 +89,7 @@ def _reaches(publisher: socket.socket, subscriber: socket.socket, payload: bytes
 
 @contextmanager
 def running(command: servers.Command, side: str) -> Iterator[LinkedServers]:
-    """Run the two servers; with a `side` of "out", publishers are at the one that connects."""
+    """Run the two servers; with `side` "out", publishers use the server that connects."""
     with TemporaryDirectory() as name, ExitStack() as stack:
         port = servers.free_port()
         started = []

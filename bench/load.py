@@ -2,8 +2,8 @@
 
     python bench/load.py "midge-server" "nats-server" --only one_16 fanout_10
 
-Each command is started on a free loopback port with `-a 127.0.0.1 -p PORT` added. README.md
-beside this file says how the measuring works and what it can and cannot tell.
+Each command is started on a free loopback port with `-a 127.0.0.1 -p PORT` added. README.md in this
+folder describes the method and its limits.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from bench.scenarios import SCENARIOS, Scenario, select
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure, print, write the files that were asked for; 1 when a scenario failed."""
+    """Measure, print, and write the requested files; return 1 if a scenario failed."""
     servers.unwind_on_sigterm()
     parser = _parser()
     args = parser.parse_args(argv)
@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def beside(program: str) -> str:
-    """Return the program that pip installed beside this Python, else the one on the path."""
+    """Return the program that pip installed beside this Python, or else the one on the path."""
     beside = Path(sys.executable).parent / program
     return str(beside) if beside.exists() else program
 

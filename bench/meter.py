@@ -13,25 +13,25 @@ from bench.workers import Worker
 
 @dataclass(frozen=True)
 class Reading:
-    """CPU seconds used up to one moment."""
+    """CPU seconds used so far."""
 
     at_s: float
     server_s: float
     workers_s: tuple[float, ...]
     ours_s: float
-    """The process that conducts the measurement: next to nothing."""
+    """CPU seconds of the measuring process: next to nothing."""
     machine_s: float
 
     @classmethod
     def take(cls, server: Server, workers: Sequence[Worker]) -> "Reading":
-        """Read what the server and the generator's processes have used so far."""
+        """Read the CPU times of the server and the generator's processes so far."""
         workers_s = tuple(worker.cpu_s() for worker in workers)
         at_s = time.monotonic()
         return cls(at_s, server.cpu_s(), workers_s, sum(os.times()[:2]), procfs.machine_busy_s())
 
 
 def figures(before: Reading, after: Reading, count: int, elapsed_s: float) -> Measurement:
-    """Return rate and CPU for `count` messages (or what else the scenario counts)."""
+    """Return rate and CPU for `count` messages, or other units of the scenario."""
     server_s = after.server_s - before.server_s
     workers_s = [end - start for start, end in zip(before.workers_s, after.workers_s, strict=True)]
     machine_s = after.machine_s - before.machine_s

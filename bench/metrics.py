@@ -8,7 +8,7 @@ Measurement = Mapping[str, float]
 
 
 class ScenarioError(Exception):
-    """A measurement that must not be reported, such as one where messages went missing."""
+    """A measurement that must not be reported, for example because messages are missing."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Metric:
     compared: bool = True
     """Whether a ratio between the servers means anything."""
     is_share: bool = False
-    """Whether it is a ratio of its own, for which a target is, and not for that of the servers."""
+    """Whether the value is itself a ratio with a target, instead of the ratio of the servers."""
 
 
 METRICS = {
@@ -45,7 +45,7 @@ METRICS = {
 
 
 def format_value(metric: Metric, value: float) -> str:
-    """Return a value with its unit, with the digits that a reader can use."""
+    """Return a value with its unit, in a readable number of digits."""
     if metric.name == "rate":
         return f"{value:,.0f}{metric.unit}"
     if value >= 100:

@@ -1,7 +1,7 @@
-"""Messages as services and devices send them: no two lines in a row are alike.
+"""Messages like those of services and devices: no two consecutive lines are equal.
 
-A server that takes what repeats in one go gains nothing here: subject and size change with every
-message, so that each is parsed, matched and appended by itself.
+A server that handles repeated lines together gains nothing here: subject and size change with every
+message, so that each is parsed, matched and appended separately.
 """
 
 import itertools
@@ -18,7 +18,7 @@ EVENTS = ("created", "changed", "closed")
 SENSORS = ("temperature", "load", "rpm")
 
 _CYCLE_BYTES = 4 * 1024 * 1024
-"""Bytes that a publisher sends in a cycle: more than any cache of lines would hold."""
+"""Bytes of a publisher's cycle: more than any cache of lines would hold."""
 
 
 def service_subjects() -> list[bytes]:
@@ -39,7 +39,7 @@ def telemetry_subjects() -> list[bytes]:
 
 @dataclass(frozen=True, kw_only=True)
 class Mixed(Flow):
-    """One publisher that goes through subjects and sizes at random; who subscribes gets it all."""
+    """One publisher with random subjects and sizes; each subscriber gets all messages."""
 
     topics: tuple[bytes, ...]
     bytes_min: int
@@ -47,7 +47,7 @@ class Mixed(Flow):
     wildcard: bool = True
 
     def subject_names(self, group: int) -> list[bytes]:
-        """Return the subjects that the publisher goes through."""
+        """Return the subjects of the publisher."""
         return list(self.topics)
 
     def lines(self) -> list[frames.Line]:
@@ -63,7 +63,7 @@ class Mixed(Flow):
         return found
 
     def chunks(self, group: int) -> list[frames.Chunk]:
-        """Build what the publisher sends, over and over."""
+        """Build the chunks that the publisher sends repeatedly."""
         payload = b"x" * self.bytes_max
         pubs = [frames.pub(subject, payload[:size]) for subject, size in self.lines()]
         return frames.packed(pubs, self.chunk_bytes)
@@ -73,7 +73,7 @@ class Mixed(Flow):
         return [frames.sub(b">", b"1", self.queue)]
 
     def check(self, totals: Sequence[int], offered: Sequence[int]) -> None:
-        """Compare the bytes that every subscriber received with what was published.
+        """Compare the bytes that every subscriber received with the published bytes.
 
         Raises:
             ScenarioError: there is a difference.

@@ -1,8 +1,8 @@
-"""Latency under a rate that the server has no say in: the scenarios of many small writers.
+"""Latency at a rate that the server cannot influence: the scenarios of many small writers.
 
-Every connection publishes to its neighbour's subject at its own times, whatever has arrived. Each
-message carries the moment of its send call, so that what the generator is late by is none of the
-server's, and no wait is left out because a slow answer kept the next question back.
+Every connection publishes to its neighbour's subject at fixed times, independent of arrivals. Each
+message carries the time of its send call, so that delays of the generator do not count as the
+server's, and no wait is missed because a slow answer delayed the next request.
 """
 
 import array
@@ -28,32 +28,32 @@ from bench.workers import STALL_TIMEOUT_S, Worker, staff
 WARM_UP_S = 0.5
 SCRAPE_EVERY_S = 1.0
 PAGES = ("/varz", "/connz", "/subsz")
-"""The monitoring pages that both servers have; they are asked for while the messages flow."""
+"""The monitoring pages that both servers have; they are requested while messages flow."""
 
 STAMP_BYTES = 16
-"""A message is the time of its sending, in nanoseconds and as digits."""
+"""Length of a payload, which is the time of sending in nanoseconds, as digits."""
 
 _RECEIVE_BYTES = 64 * 1024
 _POLL_S = 0.002
 
 
 class Evenly(Protocol):
-    """What is published, and how often."""
+    """The messages to publish, and their rate."""
 
     @property
     def rate(self) -> int:
-        """Return how many messages are published a second."""
+        """Return the number of messages a second."""
 
     def subjects(self) -> list[bytes]:
         """Return the subject of each connection, all of one length."""
 
     def order(self) -> list[int]:
-        """Return in which order the connections publish, each to the one before it."""
+        """Return the order in which the connections publish, each to the one before it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpenLoop:
-    """So many connections that together publish so many messages a second, evenly."""
+    """Connections that together publish a fixed number of messages a second, evenly."""
 
     fresh_server: ClassVar[bool] = False
 
@@ -63,7 +63,7 @@ class OpenLoop:
     rate: int
     """Messages a second, of all connections together."""
     monitored: bool = True
-    """Ask for monitoring pages meanwhile, as a scraper does."""
+    """Request monitoring pages meanwhile, as a scraper does."""
 
     def run(self, server: Server, seconds: float) -> Measurement:
         """Publish for the given time and return CPU and latency percentiles.
@@ -103,14 +103,14 @@ class OpenLoop:
         return frames.numbered(b"open", self.connections)
 
     def order(self) -> list[int]:
-        """Return in which order the connections publish: each once, then again from the start."""
+        """Return the order in which the connections publish: each once, then from the start."""
         numbers = list(range(self.connections))
         random.Random(self.name).shuffle(numbers)
         return numbers
 
 
 def connected(server: Server, stack: ExitStack, subjects: Sequence[bytes]) -> list[socket.socket]:
-    """Open a connection for each subject, which it subscribes to; `stack` closes them."""
+    """Open a connection per subject, subscribed to that subject; `stack` closes them."""
     socks = []
     for subject in subjects:
         sock = stack.enter_context(closing(wire.connect(server.address)))
@@ -124,9 +124,7 @@ def connected(server: Server, stack: ExitStack, subjects: Sequence[bytes]) -> li
 def exchange(
     receiver: Worker, sender: Worker, counters: Counters, seconds: float
 ) -> list["array.array[int]"]:
-    """Have messages sent for a duration and received; return the latencies of each connection.
-
-    They are in nanoseconds.
+    """Send and receive messages for a duration; return the latencies of each connection in ns.
 
     Raises:
         ScenarioError: a message is missing.
@@ -145,7 +143,7 @@ def exchange(
 
 
 def percentiles(latencies_ns: Sequence[int]) -> Measurement:
-    """Return the latencies that are reported, in microseconds."""
+    """Return the reported percentiles, in microseconds."""
     ordered = sorted(latencies_ns)
     ranks = {"p50_us": 50, "p99_us": 99, "p999_us": 99.9, "max_us": 100}
     return {name: stats.percentile(ordered, rank) / 1e3 for name, rank in ranks.items()}
@@ -161,7 +159,7 @@ def stamps(data: bytes, frame_bytes: int) -> list[int]:
 
 
 def send(pipe: Connection, scenario: Evenly, socks: list[socket.socket], sent: Counters) -> None:
-    """Serve "publish for so many seconds" until dismissed (sender process)."""
+    """Publish for the requested seconds, until dismissed (sender process)."""
     gc.disable()
     subjects = scenario.subjects()
     heads = [b"PUB %b %d\r\n" % (subject, STAMP_BYTES) for subject in subjects]
@@ -182,7 +180,7 @@ def send(pipe: Connection, scenario: Evenly, socks: list[socket.socket], sent: C
 def receive(
     pipe: Connection, socks: list[socket.socket], subject: bytes, counters: Counters
 ) -> None:
-    """Note when messages arrive; on request, answer with all latencies (receiver process).
+    """Record the arrivals of messages; on request, answer with all latencies (receiver process).
 
     All subjects are as long as `subject`; the answer has an array for each connection.
     """
@@ -219,7 +217,7 @@ def _without_pings(data: bytes, known: int) -> bytes:
 
 
 def _scrape(_pipe: Connection, port: int) -> None:
-    """Ask for the pages again and again until dismissed (scraper process)."""
+    """Request the pages repeatedly until dismissed (scraper process)."""
     while True:
         for page in PAGES:
             with urllib.request.urlopen(f"http://127.0.0.1:{port}{page}", timeout=30) as answer:

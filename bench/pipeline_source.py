@@ -47,25 +47,25 @@ if TYPE_CHECKING:
 STREAM = "BENCH"
 FETCH_BATCH = 1000
 RATE_MIN = 80_000
-"""Messages a second of 100 bytes that the source is to bring into Parquet."""
+"""Least rate at which the source must write messages of 100 bytes to Parquet, per second."""
 FETCH_RATIO_MIN = 5.0
-"""How much faster than nats-py's `fetch` it is to be."""
+"""Least rate of the source, relative to nats-py's `fetch`."""
 
 
 @dataclass
 class Way:
-    """One way of reading, and what its rounds came to."""
+    """One way of reading, and the results of its rounds."""
 
     name: str
     read: Callable[[], tuple[int, float]]
-    """Reads, and returns the number of messages and the seconds that count."""
+    """Reads, and returns the number of messages and the measured seconds."""
     check: Callable[[], None] = lambda: None
     """Ends the program unless every message came once, and cleans up."""
     rates: list[float] = field(default_factory=list)
     cpu_us: list[float] = field(default_factory=list)
 
     def measure(self) -> None:
-        """Read once more and note how it went."""
+        """Read once more and record the result."""
         before_s = procfs.cpu_s(os.getpid())
         count, seconds = self.read()
         self.rates.append(count / seconds)
@@ -213,7 +213,7 @@ def read_stream(spark: "SparkSession", url: str, folder: Path, count: int) -> tu
         .start(str(folder), format="parquet")
     )
     query.awaitTermination()
-    # Its start is not counted: a streaming query pays for that once in its life.
+    # Its start is not counted, because a streaming query starts only once.
     busy_ms = sum(report["durationMs"]["triggerExecution"] for report in query.recentProgress)
     return count, busy_ms / 1000
 
@@ -223,7 +223,7 @@ def _options(url: str) -> dict[str, str]:
 
 
 def check(spark: "SparkSession", path: Path, count: int) -> None:
-    """Make sure that every message is there once, then remove the files."""
+    """Check that every message is there once, then remove the files."""
     rows = spark.read.parquet(str(path)).select("sequence").distinct().count()
     if rows != count:
         sys.exit(f"{path.name}: expected {count} distinct messages, got {rows}")

@@ -1,7 +1,7 @@
 """CPU time and memory of a process, read from /proc.
 
-A server is measured with all its threads and all its descendants, so that work does not vanish
-from the books by moving to a worker process.
+A server is measured with all its threads and all its descendants, so that work in a worker process
+counts as well.
 """
 
 import os
@@ -20,14 +20,14 @@ class ProcessStat:
     pid: int
     parent_pid: int
     cpu_ticks: int
-    """User and system time of all threads, and of the children that were waited for."""
+    """User and system time of all threads, and of reaped children."""
 
 
 def parse_stat(line: str) -> ProcessStat:
-    """Parse a `/proc/PID/stat` line; the command in it may hold blanks and brackets.
+    """Parse a `/proc/PID/stat` line; the command in it may have blanks and brackets.
 
     Raises:
-        ValueError: the line is not one of those.
+        ValueError: the line has another form.
     """
     pid, _, rest = line.partition(" (")
     _, closing, tail = rest.rpartition(") ")
@@ -39,7 +39,7 @@ def parse_stat(line: str) -> ProcessStat:
 
 
 def parse_memory_bytes(status: str, field: str = "VmRSS") -> int:
-    """Return one memory figure of a `/proc/PID/status` text; a kernel thread has none: 0."""
+    """Return one memory figure of a `/proc/PID/status` text, or 0 for a kernel thread."""
     for line in status.splitlines():
         name, _, value = line.partition(":")
         if name == field:
@@ -90,7 +90,7 @@ def rss_bytes(root_pid: int) -> int:
         try:
             total += parse_memory_bytes((PROC / str(stat.pid) / "status").read_text())
         except OSError:
-            continue  # it ended between the listing and the look
+            continue  # it ended after the listing
     return total
 
 
@@ -101,5 +101,5 @@ def _all_stats() -> list[ProcessStat]:
             try:
                 stats.append(parse_stat((entry / "stat").read_text()))
             except OSError:
-                continue  # it ended between the listing and the look
+                continue  # it ended after the listing
     return stats

@@ -1,4 +1,4 @@
-"""The interpreted midge: a copy of the checkout's modules with no extension module among them."""
+"""The interpreted midge: a copy of the checkout without extension modules."""
 
 import shutil
 import sys
@@ -10,7 +10,7 @@ _COMPILED = shutil.ignore_patterns("*.so", "*.c", "__pycache__")
 
 
 def copied_tree() -> Path:
-    """Copy midge and the benchmarks anew; return the folder to import both from."""
+    """Make a new copy of midge and the benchmarks; return the folder to import both from."""
     shutil.rmtree(TREE, ignore_errors=True)
     for folder in ("midge", "bench"):
         shutil.copytree(ROOT / folder, TREE / folder, ignore=_COMPILED)
@@ -19,6 +19,6 @@ def copied_tree() -> Path:
 
 
 def server_argv() -> tuple[str, ...]:
-    """Copy the modules, and give the command that starts the interpreted server from there."""
-    # -P: the folder that the bench runs in may hold the compiled modules.
+    """Copy the modules, and return the command that starts the interpreted server from there."""
+    # -P: the folder in which the bench runs may have the compiled modules.
     return ("env", f"PYTHONPATH={copied_tree()}", sys.executable, "-P", "-m", "midge.server")

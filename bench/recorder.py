@@ -2,10 +2,10 @@
 
     python bench/recorder.py [--rounds 5] [--seconds 2] [--payloads] [--markdown]
 
-Each scenario runs twice: flat out, where the recorder may drop what it has no time for as long as
-the rate stays, and at a moderate pace, where it has to write every message. CPU time is that of the
-loop's thread per message, and that of all other threads, the writer's above all, per row written.
-Payloads are left out of the record unless asked for. Ends with 1 when a target is missed.
+Each scenario runs twice: flat out, where the recorder may drop rows as long as the rate stays, and
+at a moderate pace, where it must write every message. The CPU time of the loop's thread is per
+message; the CPU time of all other threads, mainly the writer's, is per written row. Payloads are
+recorded only with `--payloads`. Ends with 1 if a target is missed.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from bench.scenarios import select
 
 SCENARIOS = ["one_16", "wildcard_1k"]
 RATE_LOSS_MAX = 0.30
-"""Largest loss of rate of `TARGET_SCENARIO` at full speed by recording without payloads."""
+"""Largest loss of rate of `TARGET_SCENARIO` at full speed through recording without payloads."""
 TARGET_SCENARIO = "one_16"
 PACE = 500_000.0
 PACED_CHUNK_BYTES = 32 * 1024
@@ -47,7 +47,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class LoopThread(servers.Server):
-    """A server of which only the main thread's CPU time counts."""
+    """A server whose CPU time is only the main thread's."""
 
     def cpu_s(self) -> float:
         """Return the CPU time of the thread that the event loop runs in."""
@@ -96,7 +96,7 @@ class Result:
         return written / max(1, written + self.dropped)
 
     def cells(self) -> list[str]:
-        """Return the figures as they stand under `_COLUMNS`."""
+        """Return the figures in the order of `_COLUMNS`."""
         written = sum(each.written for each in self.recording)
         writer_ns = sum(each.writer_s for each in self.recording) / max(1, written) * 1e9
         rates = [statistics.median(each.rate for each in side) for side in self._sides]

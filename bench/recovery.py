@@ -50,13 +50,13 @@ CASES = (
 
 @dataclass(frozen=True)
 class Limit:
-    """What midge may take at most, or what share of nats-server's figure."""
+    """Largest figure of midge, or its largest share of nats-server's figure."""
 
     most: float
     is_share: bool = False
 
     def judge(self, unit: str, a: float, ratio: float, others: float = 0.0) -> str:
-        """Say what is wanted, and whether it is reached, while others used so many cores."""
+        """Return the limit, and whether it is kept; `others` is the load by other programs."""
         wanted = f"≤ {self.most:g} of it" if self.is_share else f"≤ {self.most:,g} {unit}".rstrip()
         is_reached = (ratio if self.is_share else a) <= self.most
         return report.judged(wanted, is_reached=is_reached, others=others)
@@ -86,7 +86,7 @@ LIMITS: Mapping[str, Mapping[str, Limit]] = {
         "files_after": Limit(256),
     },
 }
-"""What is wanted of midge, by case and metric. No file that could shorten a start may be there."""
+"""The limits of midge, by case and metric. There may be no file that could shorten a start."""
 
 _CHECKPOINTS = Limit(0)
 _TIMED = ("first_start", "start")
@@ -117,7 +117,7 @@ class Comparison:
     failure: str = ""
 
     def add(self, figures: restart.Figures, *, is_a: bool) -> None:
-        """Take the figures of a round."""
+        """Add the figures of a round."""
         side = self.a if is_a else self.b
         for name, values in figures.items():
             side.setdefault(name, []).extend(values)
@@ -126,7 +126,7 @@ class Comparison:
 def compare(
     case: Restart, a: servers.Command, b: servers.Command, rounds: int, starts: int
 ) -> Comparison:
-    """Measure one case on both servers in turns: A B, B A, A B."""
+    """Measure one case on both servers alternately: A B, B A, A B."""
     comparison = Comparison(case)
     try:
         for number in range(rounds):
@@ -194,7 +194,7 @@ every message. While other programs use cores, starts take longer; their CPU tim
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Measure, print the report and write it where told; 1 when a case failed."""
+    """Measure, print the report and write it to the given file; return 1 if a case failed."""
     parser = argparse.ArgumentParser(prog="bench.recovery", description=__doc__.partition("\n")[0])
     parser.add_argument("midge", nargs="?", default=beside("midge-server"))
     parser.add_argument("nats_server", nargs="?", default=beside("nats-server"))

@@ -22,12 +22,12 @@ UNCOMMITTED = "with uncommitted changes"
 """Marks a commit whose figures cannot be reproduced from the repository."""
 
 QUIET_CORES = 0.2
-"""A time that is too long is only the server's fault while other programs use no more."""
+"""A time over its limit counts as the server's fault if other programs used at most these cores."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """How one ratio stands against what midge is meant to reach."""
+    """The comparison of one ratio with midge's target."""
 
     limit: float
     at_least: bool
@@ -42,7 +42,7 @@ class Verdict:
 def judge(comparison: Comparison, metric: str) -> Verdict | None:
     """Compare a ratio, or the share that A reaches, with its target; None without a target.
 
-    A scenario without a target of its own still must not have a lower rate than B.
+    In a scenario without a target, the rate of A must not be lower than B's.
     """
     at_least = METRICS[metric].higher_is_better
     default = 1.0 if at_least and comparison.name not in TARGETS else None
@@ -74,7 +74,7 @@ def _reported(comparison: Comparison) -> list[str]:
 
 
 def to_json(setup: Setup, comparisons: Iterable[Comparison]) -> str:
-    """Return everything that was measured, round by round."""
+    """Return all measurements, round by round."""
     document = {
         "environment": environment(setup),
         "seconds": setup.seconds,
@@ -141,18 +141,18 @@ def _busy(comparison: Comparison, who: str) -> str:
 
 
 def environment(setup: Setup) -> dict[str, str]:
-    """Return what a figure is worthless without: commit, builds, machine and date."""
+    """Return the facts that every figure needs: commit, builds, machine and date."""
     return facts((setup.a, setup.b), setup.disk)
 
 
 def facts(commands: Sequence[Command], disk: DiskSpeed | None = None) -> dict[str, str]:
-    """Return what holds for a measurement of these servers, on this disk if it plays a part."""
+    """Return the facts about a measurement of these servers, and of this disk if it matters."""
     on = {} if disk is None else {"disk": str(disk)}
     return {**machine(), **on, **{one.name: version(one.argv) for one in commands}}
 
 
 def judged(wanted: str, *, is_reached: bool, others: float) -> str:
-    """Say whether what is wanted of a time is reached, while other programs used so many cores."""
+    """Return the verdict on a time; `others` is the number of cores that other programs used."""
     if is_reached:
         return f"{wanted} reached"
     if others > QUIET_CORES:
@@ -161,7 +161,7 @@ def judged(wanted: str, *, is_reached: bool, others: float) -> str:
 
 
 def machine() -> dict[str, str]:
-    """Return what holds for every measurement made now from this checkout."""
+    """Return the facts about every measurement made now from this checkout."""
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "commit": _commit(),
@@ -172,7 +172,7 @@ def machine() -> dict[str, str]:
 
 
 def _commit() -> str:
-    """Name the commit of what is measured; pages and tests may be at work on."""
+    """Return the commit of the measured code; pages and tests may have uncommitted changes."""
     commit = _output(["git", "-C", str(_ROOT), "rev-parse", "--short=12", "HEAD"])
     status = ["status", "--porcelain", "--untracked-files=no", "--", *_MEASURED]
     if _output(["git", "-C", str(_ROOT), *status]):
@@ -181,7 +181,7 @@ def _commit() -> str:
 
 
 def version(argv: Sequence[str]) -> str:
-    """Return what a server says of its version, with its build."""
+    """Return the version that a server reports, with its build."""
     return _output([*argv, "--version"]) or "unknown version"
 
 

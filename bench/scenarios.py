@@ -1,7 +1,7 @@
-"""The scenarios of the side-by-side load, and how midge is meant to compare in them.
+"""The scenarios of the side-by-side load, and midge's targets in them.
 
-A scenario is anything with these attributes and a `run`; add one to `SCENARIOS` and it is in the
-next run and in the report.
+A scenario is any object with these attributes and a `run`; a scenario in `SCENARIOS` is in the next
+run and in the report.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ class Scenario(Protocol):
 
     @property
     def fresh_server(self) -> bool:
-        """Whether each round needs a server that nothing has used before."""
+        """Whether each round needs a new server."""
 
     def run(self, server: Server, seconds: float, /) -> Measurement:
         """Warm up, measure for about that long and return the figures of one round."""
@@ -52,7 +52,7 @@ _TAKEN = ("js_lines_16", "js_lines_128", "js_lines_16_memory", "js_lines_128_mem
 
 
 def over_link(name: str, title: str, linked: str) -> tuple[Scenario, ...]:
-    """Return what is measured over each link: small messages, a queue group, services."""
+    """Return the scenarios for each link: small messages, a queue group, services."""
     return (
         Flow(name=f"{name}_16", title=f"{title}, 16 B", linked=linked),
         Flow(
@@ -254,15 +254,15 @@ TARGETS: Mapping[str, Mapping[str, float]] = {
     "js_turnover_1": {"rate": 2.0},
     "js_turnover_16": {"rate": 2.0},
 }
-"""Scenario and metric to the ratio midge / nats-server: at least for rates, else at most.
+"""Targets by scenario and metric: the ratio midge / nats-server, at least for rates, else at most.
 
-For a metric that is a share it is the one that midge must reach, whatever nats-server's is. Rates
-of scenarios that are not here must not be below nats-server's.
+For a metric that is a share, midge itself must reach the value, whatever nats-server's share is.
+Rates of scenarios that are not here must not be below nats-server's.
 """
 
 
 def select(names: list[str]) -> tuple[Scenario, ...]:
-    """Return the scenarios of those names in the order of the table; all without a name.
+    """Return the scenarios with these names in the order of the table, or all without names.
 
     Raises:
         ValueError: there is no scenario of such a name.

@@ -23,7 +23,7 @@ _OUTPUT_TAIL_BYTES = 2000
 
 
 class StartError(Exception):
-    """A server under test did not come up; the text holds the end of its output."""
+    """A server under test did not start; the text has the end of its output."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Command:
 
     @classmethod
     def parse(cls, text: str, name: str = "") -> "Command":
-        """Split a command as a shell would; it is named after its program unless told.
+        """Split a command as a shell would; without `name`, its program is its name.
 
         Raises:
             StartError: the text is empty.
@@ -54,15 +54,15 @@ class Server:
     pid: int
     address: wire.Address
     monitoring_port: int = 0
-    """Where it serves its pages by HTTP, if it was started so."""
+    """Port of its monitoring pages, if it was started with them."""
 
     @property
     def subscriber_address(self) -> wire.Address:
-        """Where subscribers connect."""
+        """The address for subscribers."""
         return self.address
 
     def settle(self) -> None:
-        """Return when what subscribers have subscribed to is known to publishers: here at once."""
+        """Wait until the publishers' server knows all subscriptions: a single one knows at once."""
 
     def cpu_s(self) -> float:
         """Return the CPU time used so far, threads and child processes included."""
@@ -84,8 +84,8 @@ def running(
 ) -> Iterator[Server]:
     """Run a server on a free loopback port for the length of the block.
 
-    `monitored`, it serves its pages by HTTP; with `jetstream`, it has a store directory of its own
-    on the disk that holds the temporary files, which is removed at the end.
+    With `monitored`, it serves its pages by HTTP. With `jetstream`, it has its own store directory
+    on the disk with the temporary files, which is removed at the end.
 
     Raises:
         StartError: it ended early or does not greet with INFO in time.
@@ -109,7 +109,7 @@ def unwind_on_sigterm() -> None:
 
 
 def make_certificate(folder: Path) -> tuple[Path, Path]:
-    """Make a self-signed certificate for 127.0.0.1; return its file and that of its key.
+    """Make a self-signed certificate for 127.0.0.1; return its file and its key's file.
 
     Raises:
         StartError: there is no working openssl.
@@ -126,7 +126,7 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
 
 
 def _start(argv: Sequence[str], output: IO[bytes]) -> tuple[subprocess.Popen[bytes], int]:
-    # Another program can take the port between our look and the server's bind: then once more.
+    # Try again if another program takes the port between our check and the server's bind.
     for attempt in range(1, _START_ATTEMPTS + 1):
         port = free_port()
         address_flags = ["-a", "127.0.0.1", "-p", str(port)]

@@ -64,7 +64,7 @@ def read(results: str) -> dict[tuple[str, str], Row]:
 
 
 def table(results: str) -> str:
-    """Return the table, and under it what it was measured on.
+    """Return the table, and below it the facts about the measurement.
 
     Raises: KeyError when a scenario of `SHOWN` is not on the results page.
     """
@@ -95,7 +95,7 @@ def replaced(readme: str, results: str) -> str:
 
 
 def main() -> int:
-    """Write README.md anew, unless the figures are of uncommitted code."""
+    """Update README.md, unless the figures are of uncommitted code."""
     results = RESULTS.read_text()
     if UNCOMMITTED in results:
         print(f"README.md stays: {RESULTS.name} was measured {UNCOMMITTED}", file=sys.stderr)

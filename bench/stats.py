@@ -14,7 +14,7 @@ class Summary:
 
     @property
     def median(self) -> float:
-        """The middle round: one disturbed round out of three does not move it."""
+        """The median round, which one disturbed round out of three does not change."""
         return statistics.median(self.rounds)
 
     @property
@@ -40,5 +40,5 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
 
 
 def ratio(a: float, b: float) -> float:
-    """Return a / b, and infinity for a measurement that came out as nothing."""
+    """Return a / b, or infinity if b is 0."""
     return a / b if b else math.inf

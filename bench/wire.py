@@ -21,12 +21,12 @@ _RECEIVE_BYTES = 1024 * 1024
 
 
 class WireError(Exception):
-    """A server did not answer as the protocol says; the text tells what came instead."""
+    """A server did not follow the protocol; the text has its answer."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where a server under test listens, and the TLS context when it speaks TLS."""
+    """The address of a server under test, and the TLS context if it uses TLS."""
 
     host: str
     port: int
@@ -48,7 +48,7 @@ def dial(address: Address, *, source_host: str = "") -> socket.socket:
         (address.host, address.port), IO_TIMEOUT_S, source_address=source
     )
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # INFO is all that a server sends unasked, so one generous read cannot take too much.
+    # A server sends only INFO unasked, so one large read cannot take too much.
     greeting = more = sock.recv(_INFO_BYTES)
     while more and not greeting.endswith(b"\n"):
         greeting += (more := sock.recv(_INFO_BYTES))
@@ -65,15 +65,15 @@ def send_connect(sock: socket.socket) -> None:
 
 
 def round_trip(sock: socket.socket) -> None:
-    """Send a PING and read up to its PONG: the server has then processed all that came before."""
+    """Send a PING and read up to its PONG: the server has then processed everything before it."""
     sock.sendall(PING)
     read_until_pong(sock)
 
 
 def drain(sock: socket.socket) -> int:
-    """Send a PING and drop all up to its PONG, messages too; return how many bytes came before it.
+    """Send a PING and drop everything before its PONG; return the number of dropped bytes.
 
-    After the PONG only PINGs of the server may come. Those that a read brings along with it are
+    After the PONG, only PINGs of the server may come. PINGs in the same read as the PONG are
     dropped as well, and not counted.
 
     Raises:

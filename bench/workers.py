@@ -11,7 +11,7 @@ from bench import procfs, wire
 from bench.metrics import ScenarioError
 
 STALL_TIMEOUT_S = 20.0
-"""How long nothing may happen before a scenario is given up."""
+"""Longest time without progress before a scenario fails."""
 
 _fork = multiprocessing.get_context("fork")
 
@@ -33,10 +33,10 @@ class Worker:
         self.pipe.send(request)
 
     def answer(self, within_s: float = STALL_TIMEOUT_S) -> Any:
-        """Return what the worker sends next.
+        """Return the worker's next answer.
 
         Raises:
-            ScenarioError: it met an error, or says nothing for too long.
+            ScenarioError: it met an error, or does not answer for too long.
         """
         try:
             if not self.pipe.poll(within_s):
@@ -49,7 +49,7 @@ class Worker:
         return answer
 
     def raise_failure(self) -> None:
-        """Raise what the worker has met since the last answer, if anything.
+        """Raise an error that the worker has met since the last answer.
 
         Raises:
             ScenarioError: it met an error.
@@ -71,7 +71,7 @@ class Worker:
 
 @contextmanager
 def staff() -> Iterator[list[Worker]]:
-    """Return a list to put workers in; all of them are dismissed when the block ends."""
+    """Yield a list for workers; all of them are dismissed when the block ends."""
     workers: list[Worker] = []
     try:
         yield workers

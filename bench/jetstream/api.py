@@ -1,4 +1,4 @@
-"""Requests to `$JS.API` over a raw socket, for what happens before and after the clock runs."""
+"""Requests to `$JS.API` over a raw socket, for the work before and after the measured time."""
 
 import itertools
 import json
@@ -24,7 +24,7 @@ class Api:
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._pending = b""
-        # An inbox of its own: connections that share one read each other's answers.
+        # Each connection has its own inbox, because connections with one inbox get all its answers.
         self._inbox = b"_INBOX.benchApi.%d.%d" % (os.getpid(), next(_NUMBERS))
         sock.sendall(frames.sub(self._inbox, b"1"))
         wire.round_trip(sock)
@@ -43,7 +43,7 @@ class Api:
         return answer
 
     def create_stream(self, name: str, subjects: Sequence[str], **settings: object) -> None:
-        """Create a stream anew; one of that name that is there goes first.
+        """Create a stream, after deleting an existing one of that name.
 
         Raises:
             ScenarioError: the server refuses it.
@@ -53,7 +53,7 @@ class Api:
         self.ask(f"STREAM.CREATE.{name}", {"name": name, "subjects": list(subjects), **settings})
 
     def create_consumer(self, stream: str, name: str, **settings: object) -> None:
-        """Create a consumer that must not be there yet.
+        """Create a consumer that must not exist yet.
 
         Raises:
             ScenarioError: the server refuses it.
@@ -62,7 +62,7 @@ class Api:
         self.ask(f"CONSUMER.CREATE.{stream}.{name}", request)
 
     def messages(self, stream: str) -> int:
-        """Return how many messages a stream says it holds."""
+        """Return the number of messages that a stream reports."""
         count: int = self.ask(f"STREAM.INFO.{stream}")["state"]["messages"]
         return count
 
@@ -87,6 +87,6 @@ class Api:
 
 @contextmanager
 def asking(server: Server) -> Iterator[Api]:
-    """Return an `Api` on a connection of its own for the length of the block."""
+    """Yield an `Api` on its own connection for the length of the block."""
     with closing(wire.connect(server.address)) as sock:
         yield Api(sock)

@@ -33,7 +33,7 @@ _ACK = b" 4\r\n+ACK\r\n"
 _REPLY = re.compile(rb" (\$JS\.ACK\.[^ ]+) ")
 FLOW_CONTROL = re.compile(rb" (\$JS\.FC\.[^ ]+) ")
 _BATCHES_AHEAD = 2
-"""Requests of a pull consumer that wait at a time, so that it is never without one."""
+"""Pull requests that wait at a time, so that the consumer is never without one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +49,13 @@ class StreamRead:
     payload_bytes: int = 128
     storage: str = "file"
     batch: int = 0
-    """Messages that a pull request asks for; 0 is a push consumer."""
+    """Messages per pull request; 0 is a push consumer."""
     acks: bool = False
     """Acknowledge each message."""
     ordered: bool = False
-    """Flow control, heartbeats and replicas in memory, as ordered consumers ask for."""
+    """Flow control, heartbeats and replicas in memory, like ordered consumers."""
     max_messages: int = 0
-    """End a round after so many; 0 reads them all."""
+    """End a round after this many messages; 0 reads all."""
 
     def run(self, server: Server, seconds: float) -> Measurement:
         """Read the stream and return the figures.
@@ -73,7 +73,7 @@ class StreamRead:
             workers[0].answer()
             before = Reading.take(server, workers)
             started_ns = time.monotonic_ns()
-            if not self.batch:  # what is pushed comes at once
+            if not self.batch:  # pushed messages come at once
                 workers[0].ask(consumer)
             api.create_consumer(STREAM, consumer, **self.settings())
             if self.batch:
@@ -87,7 +87,7 @@ class StreamRead:
 
     @property
     def count(self) -> int:
-        """Return how many messages a round reads."""
+        """Return the number of messages in a round."""
         return self.max_messages or self.messages
 
     def settings(self) -> Mapping[str, object]:
@@ -109,7 +109,7 @@ class StreamRead:
 
 
 def fill(api: Api, server: Server, scenario: StreamRead) -> None:
-    """See that the stream is there with its messages.
+    """Make the stream with its messages, unless it exists.
 
     Raises:
         ScenarioError: not all of them could be published.
@@ -134,7 +134,7 @@ def fill(api: Api, server: Server, scenario: StreamRead) -> None:
 
 
 def _read(pipe: Connection, sock: socket.socket, scenario: StreamRead) -> None:
-    """Subscribe when told to, then read from the named consumer (reader process)."""
+    """Subscribe on request, then read from the named consumer (reader process)."""
     pipe.recv()
     sock.sendall(frames.sub(_INBOX, b"1"))
     wire.round_trip(sock)
@@ -206,13 +206,13 @@ def _next_request(consumer: str, batch: int) -> bytes:
 
 
 def acknowledgements(data: bytes) -> bytes:
-    """Return what acknowledges each message whose first line is in `data`."""
+    """Return the acks for all messages whose first line is in `data`."""
     replies = _REPLY.findall(data)
     return b"PUB " + (_ACK + b"PUB ").join(replies) + _ACK if replies else b""
 
 
 def deliveries(sock: socket.socket) -> Iterator[tuple[int, bytes]]:
-    """Yield how many deliveries a read completed, and the bytes that hold their first lines.
+    """Yield the number of deliveries that a read completed, and the bytes with their first lines.
 
     Raises:
         ScenarioError: the server closed the connection.
@@ -233,7 +233,7 @@ def deliveries(sock: socket.socket) -> Iterator[tuple[int, bytes]]:
 
 @dataclass(frozen=True, kw_only=True)
 class DirectGet:
-    """The last message of a subject, asked for one at a time."""
+    """Direct gets of the last message of a subject, one at a time."""
 
     fresh_server: ClassVar[bool] = False
     jetstream: ClassVar[bool] = True
@@ -260,7 +260,7 @@ class DirectGet:
 
 
 def _get_directly(pipe: Connection, sock: socket.socket, scenario: DirectGet) -> None:
-    """Serve "ask for so many seconds" until dismissed (reader process)."""
+    """Send direct gets for the requested seconds, until dismissed (reader process)."""
     sock.sendall(frames.sub(_INBOX, b"1"))
     wire.round_trip(sock)
     sock.settimeout(None)

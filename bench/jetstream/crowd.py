@@ -1,4 +1,4 @@
-"""Many consumers of one stream: what a message costs that each tenth of them gets."""
+"""Many consumers of one stream: the cost of a message that a tenth of them gets."""
 
 import socket
 import time
@@ -26,7 +26,7 @@ _RECEIVE_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class ManyConsumers:
-    """Push consumers with filters of their own while messages are published."""
+    """Push consumers, each with its own filter, while messages are published."""
 
     fresh_server: ClassVar[bool] = False
     jetstream: ClassVar[bool] = True
@@ -35,13 +35,13 @@ class ManyConsumers:
     title: str
     consumers: int = 1_000
     shares: int = 10
-    """Each consumer's filter matches one of so many parts of the subjects."""
+    """Parts of the subjects; each consumer's filter matches one part."""
     subjects: int = 1_000
     messages: int = 4_000
 
     @property
     def deliveries(self) -> int:
-        """Return how many deliveries a round ends with."""
+        """Return the number of deliveries in a round."""
         return self.messages * (self.consumers // self.shares)
 
     def run(self, server: Server, seconds: float) -> Measurement:

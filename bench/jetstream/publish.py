@@ -1,9 +1,8 @@
 """Publishing into streams, with an acknowledgement of each message or without.
 
-One process publishes with a window: so many messages are on their way without an acknowledgement,
-and each one that comes in lets the next message go. It is a closed loop, as client libraries
-publish: a server that stalls is offered less. At the end the streams are asked how many messages
-they hold, which must be every one that was sent.
+One process publishes with a window: a fixed number of messages is unacknowledged, and each
+acknowledgement sends the next message. This is a closed loop, like that in client libraries: a
+server that stalls gets less. At the end the streams must report every message that was sent.
 """
 
 import random
@@ -27,15 +26,15 @@ WARM_UP_S = 0.3
 STREAM = "BENCH"
 _INBOX = b"_INBOX.fAIwrFpQNsPhVcCdLbO4Xy"
 _DISTINCT = 20_000
-"""Frames that are prepared; where each has a subject, an id or a reply of its own, so many."""
+"""Number of prepared frames with different subjects, ids or replies."""
 _MARK = b'"seq":'
-"""Bytes that occur once per acknowledgement, since the fields of a PubAck have a fixed order."""
+"""Bytes that occur once per acknowledgement, because the fields of a PubAck have a fixed order."""
 _RECEIVE_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamPublish:
-    """Messages into one stream or several, `window` of them without an acknowledgement yet."""
+    """Messages into one stream or several, with `window` of them unacknowledged."""
 
     fresh_server: ClassVar[bool] = False
     jetstream: ClassVar[bool] = True
@@ -60,7 +59,7 @@ class StreamPublish:
 
     @property
     def configuration(self) -> str:
-        """Return what both servers read with `-c`."""
+        """Return the configuration file of both servers."""
         return "jetstream {sync_interval: always}\n" if self.sync_always else ""
 
     def run(self, server: Server, seconds: float) -> Measurement:
@@ -94,7 +93,7 @@ class StreamPublish:
         return [f"{STREAM}{number:03d}" for number in range(self.streams)]
 
     def check(self, api: Api, published: int) -> None:
-        """Compare what the streams hold with what was published, and remove them.
+        """Compare the contents of the streams with the published messages, and remove the streams.
 
         Raises:
             ScenarioError: there is a difference.
@@ -109,7 +108,7 @@ class StreamPublish:
             api.ask(f"STREAM.DELETE.{name}")
 
     def frames(self) -> list[bytes]:
-        """Return what the publisher sends, over and over."""
+        """Return the frames that the publisher sends repeatedly."""
         choose = random.Random(self.name)
         subjects = [
             subject
@@ -134,7 +133,7 @@ def _message_id(index: int) -> bytes:
 
 
 def _publish(pipe: Connection, sock: socket.socket, scenario: StreamPublish) -> None:
-    """Serve "publish for so many seconds" until dismissed (publisher process)."""
+    """Publish for the requested seconds, until dismissed (publisher process)."""
     sock.sendall(frames.sub(_INBOX + (b".*" if scenario.own_reply else b""), b"1"))
     wire.round_trip(sock)
     sock.settimeout(None)
@@ -147,7 +146,7 @@ def _publish(pipe: Connection, sock: socket.socket, scenario: StreamPublish) -> 
 
 
 def arrivals(sock: socket.socket, mark: bytes) -> Iterator[int]:
-    """Yield, read by read, how many answers have come in; each holds `mark` once.
+    """Yield, read by read, the number of new answers; each has `mark` once.
 
     Raises:
         ScenarioError: one of them is an error, or the server closed the connection.

@@ -1,7 +1,7 @@
-"""Streams that are there again after a SIGKILL: how soon, and how much memory they take.
+"""Recovery of streams after a SIGKILL: its time, and the memory of the streams.
 
-A server is filled, killed, and started again on what it has left. A start is timed from before the
-process is made until the first answer to STREAM.INFO is here, which must tell of every message.
+A server is filled, killed, and started again on its files. A start is timed from before the process
+is made until the first answer to STREAM.INFO, which must report every message.
 """
 
 import base64
@@ -23,10 +23,10 @@ from bench.jetstream.publish import arrivals
 from bench.metrics import ScenarioError
 
 SETTLE_S = 2.0
-"""From the last acknowledgement, or the start, to the look at the memory."""
+"""Time from the last acknowledgement, or the start, to the reading of the memory."""
 
 Figures = Mapping[str, list[float]]
-"""What was measured on one server: metric to one value or several."""
+"""The results of one server: metric to one value or several."""
 
 _INBOX = b"_INBOX.Xn4hQ2vLrT8sYdKc0WbZ6m"
 _MARK = b'"seq":'
@@ -41,24 +41,24 @@ _HOLD_MESSAGES = (".blk", ".log")
 
 @dataclass(frozen=True, kw_only=True)
 class Restart:
-    """What a store holds when its server is killed. Messages go round its subjects and streams."""
+    """The contents of a store when its server is killed; messages rotate over its subjects."""
 
     name: str
     title: str
     unit: str
-    """Whose memory is reported: a message, a key, a stream."""
+    """The unit for the reported memory: a message, a key, a stream."""
     messages: int
     subjects: int
-    """Of all streams together; a divisor of `messages`, and a multiple of `streams`."""
+    """Subjects of all streams together; a divisor of `messages`, and a multiple of `streams`."""
     streams: int = 1
     per_subject: int = -1
     """`max_msgs_per_subject` of the streams; -1 is unlimited."""
     listed: bool = False
-    """Whether the making of a consumer that starts with the last of each subject is timed."""
+    """Whether to time the creation of a consumer that starts with the last of each subject."""
 
     @property
     def units(self) -> int:
-        """Return how many there are of what the memory is divided by."""
+        """Return the number of units by which the memory is divided."""
         return self.streams if self.unit == "stream" else self.messages
 
     def stream(self, number: int) -> str:
@@ -70,7 +70,7 @@ class Restart:
         return b"js.%04d.%07d" % (number % self.streams, number % self.subjects)
 
     def payload(self, number: int) -> bytes:
-        """Return the payload of a message, like that of no other."""
+        """Return the payload of a message, which no other message has."""
         return b"%0*d" % (_PAYLOAD_BYTES, number)
 
     def sequence(self, number: int) -> int:
@@ -78,7 +78,7 @@ class Restart:
         return number // self.streams + 1
 
     def sampled(self) -> list[int]:
-        """Return the messages that are read after a start: the first, the last, some between."""
+        """Return the messages to read after a start: the first, the last, some between."""
         chosen = random.Random(self.name)
         between = chosen.sample(range(self.messages), min(_SAMPLES, self.messages))
         return [0, self.messages - 1, *between]
@@ -100,7 +100,7 @@ class Server:
             raise servers.StartError(text) from None
 
     def first_answer(self, name: str) -> Answer:
-        """Return the answer to `$JS.API.{name}`, asked for until it comes, every 2 ms or so.
+        """Return the answer to `$JS.API.{name}`; ask about every 2 ms until it comes.
 
         Raises:
             StartError: it ended, or does not answer in time.
@@ -120,7 +120,7 @@ class Server:
             raise servers.StartError(f"no answer within {_START_TIMEOUT_S:g} s: {error}")
 
     def busy_s(self) -> float:
-        """Return the CPU time that everything but the bench has used since the process was made."""
+        """Return the CPU time of everything except the bench since the process was made."""
         return _busy_but_ours_s() - self._busy_s
 
     def rss_bytes(self) -> int:
@@ -128,7 +128,7 @@ class Server:
         return procfs.rss_bytes(self.process.pid)
 
     def open_files(self) -> int:
-        """Return how many files and sockets it has open."""
+        """Return the number of its open files and sockets."""
         return len(list((procfs.PROC / str(self.process.pid) / "fd").iterdir()))
 
 
@@ -149,13 +149,13 @@ def launched(command: servers.Command, store: Path) -> Iterator[Server]:
 
 
 def run(case: Restart, command: servers.Command, starts: int) -> Figures:
-    """Fill a store, kill its server, and start it on what is left: once, and `starts` times more.
+    """Fill a store, kill its server, and start it on the files: once, and `starts` times more.
 
-    Before those all files are read, so that they are in the page cache: midge drops large groups
-    from it once they are on the disk. Each start ends in a kill.
+    Before the further starts all files are read into the page cache, because midge drops large
+    groups from it once they are on the disk. Each start ends with a kill.
 
     Raises:
-        ScenarioError: something is not there any more after a start.
+        ScenarioError: something is missing after a start.
     """
     found: dict[str, list[float]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as name:
@@ -176,7 +176,7 @@ def run(case: Restart, command: servers.Command, starts: int) -> Figures:
 
 
 def _fill(case: Restart, server: Server, found: dict[str, list[float]]) -> tuple[int, float]:
-    """Make the streams and fill them; return the memory before, and when half was stored."""
+    """Make and fill the streams; return the memory before, and the time when half was stored."""
     server.first_answer("INFO")
     with closing(wire.connect(server.address)) as sock:
         api = Api(sock)
@@ -193,7 +193,7 @@ def _fill(case: Restart, server: Server, found: dict[str, list[float]]) -> tuple
 
 
 def publish(case: Restart, address: wire.Address) -> float:
-    """Publish all messages, a window of them at a time; return when half of them were stored."""
+    """Publish all messages, a window at a time; return the time when half of them were stored."""
     half_s = 0.0
     with closing(wire.connect(address)) as sock:
         sock.sendall(frames.sub(_INBOX, b"1"))
@@ -216,7 +216,7 @@ def publish(case: Restart, address: wire.Address) -> float:
 
 
 def checkpoints(store: Path, since_s: float) -> list[Path]:
-    """Return the files without messages that were written since then: what may shorten a start."""
+    """Return the files without messages written since then, which may shorten a start."""
     return [
         path
         for path in store.rglob("*")
@@ -236,7 +236,7 @@ def _warm(store: Path) -> None:
 def _start(
     case: Restart, server: Server, took_ms: list[float], found: dict[str, list[float]]
 ) -> None:
-    """Note how long a start takes that has just begun; its first answer tells of everything."""
+    """Record the duration of a start that has just begun; its first answer must be complete."""
     info = server.first_answer(f"STREAM.INFO.{case.stream(case.messages - 1)}")
     took_s = time.monotonic() - server.begun_s
     cpu_s = procfs.cpu_s(server.process.pid)
@@ -247,7 +247,7 @@ def _start(
 
 
 def check_state(case: Restart, state: Answer) -> None:
-    """Compare what a stream says that it holds with what was published to it.
+    """Compare the reported state of a stream with the published messages.
 
     Raises:
         ScenarioError: there is a difference.
@@ -264,7 +264,7 @@ def check_messages(case: Restart, api: Api) -> None:
     """Read some messages, by sequence and as the last of their subjects, and count all streams'.
 
     Raises:
-        ScenarioError: a message is not what was published, or a stream is not whole.
+        ScenarioError: a message differs from the published one, or a stream is incomplete.
     """
     for number in range(case.streams):
         check_state(case, api.ask(f"STREAM.INFO.{case.stream(number)}")["state"])
@@ -285,7 +285,7 @@ def _look(
     empty_bytes: int,
     when: str = "",
 ) -> None:
-    """Note the memory and the open files, and how long the making of a consumer takes."""
+    """Record the memory, the open files, and the time to create a consumer."""
     time.sleep(SETTLE_S)
     found["memory" + when].append((server.rss_bytes() - empty_bytes) / case.units)
     found["files" + when].append(server.open_files())
@@ -295,10 +295,10 @@ def _look(
 
 
 def consumer_ms(case: Restart, api: Api, name: str) -> float:
-    """Make a consumer of the last message of each subject; return the time of that.
+    """Create a consumer of the last message of each subject; return the time that it takes.
 
     Raises:
-        ScenarioError: it does not have all of them before it.
+        ScenarioError: not all of these messages are pending.
     """
     config = {
         "name": name,

@@ -1,4 +1,4 @@
-"""Consumers that come and go, and what those cost that only exist."""
+"""Consumers that are made and deleted, and the cost of idle ones."""
 
 import json
 import socket
@@ -24,10 +24,10 @@ _INBOX = b"_INBOX.fAIwrFpQNsPhVcCdLbO4Xy"
 _DELIVER = b"_INBOX.mWq0ZtKcRb3EoVh7PnLsXa"
 _NAMES = 1_000
 _THERE = 256
-"""Consumers made ahead, for nats-server answers requests that come together in any order.
+"""Consumers made ahead, because nats-server answers simultaneous requests in any order.
 
-Beside other work it answered a request after 70 later ones; one that removes a consumer comes 513
-requests after the one that makes it, and would be refused (10014) before it.
+With other work, it answered a request after 70 later ones. A request that removes a consumer comes
+513 requests after the one that makes it; before it, the server would refuse it (10014).
 """
 _MARK = b'{"type":'
 _ORDERED: Mapping[str, object] = {
@@ -40,7 +40,7 @@ _ORDERED: Mapping[str, object] = {
     "mem_storage": True,
     "num_replicas": 1,
 }
-"""What clients' ordered consumers ask for."""
+"""The configuration of clients' ordered consumers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,13 +68,13 @@ class ConsumerTurnover:
             measure(server, workers, WARM_UP_S)
             _, requests = measure(server, workers, seconds)
             api.ask(f"STREAM.DELETE.{_STREAM}")
-        # A consumer is two requests.
+        # A consumer takes two requests.
         each = {"rate": requests["rate"] / 2, "cpu_us": requests["cpu_us"] * 2}
         return {**requests, **each}
 
 
 def _make_and_delete(pipe: Connection, sock: socket.socket, window: int) -> None:
-    """Serve "make and delete for so many seconds" until dismissed (client process)."""
+    """Make and delete consumers for the requested seconds, until dismissed (client process)."""
     sock.sendall(frames.sub(_INBOX, b"1") + frames.sub(_DELIVER, b"2"))
     wire.round_trip(sock)
     sock.settimeout(None)
@@ -102,7 +102,7 @@ def _pair(name: str) -> tuple[bytes, bytes]:
 
 @dataclass(frozen=True, kw_only=True)
 class IdleConsumers:
-    """Memory that a consumer takes which nobody uses, and the rate at which they are made."""
+    """Memory of an unused consumer, and the rate at which consumers are made."""
 
     fresh_server: ClassVar[bool] = True
     jetstream: ClassVar[bool] = True
@@ -118,7 +118,7 @@ class IdleConsumers:
         """Make durable pull consumers, each of one subject; the time does not matter.
 
         Raises:
-            ScenarioError: one is refused.
+            ScenarioError: the server refuses a consumer.
         """
         with asking(server) as api:
             for number in range(self.streams):

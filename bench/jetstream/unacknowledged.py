@@ -14,11 +14,12 @@ _POLL_S = 0.25
 
 @dataclass(frozen=True, kw_only=True)
 class StreamTakes(Mixed):
-    """A publisher that goes through subjects and sizes at random, all of them of one stream.
+    """A publisher with random subjects and sizes, all of one stream.
 
-    The rate is that of publishing, the CPU time that of storing as well. nats-server drops what
-    comes faster than it stores; the figure "stored" says how much of it each server has kept. The
-    same is published before there is a stream: "of_core" is the share of that rate that is left.
+    The rate is the publishing rate; the CPU time includes storing. nats-server drops messages that
+    come faster than it stores them; the figure "stored" is the share that each server has kept. The
+    same messages are published before there is a stream: "of_core" is the share of that rate that
+    is left.
     """
 
     jetstream: ClassVar[bool] = True
@@ -32,7 +33,8 @@ class StreamTakes(Mixed):
         Raises:
             ScenarioError: the stream holds more than was published.
         """
-        # A name of its own for each round: nats-server may still be removing the last one's files.
+        # Each round has a new name, because nats-server may still be removing the last stream's
+        # files.
         stream = f"TAKES{time.monotonic_ns()}"
         roots = sorted({topic.partition(b".")[0].decode() for topic in self.topics})
         core = self.without_stream().run(server, seconds)
@@ -43,7 +45,7 @@ class StreamTakes(Mixed):
         return {**measurement, "of_core": measurement["rate"] / core["rate"]}
 
     def without_stream(self) -> Mixed:
-        """Return the same publisher, of whose messages nobody takes any."""
+        """Return the same publisher without a stream or a subscriber."""
         return Mixed(
             name=self.name,
             title=self.title,
@@ -54,10 +56,10 @@ class StreamTakes(Mixed):
         )
 
     def settle(self, server: Server, messages: int) -> Measurement:
-        """Wait until so many messages are stored, or no more of them; purge them.
+        """Wait until `messages` messages are stored, or their number stays; purge them.
 
         Raises:
-            ScenarioError: more are there than were published.
+            ScenarioError: the stream has more messages than were published.
         """
         with asking(server) as api:
             (stream,) = api.ask("STREAM.NAMES")["streams"]

@@ -1,4 +1,4 @@
-"""Watching a large key-value bucket: when the first key comes, when the last, and who waits."""
+"""Watching a large key-value bucket: the times of the first and last key, and others' waits."""
 
 import socket
 import time
@@ -29,8 +29,8 @@ _SETTLE_S = 0.2
 class BucketWatch:
     """A watcher of all keys, as clients make it, while another connection sends PINGs.
 
-    The bucket is filled once per server. `first_us` is from the request to the first key, and
-    `max_us` the longest that a PONG took meanwhile.
+    The bucket is filled once per server. `first_us` is the time from the request to the first key,
+    and `max_us` the longest wait for a PONG meanwhile.
     """
 
     fresh_server: ClassVar[bool] = False
@@ -40,7 +40,7 @@ class BucketWatch:
     title: str
     history: int
     values: int = 1
-    """How often each key was put."""
+    """The number of puts of each key."""
     keys: int = 1_000_000
     storage: str = "file"
 
@@ -50,7 +50,7 @@ class BucketWatch:
         return f"KV_watch{self.history}"
 
     def run(self, server: Server, seconds: float) -> Measurement:
-        """Watch until the last key is there and return the figures of a key.
+        """Watch until the last key has come and return the figures of a key.
 
         Raises:
             ScenarioError: keys are missing.
@@ -104,7 +104,7 @@ class BucketWatch:
             raise ScenarioError(f"{self.keys} keys, and {pending} are pending")
 
     def _fill(self, api: Api, server: Server) -> None:
-        """See that the bucket is there with its keys."""
+        """Make the bucket with its keys, unless it exists."""
         if self.bucket in (api.ask("STREAM.NAMES")["streams"] or ()):
             return
         api.create_stream(
@@ -139,7 +139,7 @@ class BucketWatch:
 
 
 def _watch(pipe: Connection, sock: socket.socket, keys: int) -> None:
-    """Receive so many keys; tell when the first came, and when the last (watcher process)."""
+    """Receive `keys` keys; report the times of the first and the last (watcher process)."""
     sock.sendall(frames.sub(_INBOX, b"1"))
     wire.round_trip(sock)
     sock.settimeout(None)
@@ -157,7 +157,7 @@ def _watch(pipe: Connection, sock: socket.socket, keys: int) -> None:
 
 
 def _ping(pipe: Connection, sock: socket.socket) -> None:
-    """Send PINGs until told to stop; tell the longest wait for a PONG (other client's process)."""
+    """Send PINGs until stopped; report the longest wait for a PONG (other client's process)."""
     wire.round_trip(sock)
     pipe.send("ready")
     longest_ns = 0

@@ -1,1 +1,1 @@
-"""Micro benchmarks: what one operation of the core costs in process, compiled and interpreted."""
+"""Micro benchmarks: the cost of one operation of the core in process, compiled and interpreted."""

@@ -69,7 +69,7 @@ compared with the best round.
 
 
 def _saving(compiled: dict[str, dict[str, float]]) -> str:
-    """Tell what the exact-match dictionary saves, and whether that is as much as it should be."""
+    """Return the saving by the exact-match dictionary, and whether it meets its target."""
     found = compiled["match_literal_with_no_wildcard_present"]["best_ns"]
     walked = compiled["match_literal_uncached_from_the_trie"]["best_ns"]
     factor = walked / found

@@ -1,4 +1,4 @@
-"""Compile the loops against the compiled midge that is on the path, or take them as they are."""
+"""Compile the loops against the compiled midge on the path, or use them uncompiled."""
 
 import importlib
 import sys
@@ -13,7 +13,7 @@ NAME = "bench.micro.loops"
 
 
 def is_compiled() -> bool:
-    """Tell whether the midge that is imported is the compiled one."""
+    """Return whether the imported midge is compiled."""
     return not str(sublist.__file__).endswith(".py")
 
 
@@ -27,7 +27,7 @@ def load_loops() -> ModuleType:
 
 
 def _compile() -> None:
-    """Build the extension module beside its source, unless it is newer than all it is made of."""
+    """Build the extension module beside its source, unless it is newer than all its sources."""
     source = Path(__file__).with_name("loops.py")
     target = source.with_name(f"loops{sysconfig.get_config_var('EXT_SUFFIX')}")
     made_of = [source, *source.parent.glob("*.pxd"), *ROOT.glob("[!b.]*/**/*.pxd")]

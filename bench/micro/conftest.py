@@ -1,4 +1,4 @@
-"""Nanoseconds per operation, beside the limits that midge sets itself."""
+"""Print nanoseconds per operation beside midge's own limits."""
 
 from collections.abc import Callable
 from types import ModuleType
@@ -29,7 +29,7 @@ def measure(benchmark: Any) -> Measure:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Know the mark that carries a limit."""
+    """Register the marker for limits."""
     config.addinivalue_line("markers", "limit(ns): nanoseconds that a compiled operation may take")
 
 
@@ -40,7 +40,7 @@ def _limit(request: pytest.FixtureRequest, benchmark: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print the table that matters: the best rounds, which other programs disturbed least."""
+    """Print the best rounds, because other programs disturbed them least."""
     session = getattr(config, "_benchmarksession", None)
     if session is None or not session.benchmarks:
         return

@@ -1,7 +1,7 @@
 """The loops around the measured operations.
 
-Compiled (with the `.pxd` beside it) they call the core as the compiled server does, from C; called
-from Python, the calls would cost as much as what is measured. Each does every operation once, and
+Compiled (with the `.pxd` beside it), they call the core from C, as the compiled server does. Calls
+from Python would cost as much as the measured operations. Each loop does every operation once, and
 the caller divides by their number.
 """
 
@@ -18,7 +18,7 @@ from midge.sublist.subscription import Subscription
 
 
 class Counting(RoutedSubscription):
-    """An internal subscriber that counts what it gets; what it costs is what getting it costs."""
+    """An internal subscriber that only counts messages, so that its cost is the delivery's."""
 
     def __init__(self, subject: bytes) -> None:
         RoutedSubscription.__init__(self, subject)
@@ -30,7 +30,7 @@ class Counting(RoutedSubscription):
         return True
 
     def takes_runs(self) -> bool:
-        """Tell that it does."""
+        """Return True."""
         return True
 
     def receive_run(self, publisher: Client | None, frame: Frame, count: int) -> int:
@@ -77,7 +77,7 @@ def parse(parser: Parser, buffer: bytearray) -> int:
 
 
 def fan_out(outbounds: list[Outbound], frame: Frame, sid: bytes, count: int) -> None:
-    """Append a frame to every outbound so many times, and flush each once."""
+    """Append a frame to every outbound `count` times, and flush each once."""
     for _ in range(count):
         for outbound in outbounds:
             outbound.append_message(frame, sid)
@@ -88,6 +88,6 @@ def fan_out(outbounds: list[Outbound], frame: Frame, sid: bytes, count: int) -> 
 def route(
     router: Router, account: Account, result: SubListResult, frame: Frame, count: int
 ) -> None:
-    """Route a frame to those in `result` so many times."""
+    """Route a frame to the subscriptions in `result` `count` times."""
     for _ in range(count):
         router.route(account, result, None, frame)

@@ -32,7 +32,7 @@ Measure = Callable[[Callable[..., Any], Callable[[], tuple[Any, ...]], int], Non
 
 @pytest.fixture(autouse=True)
 def _no_collection() -> Iterator[None]:
-    """Keep the collector of cyclic garbage out: the server freezes and rarely runs it."""
+    """Disable the cyclic garbage collector, because the server freezes and rarely runs it."""
     gc.collect()
     gc.disable()
     yield
@@ -158,7 +158,7 @@ def test_fan_out(loops: ModuleType, measure: Measure, width: int) -> None:
 
 
 class _Publisher(Client):
-    """A publisher that routes what its parser finds, as a connection does."""
+    """A publisher that routes the messages of its parser, as a connection does."""
 
     def __init__(self, account: Account, router: Router) -> None:
         super().__init__(1, account, ChunkPool())

@@ -208,7 +208,7 @@ class JetStreamAccount:
         return store
 
     def recover(self, store: StreamStore) -> Stream | None:
-        """Restore a stream from its store at the start; quarantine an unusable store, return None."""
+        """Restore a stream from its store at the start; quarantine an unusable one, return None."""
         problem = admission.stored_problem(store)
         if problem:
             name = admission.stored_name(store)
