@@ -180,7 +180,7 @@ ACTION_TEXTS = {
 
 
 def document() -> str:
-    """Return what stands between the markers of the page."""
+    """Return the text between the markers of the page."""
     lines = [BEGIN, "", *_flags(), *(line for level in LEVELS for line in _level(level)), END]
     return "\n".join(lines) + "\n"
 

@@ -1,4 +1,4 @@
-"""A flood is written in groups of some MiB that leave the page cache: they outlive a kill, too."""
+"""A flood is written in groups of some MiB that leave the page cache: they also outlive a kill."""
 
 from __future__ import annotations
 

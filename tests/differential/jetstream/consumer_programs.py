@@ -1,4 +1,4 @@
-"""Random programs of publishes, pulls and acks, and what came of them, here or on nats-server.
+"""Random programs of publishes, pulls and acks, and their results, here or on nats-server.
 
 No step needs a timer. A program works on a stream of its own and ends with reports on all.
 """

@@ -14,7 +14,7 @@ NAK_EARLY_S = 0.01
 
 @dataclass
 class Delivery:
-    """The last delivery of a message to a consumer: since when, in which life, what came of it."""
+    """The last delivery of a message to a consumer: its time, its server's life, its outcome."""
 
     earliest_s: float
     life: int

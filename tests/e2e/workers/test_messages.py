@@ -28,7 +28,7 @@ async def flush_all(clients: Four) -> None:
 
 
 async def settled(found: list[bytes], count: int) -> None:
-    """Wait for `count` messages; what is one too many shows in the assertion that follows."""
+    """Wait for `count` messages; the following assertion finds one too many."""
     async with asyncio.timeout(TIMEOUT_S):
         while len(found) < count:
             await asyncio.sleep(0.005)

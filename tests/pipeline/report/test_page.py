@@ -1,4 +1,4 @@
-"""The report: what is in it without a browser, and what a browser makes of it."""
+"""The report: its contents without a browser, and its rendering in one."""
 
 import re
 import shutil

@@ -85,7 +85,7 @@ class Probe(RoutedSubscription):
 
 
 class NotingLink(Client):
-    """A link that notes the payload and the queue groups of what goes over it."""
+    """A link that records the payload and the queue groups of its messages."""
 
     def __init__(self, account: Account) -> None:
         Client.__init__(self, 1, account, ChunkPool())
