@@ -87,7 +87,7 @@ FLOODS: dict[str, tuple[bytes, Callable[[], bytes]]] = {
     ),
     "deep_subscriptions": (b"", _deep_subscriptions),
 }
-"""What is sent once, and what again and again."""
+"""The bytes sent once, and a function that makes the bytes sent repeatedly."""
 
 TRANSPORTS = ("tcp", "tls1.2", "tls1.3", "ws", "ws_tiny", "ws_deflated", "ws_pings")
 

@@ -41,7 +41,7 @@ CONNECT = '{"verbose":false,"headers":true,"no_responders":true,"user":"%s","pas
 
 
 class Tenant:
-    """A client that attacks. What comes for it is read by a thread, and counted or handed over."""
+    """A client that attacks. A thread reads its input, and counts it or passes it on."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._client = socket.create_connection(address, TIMEOUT_S)

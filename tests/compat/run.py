@@ -151,7 +151,8 @@ def run_suite(
 ) -> list[Outcome]:
     """Run one suite against the server that the command `server` starts.
 
-    What fails runs again, by itself: the suites wait for fixed times, and machines are busy.
+    Failed tests run again, without the others: the suites wait for fixed times, and machines are
+    busy.
     """
     outcomes = _run_tests(repository, name, server, [SUITES[name].tests], select, python)
     for _ in range(AGAIN_MAX):

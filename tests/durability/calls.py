@@ -39,7 +39,7 @@ def read_calls(path: Path) -> Iterator[Call]:
 
 
 class Medium:
-    """What is on the medium for sure, in the terms of published markers.
+    """The published markers that are certainly on the medium.
 
     `early` has the answers that came before: the markers of messages, and the numbers of requests.
     """

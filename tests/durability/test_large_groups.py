@@ -34,7 +34,7 @@ def body(number: int) -> bytes:
 
 
 class Flood:
-    """What was published to one server after the other, and where it was said to be."""
+    """The messages published to one server after the other, and their acknowledged sequences."""
 
     def __init__(self, seed: int) -> None:
         self.acked: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""What lies between a fuzzed client and its Connection: TLS, a WebSocket, or one in the other.
+"""The layers between a fuzzed client and its Connection: TLS, a WebSocket, or one in the other.
 
 The server's side is what it is on a loop: asyncio's SSL protocol with our contexts, and the
 protocol of the WebSocket listener. The client's side is OpenSSL again, and frames that are cut,

@@ -26,7 +26,7 @@ BATCH_BYTES = 1 << 20
 
 
 CHECKED_SUBJECTS = (b"a", b"a.b", b"a.b.c", b"c.d")
-"""What is matched after every step of a script."""
+"""The subjects that are matched after every step of a script."""
 
 
 class Message(NamedTuple):

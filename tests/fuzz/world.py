@@ -1,7 +1,7 @@
 """One server's connections without a loop: a Broker, sockets by script, a clock by hand.
 
-What is no longer anybody's, like a shared read buffer after the read, is overwritten, so that a use
-of it shows.
+Memory that has no owner any more, such as a shared read buffer after the read, is overwritten, so
+that a use of it shows.
 """
 
 from __future__ import annotations

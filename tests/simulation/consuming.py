@@ -10,7 +10,7 @@ answers to clients decide what may be redelivered:
   was delivered or acknowledged is noted. None of it is forgotten later, not even how often.
 - No count exceeds the deliveries that there were, and no position is ahead of the stream.
 - In the end every message that was durable has been delivered and acknowledged.
-- What is delivered is never read by waiting for the disk; pages leave the page cache at any time.
+- No delivery waits for a read from the disk; pages leave the page cache at any time.
 """
 
 from __future__ import annotations

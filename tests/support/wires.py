@@ -58,7 +58,7 @@ class Wire:
 
     @property
     def writers(self) -> list[asyncio.StreamWriter]:
-        """What is written to: both directions of each connection."""
+        """Return the open writers, for both directions of each connection."""
         return [one for one in self._writers if one not in self._ended]
 
     def resume(self) -> None:

@@ -8,7 +8,7 @@ from nats.js.client import JetStreamContext
 
 
 class Packer:
-    """Packs one order at a time. It refuses orders that are too large; a failed order comes again."""
+    """Packs one order at a time. It refuses orders that are too large; a failed one comes again."""
 
     def __init__(self, streams: JetStreamContext) -> None:
         self._streams = streams

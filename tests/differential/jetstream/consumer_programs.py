@@ -126,7 +126,7 @@ def shown_info(info: dict[str, Any]) -> Any:
 
 
 class Deliveries:
-    """What came to the inboxes of a program, by inbox and consumer."""
+    """The messages that the inboxes of a program received, by inbox and consumer."""
 
     def __init__(self, stream: str, prefix: str) -> None:
         self._stream = stream

@@ -121,7 +121,7 @@ class Hasty:
     """A program that waits for no interest: what then holds is that nothing comes twice or late.
 
     Queue groups have subjects of their own. A message whose members at a server have just left goes
-    on to another one, in a nats-server, too, and plain subscriptions there would get it again.
+    on to another one, also in a nats-server, and plain subscriptions there would get it again.
     `ended` has, by connection and sid, how much the connection had received when its UNSUB was
     known to have been taken.
     """

@@ -1,4 +1,4 @@
-"""What has been published and delivered, and why a message may be delivered again."""
+"""The published and delivered messages, and why a message may be delivered again."""
 
 from __future__ import annotations
 

@@ -366,7 +366,7 @@ async def test_a_trace_goes_on_in_the_other_worker(four: Four) -> None:
         traces.append(message.data)
 
     async def ignore(_: Msg) -> None:
-        """What is traced is looked at, not its payload."""
+        """Ignore the payload: the test reads the trace."""
 
     await four[2].subscribe("told", cb=take)
     await four[0].subscribe("traced", cb=ignore)

@@ -1,4 +1,4 @@
-"""What is asked after a start: nothing may be missing, changed, or in another place."""
+"""The checks after a start: no message may be missing, changed, or in another place."""
 
 from __future__ import annotations
 

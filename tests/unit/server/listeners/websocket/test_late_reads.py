@@ -1,4 +1,4 @@
-"""What is read of a WebSocket after others have used up the turn: little, and it waits."""
+"""Reads of a WebSocket after others have used up the turn: they are short, and their data waits."""
 
 from __future__ import annotations
 
