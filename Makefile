@@ -139,11 +139,12 @@ test-cluster: $(STAMPS)/dev $(STAMPS)/build ## Run the pipeline on a standalone 
 
 build: $(STAMPS)/build ## Compile the extension modules in place, if a source has changed
 
-lint: $(STAMPS)/dev ## Check style: ruff, cython-lint, bandit
+lint: $(STAMPS)/dev ## Check style: ruff, cython-lint, bandit, prose
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/cython-lint protocol sublist jetstream server
 	$(BIN)/bandit --quiet --severity-level medium --configfile pyproject.toml --recursive protocol sublist jetstream server pipeline testing
+	$(BIN)/python -m tests.docs.prose
 
 types: $(STAMPS)/dev ## Check types: mypy, strict
 	$(BIN)/mypy

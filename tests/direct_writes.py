@@ -14,7 +14,7 @@ _FILE_SYSTEMS = {"ef53", "58465342"}  # ext4 and XFS, as stat prints them
 
 
 def can_write_direct(path: Path) -> bool:
-    """Tell whether the system has io_submit, and `path` is on a file system that is known."""
+    """Return whether the system has io_submit, and `path` is on a file system that is known."""
     number = _IO_SETUP.get(platform.machine())
     if sys.platform != "linux" or number is None:
         return False

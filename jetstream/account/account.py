@@ -136,7 +136,7 @@ class JetStreamAccount:
         return stream
 
     def _check_quarantine(self, name: str) -> None:
-        """Refuse what concerns a stream that cannot be used; raises JetStreamError."""
+        """Raise JetStreamError if the stream of that name is quarantined."""
         if name in self.quarantined:
             raise errors.STREAM_OFFLINE_REASON.error(err=self.quarantined[name][1])
 
@@ -210,14 +210,14 @@ class JetStreamAccount:
         self.delete_store(stream.store)
 
     def delete_quarantined(self, name: str) -> StreamStore | None:
-        """Delete a stream that cannot be used; return its store, None if there is no such one."""
+        """Delete a quarantined stream and return its store, None if `name` is not quarantined."""
         store, _ = self.quarantined.pop(name, (None, ""))
         if store is not None:
             self.delete_store(store)
         return store
 
     def recover(self, store: StreamStore) -> Stream | None:
-        """Take up a stream that was stored before; None if its store cannot be used."""
+        """Restore a stream from its store at the start; quarantine an unusable one, return None."""
         problem = admission.stored_problem(store)
         if problem:
             name = admission.stored_name(store)

@@ -30,7 +30,7 @@ _SHORTEST_NS = SECOND_NS // 10
 
 _API_SUBJECTS = ("$JS.>", "$JSC.>", "$NRG.>")
 _RESERVED_BEGINS = ("$", "*", ">")
-"""What a subject must begin with to collide with one that is reserved."""
+"""A subject that collides with a reserved one begins with one of these."""
 
 
 def invalid(text: str) -> errors.JetStreamError:
@@ -244,7 +244,7 @@ def _check_catch_all(config: StreamConfig) -> None:
 
 
 def _check_reserved(subject: str) -> None:
-    """Refuse subjects whose answers would be stored, and answered again."""
+    """Refuse subjects on which the stream's own answers would be stored and answered again."""
     if not subject.startswith(_RESERVED_BEGINS):
         return
     if any(names.collide(subject, api) for api in _API_SUBJECTS) and not names.is_subset(

@@ -346,11 +346,11 @@ class WorkQueue:
         self._unfiltered -= self._filters.size == before
 
     def is_empty(self) -> bool:
-        """Return True without consumers."""
+        """Return True if there are no consumers."""
         return self._filters.size + self._unfiltered == 0
 
     def takes_any(self, filters: tuple[bytes, ...]) -> bool:
-        """Return True if a consumer takes what one of `filters` takes."""
+        """Return True if a consumer takes a message that one of `filters` takes."""
         if self._unfiltered or not filters:
             return self._unfiltered > 0 and bool(filters)
         asked = PatternSet()
@@ -360,7 +360,7 @@ class WorkQueue:
 
 
 def check_work_queue(config: ConsumerConfig, others: WorkQueue, *, is_new: bool) -> None:
-    """Check a consumer of a work queue stream beside those others.
+    """Check a consumer of a work queue stream against the filters of its other consumers.
 
     Raises:
         JetStreamError: a message would have two consumers.

@@ -1,7 +1,7 @@
 """Reading and parsing of one channel: how much it may do before others have their turn.
 
-A connection must not keep the loop from the others, and must not fill memory with input that nobody
-processes. `Reading` has two means for this, each with a set of reasons. Parsing or reading goes on
+A connection must not keep the loop from the others, and must not fill memory with unprocessed
+input. `Reading` has two means for this, each with a set of reasons. Parsing or reading goes on
 when the last reason is removed.
 
     halt        The parser stops after the current command. Input that has arrived stays in the

@@ -116,7 +116,7 @@ class SystemEvents(Observer):
     # Publishing.
 
     def leafnode_connected(self, link: LeafLink) -> None:
-        """Publish that a link has come up, at either end of it as nats-server does."""
+        """Publish the events of a new leaf link and of its client, at either end."""
         if not self._has_listeners():
             return
         account = link.account
@@ -129,7 +129,7 @@ class SystemEvents(Observer):
         self.publish(system, subject, self._documents.leafnode_connect_event(link))
 
     def leafnode_closed(self, link: LeafLink) -> None:
-        """Publish that a link has ended."""
+        """Publish the end of a leaf link."""
         if self._has_listeners():
             self.tell_connections(link.account)
             subject = b"$SYS.ACCOUNT.%b.DISCONNECT" % link.account.name.encode()

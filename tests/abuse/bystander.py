@@ -51,7 +51,7 @@ class FrameWriter:
 
 
 async def unframe(reader: asyncio.StreamReader, plain: asyncio.StreamReader) -> None:
-    """Give `plain` what is in the server's frames, to their end."""
+    """Pass the contents of the server's frames to `plain`, to their end."""
     try:
         while True:
             opcode, size = await reader.readexactly(2)
@@ -97,7 +97,7 @@ async def open_client(
 
 
 async def introduced(reader: asyncio.StreamReader, writer: Writer, connect: str) -> Writer:
-    """Say CONNECT by `writer`, and return it once that has been taken."""
+    """Send CONNECT by `writer`, and return it once the server has taken it."""
     writer.write(f"CONNECT {connect}\r\nPING\r\n".encode())
     while await reader.readline() != b"PONG\r\n":
         pass
@@ -121,7 +121,7 @@ async def receive_echo(reader: asyncio.StreamReader, delays_s: list[float]) -> N
 
 
 def start_echo() -> socket.socket:
-    """Start a process that sends back what comes; it ends with this one."""
+    """Start a process that echoes its input; it ends with this one."""
     ours, theirs = socket.socketpair()
     if os.fork() == 0:
         ours.close()

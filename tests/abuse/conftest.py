@@ -1,4 +1,4 @@
-"""A victim: one midge process, with bystanders that must not notice what is done to it."""
+"""A victim: one midge process, with bystanders that must not notice the attacks on it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TIMEOUT_S = 60.0
 MIB = 1 << 20
 
 BUSY_S = 0.1
-"""Longest that the server's loop may be busy at a stretch, whatever is done to it."""
+"""Longest time that the server's loop may be busy at a stretch, whatever the attack."""
 
 GROWTH_BYTES = 16 * MIB
 """What an attack may leave behind in the server's memory: an allocator's pools, no more."""
@@ -58,7 +58,7 @@ class Target:
     ) -> socket.socket:
         """Open a connection from `source`, and close it when the attack is over.
 
-        `receive_bytes` is the size of the buffer for what is not read, if not the usual.
+        `receive_bytes` is the size of the buffer for unread input, if not the usual.
         """
         client = socket.socket()
         self._opened.append(client)
@@ -219,7 +219,7 @@ def victim(tmp_path: Path, request: pytest.FixtureRequest) -> Victim:
 
 @contextlib.contextmanager
 def _bystanders(server: Server, connect: str, way: str) -> Iterator[Callable[[], dict[str, Any]]]:
-    """Start bystanders who come by `way`; what is given ends them and returns what they saw."""
+    """Start bystanders by `way`; yield the function that ends them and returns their results."""
     host, port = server.address("websocket" if way == "--ws" else "nats")
     command = [sys.executable, "-m", "tests.abuse.bystander", host, str(port), connect]
     pair = subprocess.Popen(
@@ -265,7 +265,7 @@ def p99(delays_s: list[float]) -> float:
 
 
 def ask(client: socket.socket, *lines: bytes) -> bytes:
-    """Send `lines` and a PING; return what comes until PONG, or the end."""
+    """Send `lines` and a PING; return the input until PONG, or the end."""
     with contextlib.suppress(OSError):
         client.sendall(b"".join(line + b"\r\n" for line in lines) + b"PING\r\n")
     # The server's own early PING may come in between, or right behind.
@@ -273,9 +273,9 @@ def ask(client: socket.socket, *lines: bytes) -> bytes:
 
 
 def read_until(client: socket.socket, end: bytes) -> bytes:
-    """Return what comes until `end` has come, or until the server closes.
+    """Return the input until `end` has come, or until the server closes.
 
-    More may follow `end`, for instance messages that somebody goes on publishing.
+    More may follow `end`, for instance messages of a client that goes on publishing.
     """
     got = bytearray()
     seen = 0
@@ -292,7 +292,7 @@ def read_until(client: socket.socket, end: bytes) -> bytes:
 
 
 def read_to_end(client: socket.socket) -> bytes:
-    """Return what comes until the server closes."""
+    """Return the input until the server closes."""
     return read_until(client, b"\0never\0")
 
 

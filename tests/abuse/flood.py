@@ -2,8 +2,8 @@
 
 Run as ``python -m tests.abuse.flood PLAN``, where PLAN is JSON: `flood` names one of `FLOODS`,
 `clients` says how many send it, `transport` how (one of `TRANSPORTS`), `host` and `port` where to,
-and `connect` what CONNECT says. "ready" is printed once all are connected. They send, and read what
-comes without looking at it, until standard input is closed; then what was sent is printed as JSON.
+and `connect` what CONNECT says. "ready" is printed once all are connected. They send, and read
+and drop their input, until standard input is closed; then the counts are printed as JSON.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ FLOODS: dict[str, tuple[bytes, Callable[[], bytes]]] = {
     ),
     "deep_subscriptions": (b"", _deep_subscriptions),
 }
-"""What is sent once, and what again and again."""
+"""The bytes sent once, and a function that makes the bytes sent repeatedly."""
 
 TRANSPORTS = ("tcp", "tls1.2", "tls1.3", "ws", "ws_tiny", "ws_deflated", "ws_pings")
 
@@ -110,7 +110,7 @@ def _whole(data: bytes) -> bytes:
 
 
 def _framed(data: bytes, transport: str) -> bytes:
-    """Put `data` into the frames that `transport` stands for."""
+    """Put `data` into the frames of `transport`."""
     if transport == "ws_pings":
         return _header(0x89, 0) * 40_000
     if transport == "ws_tiny":
@@ -172,7 +172,7 @@ class Flooder:
         self._at = 0
 
     def step(self) -> None:
-        """Send a piece, and drop what has come. Raises: OSError at the end."""
+        """Send a piece, and drop the input. Raises: OSError at the end."""
         with contextlib.suppress(BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             while True:
                 if not self.client.recv(_PIECE_BYTES):
@@ -221,7 +221,7 @@ def _wait_for_the_end(is_over: threading.Event) -> None:
 
 
 def flood(plan: dict[str, Any]) -> dict[str, int]:
-    """Do what `plan` says until standard input is closed; give what was sent, and who was cut."""
+    """Follow `plan` until standard input is closed; return the counts and the aborted clients."""
     data = FLOODS[plan["flood"]][1]()
     if plan["transport"].startswith("ws"):
         data = _framed(data, plan["transport"])
@@ -247,4 +247,4 @@ if __name__ == "__main__":
     asked = json.loads(sys.argv[1])
     print(json.dumps((resume if asked["transport"].endswith(RESUMED) else flood)(asked)))
     sys.stdout.flush()
-    os._exit(0)  # whoever still waits for an answer is not waited for
+    os._exit(0)  # do not wait for clients that still wait for an answer

@@ -3,7 +3,7 @@
 Run as ``python -m tests.abuse.full_rate ROLE HOST PORT PROGRESS``, PROGRESS being a file that says
 how far the verifying ones have come:
 
-- ``publish``: two publishers, as fast as the server and those who verify take it, but never so far
+- ``publish``: two publishers, as fast as the server and the verifiers take it, but never so far
   ahead that a healthy subscriber on a busy machine would pass for a slow one; every message carries
   its number twice;
 - ``verify``: a subscriber to both, one to the first, and a queue group of two on the second; they
@@ -87,7 +87,7 @@ def publish(address: tuple[str, int], progress: Progress) -> None:
 
 
 def _run_until_told(threads: list[threading.Thread], stop: threading.Event) -> None:
-    """Run `threads` until a line comes in; `stop` tells them."""
+    """Run `threads` until a line comes in; then set `stop`."""
     for thread in threads:
         thread.start()
     print("ready", flush=True)
@@ -120,7 +120,7 @@ def _publish(
 
 
 def _taken(progress: Progress, number: int) -> int:
-    """Count the messages of a publisher that all who get them have got."""
+    """Count the messages of a publisher that all receivers have got."""
     both, first, *group = progress[:, number]
     return int(min(both, first if number == 0 else sum(group)))
 
@@ -220,7 +220,7 @@ class Receiver:
 
 
 def verify(address: tuple[str, int], progress: Progress) -> None:
-    """Receive everything, and print what was wrong with it."""
+    """Receive everything, and print the faults."""
     failures: list[str] = []
     both = Receiver(address, progress[0], b"load.*")
     first = Receiver(address, progress[1], b"load.0")

@@ -1,4 +1,4 @@
-"""An authentication hook for a server under attack: what it does depends on who asks."""
+"""An authentication hook for a server under attack; its behaviour depends on the user."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def _hang(_request: AuthRequest) -> Any:
 
 
 async def _resist(_request: AuthRequest) -> Any:
-    """Hang, whatever is done about it, for a while."""
+    """Hang for a while, and ignore cancellation."""
     until = asyncio.get_running_loop().time() + 2.0
     while asyncio.get_running_loop().time() < until:
         try:

@@ -1,4 +1,4 @@
-"""Abuse of who may do what: permissions that change, hooks that go wrong. Rows 23 and 24."""
+"""Abuse of permissions and hooks: permissions that change, hooks that fail. Rows 23 and 24."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Subscriptions:
     patterns: dict[bytes, tuple[str, str | None]] = field(default_factory=dict)
 
     def expected(self, rules: Rules) -> set[tuple[str, str]]:
-        """List who gets what: a sid, or the name of a queue group, and a subject."""
+        """List the deliveries: a sid, or the name of a queue group, and a subject."""
         return {
             (queue or sid.decode(), subject)
             for sid, (pattern, queue) in self.patterns.items()
@@ -102,7 +102,7 @@ def publish_all(client: socket.socket, number: int) -> int:
 
 
 def delivered(client: socket.socket) -> list[tuple[bytes, str, int]]:
-    """Return sid, subject and number of what has come; a reload's -ERR may come at any time."""
+    """Return sid, subject and number of each message; a reload's -ERR may come at any time."""
     client.sendall(b"PING\r\n")
     got = b""
     while b"PONG\r\n" not in got:
@@ -144,7 +144,7 @@ def reload_in_flight(
     change: tuple[Rules, Rules],
     number: int,
 ) -> int:
-    """Have the rules changed amid messages; nothing that was denied all the time may come."""
+    """Change the rules amid messages; no message that was always denied may come."""
     publisher, receiver = clients
     old, new = change
     loaded = target.server.log.count(RELOADED)

@@ -1,4 +1,4 @@
-"""Abuse by amount: too much of what is allowed. Rows 2, 4, 10, 11 and 16 to 20 of the table."""
+"""Abuse by amount: too much allowed input. Rows 2, 4, 10, 11 and 16 to 20 of the table."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Abuse of JetStream by work: few requests of one account that have the server do much.
+"""Abuse of JetStream by work: few requests of one account that cause much work in the server.
 
-A neighbour of another account measures how long the server's main thread works before it answers
-him. Each attack is a function of this module; `ATTACKS` has them with what is to be measured.
+A client of another account, the neighbour, measures how long the server's main thread works before
+it answers. Each attack is a function of this module; `ATTACKS` lists them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.support.processes import CHECKOUT, Server
 WAIT_S = 0.1
 """Longest time of the server's main thread between a question and its answer.
 
-That is twice what is measured on a quiet machine, where compilers beside it empty no caches.
+That is twice the time on a quiet machine, where no compilers empty the caches.
 """
 
 LEFT_BYTES = 20 * MIB
@@ -42,7 +42,7 @@ CONNECT = '{"verbose":false,"headers":true,"no_responders":true,"user":"%s","pas
 
 
 class Tenant:
-    """A client that attacks. What comes for it is read by a thread, and counted or handed over."""
+    """A client that attacks. A thread reads its input, and counts it or passes it on."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._client = socket.create_connection(address, TIMEOUT_S)
@@ -131,13 +131,13 @@ class Tenant:
         self.send(message(subject, body, headers, reply))
 
     def flood(self, lines: bytes) -> None:
-        """Send what was written before, and wait until the server has read it all."""
+        """Send `lines` and a PING, and wait for the PONG: the server has read everything then."""
         before = self._pongs
         self.send(lines + b"PING\r\n")
         self._wait(lambda: self._pongs > before, "PONG")
 
     def wait_count(self, count: int) -> None:
-        """Wait until so many answers have come in all."""
+        """Wait until `count` answers have come in total."""
         self._wait(lambda: self.count >= count, f"{count} answers")
 
     def fill(self, subjects: Iterator[str], body: bytes = b"x") -> None:
@@ -151,7 +151,7 @@ class Tenant:
         self.flood(bytes(batch))
 
     def close(self) -> None:
-        """Leave, and take the reader along."""
+        """Close the connection and join the reader thread."""
         with contextlib.suppress(OSError):
             self._client.shutdown(socket.SHUT_RDWR)
         self._reader.join(TIMEOUT_S)
@@ -159,7 +159,7 @@ class Tenant:
 
 
 def message(subject: str, body: Any = b"", headers: bytes = b"", reply: bytes = b"") -> bytes:
-    """Return the lines of a message; what is no bytes becomes JSON."""
+    """Return the lines of a message; a body that is not bytes is encoded as JSON."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     names = b"%b %b" % (subject.encode(), reply) if reply else subject.encode()
     if headers:
@@ -225,7 +225,7 @@ class Attacked:
 
 @contextlib.contextmanager
 def neighbour(server: Server) -> Iterator[Callable[[], dict[str, float]]]:
-    """Start the neighbour; what is given ends it and returns its longest waits."""
+    """Start the neighbour; the yielded function ends it and returns its longest waits."""
     host, port = server.address()
     command = [sys.executable, "-m", "tests.abuse.neighbour", host, str(port)]
     process = subprocess.Popen(

@@ -31,7 +31,7 @@ def dial(target: Target) -> socket.socket:
 
 
 def joined(target: Target, name: str = "EVIL") -> socket.socket:
-    """Have a leaf node let in."""
+    """Connect a leaf node until it is accepted."""
     leaf = dial(target)
     connect = {"version": "2.15.1", "name": name, "headers": True, "remote_account": "$G"}
     leaf.sendall(b"CONNECT " + json.dumps(connect).encode() + b"\r\n")

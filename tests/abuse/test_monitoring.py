@@ -53,7 +53,7 @@ def fetch(target: Target, path: str) -> tuple[int, bytes]:
 
 
 async def fetch_at_once(target: Target, path: str, times: int) -> list[bytes]:
-    """Ask for `path` so many times at once; give what came of each, the status line first."""
+    """Request `path` `count` times at once; return the answers, each with the status line first."""
     host, port = target.server.address("monitoring")
 
     async def fetch_once() -> bytes:
@@ -115,7 +115,7 @@ def test_many_requests_at_once_do_not_hold_others_up(
 
 
 def read_messages(client: socket.socket, count: int) -> None:
-    """Read so many messages to the end; they may be long."""
+    """Read this number of messages to the end; they may be long."""
     with client.makefile("rb") as stream:
         while count:
             line = stream.readline()
@@ -125,7 +125,7 @@ def read_messages(client: socket.socket, count: int) -> None:
 
 
 def limit_met(target: Target, name: str) -> int:
-    """Count how often a limit was met, as /metrics tells it."""
+    """Return how often a limit was met, from /metrics."""
     page = fetch(target, "/metrics")[1].decode()
     counted = re.search(rf'\nmidge_limits_met_total\{{limit="{name}"\}} (\d+)', page)
     assert counted
@@ -148,7 +148,7 @@ def test_who_does_not_read_is_cut_off(victim: Victim, readers: int) -> None:
         at_once = min(readers, CONNECTIONS)
         wait_until(lambda: target.descriptors() >= files + at_once, "the readers")
         assert target.descriptors() <= files + at_once
-        # Whoever asked now would wait for all who came before, 5 s for every 128 of them.
+        # A new request would wait for all earlier ones, 5 s for every 128 of them.
         wait_until(lambda: target.descriptors() <= files, "their end", timeout_s=90)
         assert limit_met(target, "monitoring_pages") == readers
         assert target.peak_growth_bytes() < 192 * MIB

@@ -1,7 +1,7 @@
-"""Abuse by rate: what is allowed, sent so fast that no read ever catches up with it.
+"""Abuse by rate: allowed input, sent so fast that no read ever catches up with it.
 
-The senders are a process of their own (`flood.py`) and never stop; what is measured is the longest
-that the server's loop was busy at a stretch, and how long the bystanders' messages took.
+The senders are a process of their own (`flood.py`) and never stop. The tests measure the longest
+time that the server's loop was busy at a stretch, and the delays of the bystanders' messages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.support.processes import CHECKOUT
 FLOOD_S = 1.5
 CLIENTS = {"ping": 30, "new_subjects": 5, "no_responders": 20}
 GROWTH_BYTES = 128 * MIB
-"""What the allocator keeps of the buffers of so many who were read no further."""
+"""Memory that the allocator keeps of the buffers of clients that were not read any further."""
 
 CONNECT = '{"verbose":false,"headers":true,"no_responders":true}'
 RULES = ", ".join(f'"r.{i}.*.x"' for i in range(100))
@@ -39,7 +39,7 @@ AS_USER = '{"verbose":false,"user":"u","pass":"p"}'
 def flooded(
     target: Target, flood: str, *, clients: int, transport: str = "tcp", connect: str = CONNECT
 ) -> Iterator[None]:
-    """Have the target flooded, from when it has begun until the block ends."""
+    """Flood the target, from its start until the block ends."""
     host, port = target.server.address("websocket" if transport.startswith("ws") else "nats")
     plan = {
         "flood": flood,

@@ -1,4 +1,4 @@
-"""A hostile server of the cluster: it announces much, floods, and tells of made-up servers."""
+"""A hostile server of the cluster: it announces much, floods, and gossips about made-up servers."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def info(**fields: Any) -> bytes:
 
 
 def joined(target: Target, **fields: Any) -> socket.socket:
-    """Have a server let in."""
+    """Connect a server until it is accepted."""
     peer = dial(target)
     assert ask(peer, connect(**fields), info()).endswith(b"PONG\r\n")
     return peer

@@ -54,7 +54,7 @@ def cases() -> dict[str, list[bytes]]:
 
 
 def attack(target: Target, pieces: list[bytes]) -> tuple[bytes, float]:
-    """Send `pieces` after INFO; return what came until the server closed, and how long it took."""
+    """Send `pieces` after INFO; return the input until the server closed, and the time it took."""
     client = target.dial(is_connected=False)
     client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     begun = time.monotonic()

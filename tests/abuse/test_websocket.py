@@ -69,7 +69,7 @@ def upgraded(target: Target, *, is_connected: bool) -> socket.socket:
 
 
 def is_ended_by(target: Target, attack: bytes, times: int, *, is_connected: bool) -> bool:
-    """Tell whether the server ends the connection during the attack, or right after it."""
+    """Return whether the server ends the connection during the attack, or right after it."""
     client = upgraded(target, is_connected=is_connected)
     with contextlib.suppress(ConnectionError):
         for _ in range(times):

@@ -4,9 +4,9 @@ Run as ``python -m tests.abuse.watched_server FILE FLAG...``. Behind FILE, ``--i
 midge's sources in place of its compiled modules, and ``--asyncio-loop`` that loop instead of
 uvloop's. It is midge-server, and keeps in FILE,
 which holds two doubles, the most seconds of processor time that passed between two turns of the
-loop, and the most that it waited for a processor between two. Nobody else was served in between.
-Processor time and not time by the clock, so that what other processes do on a loaded machine does
-not count; the second number tells how loaded it is.
+loop, and the most that it waited for a processor between two. No client was served in between.
+It is processor time and not time by the clock, so that other processes on a loaded machine do not
+count; the second number shows how loaded it is.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Watch:
 
 
 def use_sources_only() -> None:
-    """Import what is below `midge` from its sources, as if nothing of it were compiled."""
+    """Import every module of `midge` from its source, even where a compiled one exists."""
     own = Path(__file__).parents[2] / "midge"
     loaders = (importlib.machinery.SourceFileLoader, importlib.machinery.SOURCE_SUFFIXES)
     find = importlib.machinery.FileFinder.path_hook(loaders)

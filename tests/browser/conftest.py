@@ -22,10 +22,10 @@ class _Quiet(SimpleHTTPRequestHandler):
     """Serves files without a word."""
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Say nothing."""
+        """Write no log."""
 
     def log_error(self, *args: Any) -> None:
-        """Say nothing of what is not there either."""
+        """Write no log about missing pages either."""
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ EVENTS = ("arrived", "moored", "cleared", "left")
 
 
 class Scene:
-    """Clients in a thread that talk about ships until they are told to stop."""
+    """Clients in a thread that talk about ships until they are stopped."""
 
     def __init__(self, url: str, *, pause_s: float = 0.02) -> None:
         self._url = url
@@ -62,4 +62,4 @@ class Scene:
 
 
 async def _heed(message: Msg) -> None:
-    """Take note."""
+    """Record the message."""

@@ -120,7 +120,7 @@ def test_opening_it_changes_nothing(open_console: Callable[..., Any]) -> None:
             b'CONNECT {"headers":true,"no_responders":true}\r\nSUB i 1\r\nPUB a i 0\r\n\r\n'
         )
         received = b""
-        while b"503" not in received:  # nobody answers on `a`, whoever looks on
+        while b"503" not in received:  # a tail is no responder on `a`
             received += client.recv(4096)
     page.reload()
     wait_for(page, "rates.messages[0].length > 1")

@@ -51,7 +51,7 @@ def _table(suite: str, outcomes: dict[str, list[Outcome]]) -> str:
 
 
 def _verdict(outcomes: dict[str, list[Outcome]]) -> Iterable[str]:
-    """Say what the first server passes and another does not, of the tests that ran with both."""
+    """List the tests that ran with both servers, and pass only with the first."""
     if not outcomes:
         return
     first, *others = outcomes
@@ -67,7 +67,7 @@ def _verdict(outcomes: dict[str, list[Outcome]]) -> Iterable[str]:
 
 
 def _failures(name: str, outcomes: list[Outcome]) -> str:
-    """List what fails with one server, each with a reason in a line."""
+    """List the failures of one server, each with a reason in a line."""
     failed = [one for one in outcomes if one.result == "failed"]
     lines = [f"## What fails with {name}\n", "| suite | test | reason |", "|---|---|---|"]
     for one in sorted(failed, key=lambda one: (one.suite, GROUPS.index(one.group), one.test)):

@@ -4,9 +4,9 @@
         [--keep FILE] [--report FILE] [--report-only]
 
 SUITE_DIR is a checkout of the client's repository, kept outside of this one. Without `--server`,
-the suites run against midge and against the nats-server of this environment; midge is told to bind
-every address, as nats-server does unasked. Each suite has the loopback network to itself where the
-system can give it one, since the suites use fixed ports.
+the suites run against midge and against the nats-server of this environment; midge gets an option
+to bind every address, like nats-server's default. Each suite has the loopback network to itself
+where the system can give it one, since the suites use fixed ports.
 
 `--keep` adds the outcomes to a file of earlier ones, so that a report can be made of several runs;
 a test that runs again replaces what the file has of it.
@@ -151,7 +151,8 @@ def run_suite(
 ) -> list[Outcome]:
     """Run one suite against the server that the command `server` starts.
 
-    What fails runs again, by itself: the suites wait for fixed times, and machines are busy.
+    Failed tests run again, without the others: the suites wait for fixed times, and machines are
+    busy.
     """
     outcomes = _run_tests(repository, name, server, [SUITES[name].tests], select, python)
     for _ in range(AGAIN_MAX):

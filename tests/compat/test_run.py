@@ -55,7 +55,7 @@ def repository(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def server(tmp_path: Path) -> list[str]:
-    """The command of a server that says who it is."""
+    """The command of a server that prints its name."""
     script = tmp_path / "server.py"
     script.write_text("print('it is me')\n")
     return [sys.executable, str(script)]

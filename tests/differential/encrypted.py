@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class EncryptedClient:
-    """A handshake on `sock`, and what follows it; closing is the business of the socket's owner.
+    """A handshake on `sock`, and the data after it; the socket's owner closes the socket.
 
     Raises:
         ssl.SSLError: the server sent an alert, or something that is no TLS.

@@ -46,7 +46,7 @@ def mask(frame: bytes) -> bytes:
 
 
 def _mask_request_info(info: re.Match[bytes]) -> bytes:
-    """Keep all that a service is told of who asks, but for what no two servers have in common."""
+    """Keep a service's description of the requester, without the values that always differ."""
     return _REQUEST_FACT.sub(rb'"\1":<\1>', info[0])
 
 

@@ -61,7 +61,7 @@ PATHS = (
     "/jsz",
     "/jsz?accounts=true&streams=true&consumers=true&config=true",
 )
-"""What is fetched; among them all that nats-top and prometheus-nats-exporter ask for."""
+"""The fetched paths, including all paths of nats-top and prometheus-nats-exporter."""
 
 REFUSALS = (
     "/connz?limit=abc",
@@ -110,7 +110,7 @@ OTHER_SORTS = ("pending", "last", "idle", "rtt")
 
 
 class Answer(NamedTuple):
-    """What came for one path."""
+    """The answer to one path."""
 
     status: int
     text: str

@@ -39,7 +39,7 @@ class ServerPair:
             raise
 
     def stop(self) -> None:
-        """Stop what is running."""
+        """Stop the running servers."""
         for server in self._running.values():
             server.stop()
 
@@ -72,7 +72,7 @@ def certificates() -> dict[str, bytes]:
 
 
 class Arena:
-    """The pair of the configuration at hand; scripts come sorted by configuration."""
+    """The pair with the current configuration; scripts come sorted by configuration."""
 
     def __init__(self) -> None:
         self._config: ServerConfig | None = None
@@ -99,7 +99,7 @@ class Arena:
         return self._pair
 
     def close(self) -> None:
-        """Stop what is running."""
+        """Stop the running servers."""
         if self._pair is not None:
             self._pair.stop()
         self._config = self._pair = self._error = None

@@ -139,7 +139,7 @@ def _damaged(token: str, random: Random) -> str:
 
 
 def _login(server: Server, token: str, signer: KeyPair | None) -> str:
-    """Return what a client with `token` is told, and whether some commands are refused."""
+    """Return the errors for a client with `token`, and whether some commands are refused."""
     with socket.create_connection(server.address(), TIMEOUT_S) as sock:
         info = json.loads(_line(sock)[5:])
         said = {"jwt": token, "verbose": False, "pedantic": False, "protocol": 1}
@@ -220,7 +220,7 @@ def random_file(random: Random) -> str:
 
 
 def check_file(text: str) -> list[bool]:
-    """Tell whether nats-server, and midge, take the file."""
+    """Return whether nats-server, and midge, take the file."""
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "server.conf"
         file.write_text(text)

@@ -41,7 +41,7 @@ ODD_HEADERS = (
     b"NATS/1.0\r\n\r\n", b"NATS/1.0\r\nA:b\r\nA: c\r\n\r\n", b"NATS/1.0 503\r\n\r\n", b"X",
 )  # fmt: skip
 _LAST_LINE = b"-ERR 'x'"
-"""Ends a connection; what follows still takes effect in nats-server if the same read holds it."""
+"""Ends a connection; nats-server still handles later commands of the same read."""
 
 ODD_LINES = (
     b"PING", b"ping  ", b"PONG", b"+OK", b"SUB", b"SUB a", b"SUB a b c d", b"UNSUB", b"UNSUB 1 x",
@@ -98,7 +98,7 @@ def commands(random: Random, odd: float = 0.1) -> bytes:
 
 
 def talk(random: Random, logins: list[dict[str, object]], odd: float = 0.1) -> list[Step]:
-    """Let one to three clients, each with one of the `logins`, send turn by turn."""
+    """Draw one to three clients, each with one of the `logins`, that send alternately."""
     names = "abc"[: random.randint(1, 3)]
     steps: list[Step] = [
         on(name, connect(**{**options(random), **random.choice(logins)})) for name in names

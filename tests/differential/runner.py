@@ -129,7 +129,7 @@ class _Player:
                 await wire.until_end(number)
 
     async def finish(self, number: int, *, ping: bool) -> None:
-        """End every connection: whoever is served still answers a PING."""
+        """End every connection: each connection that is still served answers a PING."""
         if len(self.wires) > 1:
             await self._leave(None, number)
         for wire in self.wires.values():
@@ -159,7 +159,7 @@ class _Player:
 
 
 class _Wire:
-    """One client connection: sends what it is told and keeps all that comes back.
+    """One client connection: sends given bytes and keeps all answers.
 
     It works on the bare socket, as asyncio's transports forget received bytes when a later
     send fails, which is what happens when a server closes upon an error.

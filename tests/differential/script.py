@@ -111,7 +111,8 @@ class Script:
     """The steps of one or more clients; the outcome is every byte that each of them receives.
 
     A script ends by sending PING on every connection left open and shutting down its sending
-    side: whoever is still served answers PONG, and the end of the stream ends the transcript.
+    side: a connection that is still served gets PONG, and the end of the stream ends the
+    transcript.
     """
 
     name: str
@@ -123,9 +124,9 @@ class Script:
     neighbouring messages are compared without their order, and a no-responders message, of which
     the first in that order gets the only one, without its sid."""
     pooled: bool = False
-    """Only what all connections together receive is compared, not who received it."""
+    """Compare only the messages that all connections receive together, not their receivers."""
     differs: str | None = None
-    """Why midge may answer otherwise here, and what is compared nevertheless."""
+    """Why midge may answer differently here, and the values that are compared nevertheless."""
     racy_end: bool = False
     """nats-server races with its own closing: its last -ERR or close frame is not compared."""
     final_ping: bool = True
@@ -203,5 +204,5 @@ def hpub(subject: bytes, headers: bytes, payload: bytes = b"", reply: bytes = b"
 
 
 def quiet_after(conn: str) -> Quiet:
-    """Silence is what is expected here."""
+    """Silence is expected here."""
     return Quiet(conn)

@@ -44,7 +44,7 @@ EVENT_TIMEOUT_S = 60.0
 
 
 class Question(NamedTuple):
-    """A request by the client of a user; `@id@` in the subject stands for the server's id."""
+    """A request by the client of a user; `@id@` in the subject is replaced by the server's id."""
 
     subject: str
     request: Any = None
@@ -89,7 +89,7 @@ QUESTIONS = (
 """Requests that both servers answer, in order."""
 
 RELOAD = Question(f"{_ONE}.RELOAD")
-"""Asked by itself: nats-server tells of all connections anew when it loads again."""
+"""Requested alone, because nats-server reports all connections again when it reloads."""
 
 REFUSED = (
     Question(f"{_ONE}.CONNZ", {"sort": "size"}),
@@ -200,7 +200,7 @@ async def _listen(server: Server) -> tuple[Client, _Audience]:
 
 
 async def _let_go(server: Server, clients: dict[str, Client], audience: _Audience) -> None:
-    """End the clients in all ways; each waits until the last has been told of."""
+    """End the clients in all ways; each waits until the previous end is reported."""
     await clients["a"].close()
     await audience.heard("$SYS.ACCOUNT.A.DISCONNECT")
     request = {"cid": clients["b"]._client_id}

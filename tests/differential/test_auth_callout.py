@@ -1,7 +1,7 @@
 """A callout service decides on clients with the same outcome behind both servers.
 
-An outcome is what the client is told, how often the service was asked, and the events of refusals
-that the service's account hears.
+An outcome is the client's errors, the number of questions to the service, and the events of
+refusals in the service's account.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Stage:
 
 
 def _lines(told: bytes) -> list[str]:
-    """Return the errors, and of INFO what depends on who the client is."""
+    """Return the errors, and the fields of INFO that depend on the client's identity."""
     lines = []
     for line in told.split(b"\r\n"):
         if line.startswith(b"INFO "):
@@ -303,7 +303,7 @@ def service_token() -> dict[str, Any]:
 
 
 def sentinel(**said: Any) -> dict[str, Any]:
-    """Come with a token that anybody may have, and that alone allows nothing."""
+    """Connect with a token that any client may have, and that alone allows nothing."""
     nothing = {"deny": [">"]}
     token = user_token(AUTH, CLIENT, bearer_token=True, pub=nothing, sub=nothing)
     return {"jwt": token, **said}

@@ -101,7 +101,7 @@ RANDOM_PLACES = {"duplicate_user_across_accounts", "leafnode_two_keys"}
 """Broken files in which nats-server blames either of two places, for the same reason."""
 
 SAFER = {"tls_without_certificate": "missing 'cert_file' in TLS configuration"}
-"""Files that nats-server takes and with which it serves nobody, and midge's words for them."""
+"""Files that nats-server accepts but serves no client with, and midge's words for them."""
 
 SAME_PLACE = re.compile(r"^[^:]+:\d+:\d+(?=: )", re.MULTILINE)
 

@@ -115,7 +115,7 @@ async def enter(opened: list[Raw], server: Server, user: str, **options: Any) ->
 
 
 async def outcome(opened: list[Raw], server: Server, case: Case) -> dict[str, Any]:
-    """Return what the publisher is told, what each listener gets, and the traces."""
+    """Return the publisher's errors, the messages of each listener, and the traces."""
     listeners = {user: await enter(opened, server, user) for user in LISTENERS}
     for user, lines in LISTENERS.items():
         await listeners[user].ask(*lines)
@@ -214,7 +214,7 @@ STREAM = b'{"name":"S","subjects":["js.*"],"storage":"memory"}'
 
 
 async def stored(opened: list[Raw], command: list[str]) -> tuple[list[Any], Any]:
-    """Publish a message to a stream, and one that is to be traced alone; return what is told."""
+    """Publish a message to a stream, and one that is only to be traced; return the results."""
     with Server(command, 'jetstream { store_dir: "@directory@/js" }') as server:
         raw = await Raw.open(server.url)
         opened.append(raw)

@@ -168,7 +168,7 @@ async def test_why_clients_went_and_who_they_were() -> None:
 
 
 async def endings(command: list[str]) -> list[dict[str, Any]]:
-    """End one connection after the other; read what is told of them."""
+    """End one connection after the other; read the reports about them."""
     config = "authorization { users: [ {user: u, password: p} ] }"
     with Server(command, config, flags=("-m", "-1")) as server:
         for sent in ENDINGS.values():

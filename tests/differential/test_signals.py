@@ -45,7 +45,7 @@ def program(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def start(program: str) -> Iterator[Callable[..., Server]]:
-    """Start servers of that program; end what is left of them."""
+    """Start servers of that program; end the remaining ones."""
     with contextlib.ExitStack() as stack:
 
         def make(config: str = BASE, *flags: str) -> Server:
@@ -88,12 +88,12 @@ def wait_for(log: Callable[[], str], *texts: str) -> str:
 
 
 async def ask(client: Raw, *lines: bytes) -> bytes:
-    """Send `lines`; return what comes back, without a PING that may come at any time."""
+    """Send `lines`; return the answers, without a PING, which may come at any time."""
     return (await client.ask(*lines)).replace(b"PING\r\n", b"")
 
 
 def reload_with(server: Server, config: str) -> str:
-    """Reload with another file; return what is logged about it."""
+    """Reload with another file; return the log lines about it."""
     before = len(server.log)
     server.signal("SIGHUP", config)
     return wait_for(lambda: server.log[before:], RELOADED, REFUSED)

@@ -107,7 +107,7 @@ def test_events_have_the_same_fields(both: tuple[Told, Told], subject: str) -> N
 def test_events_come_in_the_same_order(both: tuple[Told, Told]) -> None:
     """All but the statistics, which depend on time, and the counts of connections.
 
-    Those are told by another thread of nats-server, sometimes after what they count has been told.
+    Another thread of nats-server sends these counts, sometimes after the events that they count.
     """
     theirs, own = (
         [subject for subject, _ in told.events if not subject.endswith((".STATSZ", ".CONNS"))]

@@ -81,7 +81,7 @@ def files() -> dict[str, bytes]:
 
 @contextlib.contextmanager
 def connected(server: Server, listener: str) -> Iterator[socket.socket]:
-    """Connect to a listener, and read what comes before TLS."""
+    """Connect to a listener, and read the bytes before TLS."""
     with socket.create_connection(server.address(listener), TIMEOUT_S) as raw:
         if listener == "nats":
             while raw.recv(1) != b"\n":
@@ -132,7 +132,7 @@ def test_the_alert_is_nats_servers(
     servers: dict[str, Server], folder: Path, version: str, client: str, listener: str
 ) -> None:
     if listener == "monitoring" and client not in WITHOUT_CERTIFICATES:
-        return  # it asks nobody for a certificate
+        return  # monitoring asks no client for a certificate
 
     def dress(context: ssl.SSLContext, folder: Path) -> None:
         if version == "1.2":

@@ -1,4 +1,4 @@
-"""What a token says beside who someone is has the same outcome on both servers."""
+"""The claims of a token besides the identity have the same outcome on both servers."""
 
 from __future__ import annotations
 

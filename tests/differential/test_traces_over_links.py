@@ -1,7 +1,7 @@
-"""Messages that ask for a trace and cross links: the traces are those of two nats-servers.
+"""Messages that ask for a trace and cross links: the traces are the same as of two nats-servers.
 
-What two nats-servers tell of each case is written down in `expected`, and compared with them in the
-long form.
+The traces of two nats-servers for each case are stored in `expected`, and the long form compares
+them with the servers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def deliveries(subject: str, queues: dict[str, list[str | None]]) -> list[dict[s
 def expected(
     subject: str, headers: dict[str, str], kind: int, here: str, there: str
 ) -> list[dict[str, Any]]:
-    """What both servers tell of a message published `here`."""
+    """The traces of both servers for a message published `here`."""
     header = {name: [value] for name, value in headers.items()}
     arrival = {"type": "in", "kind": 0, "acc": "$G", "subj": subject}
     events = [arrival, *deliveries(subject, HERE)]
@@ -62,7 +62,7 @@ def expected(
 
 
 def in_order(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Put in order what may be told in any, the deliveries."""
+    """Sort the deliveries, which may come in any order."""
     return [events[0], *sorted(events[1:], key=lambda one: json.dumps(one, sort_keys=True))]
 
 

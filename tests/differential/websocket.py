@@ -1,8 +1,8 @@
 """WebSocket for scripts: masked client frames as bytes, and a server's stream cut into frames.
 
 How a server spreads protocol lines over WebSocket frames is its own business, so the payload of
-data frames is joined before it is cut. What is left to compare is the HTTP answer, the protocol
-frames, and each control frame.
+data frames is joined before it is cut. Then the HTTP answer, the protocol
+frames, and each control frame are compared.
 """
 
 from __future__ import annotations

@@ -4,15 +4,15 @@ The conventions, block by block:
 
 - A `python` block is a program of its own. A `text` block right below it is what it prints.
 - In a `console` block a line that starts with `$ ` is a command and the lines below it are what it
-  prints; `...` stands for any text, line ends included. A command that ends in `&` goes on until
+  prints; `...` matches any text, line ends included. A command that ends in `&` goes on until
   the page ends. `$ make TARGET` is only checked to have such a target.
 - A block with a file name behind its language (`toml midge.toml`, `python hello.py`) is written to
   that file in the page's folder, for the blocks below it.
 - Other `toml` and `json` blocks must parse. `text`, `mermaid` and `conf` are only shown.
 - `<!-- no-run: REASON -->` above a block is for what cannot run here.
 
-All blocks of a page run in one scratch folder, in order. The default ports stand for free ones, so
-that pages neither collide with each other nor with a server of the reader's.
+All blocks of a page run in one scratch folder, in order. The default ports are replaced by free
+ones, so that pages neither collide with each other nor with a server of the reader's.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def commands(body: str) -> list[tuple[str, str]]:
 
 
 def output_matches(expected: str, actual: str) -> bool:
-    """Compare two outputs but for blanks at line ends; `...` in `expected` stands for anything."""
+    """Compare two outputs except blanks at line ends; `...` in `expected` matches any text."""
     shown, printed = (
         "\n".join(line.rstrip() for line in text.strip().splitlines())
         for text in (expected, actual)

@@ -31,7 +31,7 @@ def anchors(text: str) -> set[str]:
 
 
 def is_broken(page: Path, link: str) -> bool:
-    """Tell whether `link` on `page` leads nowhere."""
+    """Return whether `link` on `page` leads nowhere."""
     path, _, anchor = link.partition("#")
     target = page.parent / path if path else page
     return not target.exists() or (bool(anchor) and anchor not in anchors(target.read_text()))

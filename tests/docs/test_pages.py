@@ -17,7 +17,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 
 
 def starts_its_own_server(text: str) -> bool:
-    """Tell whether a page shows how to start the server on the default port."""
+    """Return whether a page shows how to start the server on the default port."""
     bodies = [block.body for block in parse(text) if block.no_run is None]
     shown = [command for body in bodies for command, _ in commands(body)]
     return any(command.startswith(("midge-server", "midge serve")) for command in shown)

@@ -15,7 +15,7 @@ PAGE = (ROOT / "docs" / "security.md").read_text()
 
 
 def exists(root: Path, name: str) -> bool:
-    """Tell whether pytest would find `name`."""
+    """Return whether pytest would find `name`."""
     path, *parts = name.split("::")
     if not (root / path).is_file():
         return False

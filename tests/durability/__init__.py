@@ -1,1 +1,1 @@
-"""The real process and a real disk: what is answered is on the medium before the answer leaves."""
+"""The real process and a real disk: a change is on the medium before its answer is sent."""

@@ -1,4 +1,4 @@
-"""What a server did to its files and sockets, as file_calls.c logged it, and what follows of it."""
+"""A server's calls on its files and sockets, as file_calls.c logged them, and their effects."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def read_calls(path: Path) -> Iterator[Call]:
 
 
 class Medium:
-    """What is on the medium for sure, in the terms of published markers.
+    """The published markers that are certainly on the medium.
 
-    `early` has what was answered before: the markers of messages, and the numbers of requests.
+    `early` has the answers that came before: the markers of messages, and the numbers of requests.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Whether what several clients were told about a key can have happened in one order.
+"""Check whether the answers to several clients about a key fit one order of writes.
 
 Each write names the sequence that it expects the key to be at, and gets the next one; so the writes
 that succeeded are a chain. A write without an answer may have happened or not.
@@ -15,7 +15,7 @@ UNKNOWN, WRITTEN, REFUSED = "unknown", "written", "refused"
 
 @dataclass(frozen=True)
 class Write:
-    """A compare-and-set: `seq` is what it got, or what it was told the key is at."""
+    """A compare-and-set: `seq` is its sequence, or the key's sequence in the refusal."""
 
     key: int
     expected: int
@@ -26,7 +26,7 @@ class Write:
 
 
 def violations(history: list[Write]) -> list[str]:
-    """Return what is wrong; nothing when there is an order that explains all answers."""
+    """Return the fault, or nothing if some order explains all answers."""
     by_key: defaultdict[int, list[Write]] = defaultdict(list)
     for write in history:
         by_key[write.key].append(write)
@@ -55,7 +55,7 @@ def _of_key(key: int, writes: list[Write]) -> list[str]:
 
 
 def _can_be(refused: Write, chain: list[Write], lost: set[int]) -> bool:
-    """Tell whether the key can have been at what a refused write was told, while that was asked."""
+    """Return whether the key can have had the sequence of a refusal at the time of the write."""
     if refused.seq == refused.expected:
         return False
     writer = next((w for w in chain if w.seq == refused.seq), None)

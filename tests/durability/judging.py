@@ -9,7 +9,7 @@ from tests.durability.calls import Call, Images, Medium
 
 
 def early(calls: list[Call]) -> tuple[int, list[bytes]]:
-    """Return how many messages were acknowledged, and what was answered too early."""
+    """Return the number of acknowledged messages, and the answers that came too early."""
     medium = Medium()
     for call in calls:
         medium.see(call)
@@ -17,7 +17,7 @@ def early(calls: list[Call]) -> tuple[int, list[bytes]]:
 
 
 def check_images(calls: list[Call], count: int, seed: int) -> None:
-    """Cut the power at `count` moments; what was acknowledged must be there each time."""
+    """Cut the power at `count` moments; all acknowledged messages must be there each time."""
     random = Random(seed)
     changes = [i for i, call in enumerate(calls) if call.kind in "WSX"]
     moments = set(random.sample(changes, min(count, len(changes))))

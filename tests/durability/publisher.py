@@ -1,4 +1,4 @@
-"""A client of few lines that notes what it was told."""
+"""A client of few lines that records its answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Publisher:
     ) -> asyncio.Future[bytes]:
         """Publish; the future is done with the answer, or cancelled when the server is gone."""
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        if self.task.done():  # nothing would end what is asked now
+        if self.task.done():  # nothing would end a request now
             answer.cancel()
             return answer
         inbox = b"_R." + reply.encode()

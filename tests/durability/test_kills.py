@@ -28,7 +28,7 @@ _LIFE_WRITTEN = 55
 
 
 class Load:
-    """What clients do to one server after the other, and what they were told."""
+    """Clients' requests to one server after the other, and the answers."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)

@@ -1,4 +1,4 @@
-"""A flood is written in groups of some MiB that leave the page cache: they outlive a kill, too."""
+"""A flood is written in groups of some MiB that leave the page cache: they also outlive a kill."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def body(number: int) -> bytes:
 
 
 class Flood:
-    """What was published to one server after the other, and where it was said to be."""
+    """The messages published to one server after the other, and their acknowledged sequences."""
 
     def __init__(self, seed: int) -> None:
         self.acked: dict[int, int] = {}

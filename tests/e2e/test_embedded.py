@@ -221,7 +221,7 @@ async def test_a_connection_that_has_gone_is_let_go() -> None:
         reader, writer = await asyncio.open_connection(server.host, server.port)
         await reader.readline()
         writer.write(b"CONNECT {}\r\nSUB a.%d 1\r\n" % number)
-        # Twice, with others between: what comes again is remembered.
+        # Twice, with others in between, because a repeated subject is remembered.
         writer.write(b"PUB a.%d 0\r\n\r\nPUB b 0\r\n\r\n" % number * 3 + b"PING\r\n")
         while await reader.readline() != b"PONG\r\n":
             pass

@@ -109,7 +109,7 @@ VISITS: tuple[tuple[Come, Go], ...] = (
 
 
 async def crowd(server: Server, context: ssl.SSLContext | None) -> None:
-    """Let clients of all kinds come, be there together, and go."""
+    """Connect clients of all kinds, keep them connected together, and close them."""
     places = asyncio.Semaphore(AT_ONCE)
 
     async def come(how: Come) -> Stream:

@@ -60,7 +60,7 @@ class Tlsed:
         self._tls.write(data)
 
     def end(self) -> None:
-        """Say close_notify, with what was written before, and close."""
+        """Send close_notify behind all earlier data, and close."""
         with pytest.raises(ssl.SSLWantReadError):
             self._tls.unwrap()
         self.flush()

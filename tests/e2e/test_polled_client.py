@@ -87,7 +87,7 @@ def asking(sock: socket.socket) -> Iterator[Ask]:
 
 @contextlib.contextmanager
 def busy(server: Server) -> Iterator[list[int]]:
-    """Have a plain client ask again and again; the item says how often it has been answered."""
+    """Send request after request from a plain client; the yielded item counts its answers."""
     is_over = threading.Event()
     answered = [0]
 

@@ -194,7 +194,7 @@ tls = pytest.fixture(scope="module")(certificate)
 
 @pytest.fixture(scope="module", autouse=True)
 def _what_was_there_before() -> Iterator[None]:
-    """Have the collector pass over what other tests and pytest keep."""
+    """Freeze the objects of other tests and pytest, so that the collector skips them."""
     gc.collect()
     gc.freeze()
     yield
@@ -252,7 +252,7 @@ def objects() -> Counter[type]:
 
 
 def left_behind(counts: Counter[type]) -> dict[str, int]:
-    """Say what there is more of than before, once per round at least.
+    """Return the types with more objects than before, at least one per round.
 
     asyncio's transports and SSL protocols refer to themselves, and afterwards to none of ours but
     the closed socket.

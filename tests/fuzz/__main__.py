@@ -1,7 +1,7 @@
 """Go on fuzzing for some minutes: `python -m tests.fuzz --minutes 10`.
 
-Every round draws anew. A failing script is made as small as it gets and printed, and hypothesis
-remembers it in `.hypothesis`, so that the next run meets it again first.
+Every round draws new programs. A failing script is made as small as it gets and printed, and
+hypothesis remembers it in `.hypothesis`, so that the next run meets it again first.
 """
 
 from __future__ import annotations

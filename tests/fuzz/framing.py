@@ -1,4 +1,4 @@
-"""What lies between a fuzzed client and its Connection: TLS, a WebSocket, or one in the other.
+"""The layers between a fuzzed client and its Connection: TLS, a WebSocket, or one in the other.
 
 The server's side is what it is on a loop: asyncio's SSL protocol with our contexts, and the
 protocol of the WebSocket listener. The client's side is OpenSSL again, and frames that are cut,
@@ -124,7 +124,7 @@ def damaged(wire: bytes, random: Random) -> bytes:
 
 
 class PlainEnd:
-    """The client's side of a plain connection, and of what is in another framing."""
+    """The client's side of a plain connection, and of one within another framing."""
 
     def __init__(self) -> None:
         self.received = bytearray()
@@ -209,7 +209,7 @@ class WebSocketEnd(PlainEnd):
         return b"".join(self._frames.data_to_send())
 
     def _open_by(self, wire: bytes) -> bytes:
-        """Read on in the answer to the request; return what follows it."""
+        """Read on in the answer to the request; return the bytes after it."""
         self._head += wire
         head, end, rest = bytes(self._head).partition(b"\r\n\r\n")
         if not end or self._is_refused:
@@ -302,7 +302,7 @@ class TlsEnd(PlainEnd):
         return self._outgoing.read()
 
     def _unwrap(self) -> None:
-        """Say that nothing more comes."""
+        """Record the end of the input."""
         if self._is_open and not self._is_ended:
             self._is_ended = True
             with suppress(ssl.SSLError):  # the server has not said so yet

@@ -1,8 +1,8 @@
 """The expected deliveries: a model of every subscription and message, kept beside the server.
 
-The ledger is told of subscriptions and routed messages as any observer is. For each message it
-works out by splitting subjects who must get it, compares that with what the router says it did, and
-in the end compares every byte that each client was sent with what it should have been sent.
+The ledger observes subscriptions and routed messages like any observer. For each message it finds
+the expected receivers by splitting subjects, compares them with the router's result, and in the end
+compares every byte sent to each client with the expected bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BATCH_BYTES = 1 << 20
 
 
 CHECKED_SUBJECTS = (b"a", b"a.b", b"a.b.c", b"c.d")
-"""What is matched after every step of a script."""
+"""The subjects that are matched after every step of a script."""
 
 
 class Message(NamedTuple):
@@ -43,7 +43,7 @@ NO_RESPONDERS = b"NATS/1.0 503\r\nNats-Subject: "
 
 
 def oracle_matches(literal: bytes, pattern: bytes) -> bool:
-    """Match token by token, written as the rules are told."""
+    """Match token by token, written directly from the rules."""
     tokens = literal.split(b".")
     wanted = pattern.split(b".")
     if b"" in tokens:
@@ -87,7 +87,7 @@ class Wire:
         self.is_whole = at == len(sent)
 
     def _message(self, words: list[bytes], sent: bytes, at: int) -> int:
-        """Take the message whose payload is at `at`; give what follows it."""
+        """Take the message whose payload is at `at`; return the index behind it."""
         with_headers = words[0] == b"HMSG"
         sizes = words[-2:] if with_headers else words[-1:]
         middle = words[1 : len(words) - len(sizes)]
@@ -117,7 +117,7 @@ class Attended:
         self.connection: Connection | None = connection
 
     def is_behind(self) -> bool:
-        """Tell whether its socket does not take what it is sent."""
+        """Return whether its socket does not take what it is sent."""
         return self.connection is not None and bool(self.connection.deliver_checks & BEHIND)
 
 
@@ -245,7 +245,7 @@ class Ledger(Observer):
         assert counted.connections == len(self._attended) <= len(sockets)
 
     def _check_wire(self, one: Attended) -> None:
-        """Compare what a client was sent with what was due to it, message by message."""
+        """Compare the messages sent to a client with the expected ones, message by message."""
         wire = Wire(one.socket.received())
         counted = [m for m in wire.messages if not (m.headers or b"").startswith(NO_RESPONDERS)]
         due = [message for messages in one.due for message in messages]
@@ -284,7 +284,7 @@ def _counts(connection: Connection) -> tuple[int, int, int, int]:
 def _is_able(
     client: Any, subscription: RoutedSubscription, publisher: Client, subject: bytes
 ) -> bool:
-    """Tell whether `client` may take a message to `subject` for one of its subscriptions."""
+    """Return whether `client` may take a message to `subject` for one of its subscriptions."""
     if not client.options.echo and client is publisher:
         return False
     permissions = client.permissions

@@ -17,8 +17,8 @@ from tests.fuzz.framing import PlainEnd
 class Socket:
     """A transport; `room` bytes are still taken, None for any number.
 
-    `end` is the client's side of what frames and encrypts its bytes. A socket below such a framing
-    is as lenient as asyncio's: what is written when it is closed is dropped.
+    `end` is the client's side of the framing or encryption. A socket below such a framing is as
+    lenient as asyncio's: it drops data that is written after it is closed.
     """
 
     def __init__(self, *, is_tls: bool, end: PlainEnd | None = None) -> None:
@@ -33,7 +33,7 @@ class Socket:
         self.is_broken = False
         self._has_failed = False  # broken, and found to be by a write
         self.was_torn = False  # whether something it was given never left
-        self._taken = 0  # by `end`, of what was sent
+        self._taken = 0  # bytes of the sent data that `end` has taken
         self._is_paused = False
         self._room: int | None = None
         self._kept: deque[memoryview] = deque()
@@ -112,16 +112,16 @@ class Socket:
             self._resume()
 
     def is_done(self) -> bool:
-        """Tell whether the loop would now tell the connection that it is lost."""
+        """Return whether the loop would now tell the connection that it is lost."""
         return self.ends and not self.is_lost and not self._kept_bytes
 
     def may_be_read(self) -> bool:
-        """Tell whether the loop would read: it does not read on behalf of a framing that ends."""
+        """Return whether the loop would read: it does not read on behalf of a framing that ends."""
         is_over = self.ends and self.end is not None
         return bool(self.unread) and self.is_reading and not self.is_lost and not is_over
 
     def is_usable(self) -> bool:
-        """Tell whether the client may go on using it."""
+        """Return whether the client may go on using it."""
         if self.is_lost or (self.connection is None and (self.end is None or self.ends)):
             return False
         return self.connection is None or self.connection.reason is None
@@ -138,7 +138,7 @@ class Socket:
             self.end.is_damaged = True
 
     def answer(self) -> bytes:
-        """Return what the client's side of the framing answers to what was sent since."""
+        """Return the answer of the client's side of the framing to the data sent since."""
         new, self._taken = bytes(self.sent[self._taken :]), len(self.sent)
         return self.end.receive(new) if self.end is not None and new else b""
 

@@ -8,8 +8,8 @@ A script is a list of steps, plain tuples, so that a failing one can be read and
 - ``("clog", n, room)``: its socket takes `room` bytes more and then none, until ``("drain", n)``;
 - ``("break", n)``: its socket fails at the next write, in the middle of a flush;
 - ``("garble", seed)``: the next bytes that a framing makes arrive damaged;
-- ``("reload",)``: the same settings are put in force again, which changes nothing for anybody;
-- ``("pass", seconds)``: time goes by.
+- ``("reload",)``: the same settings are put in force again, which changes nothing for any client;
+- ``("pass", seconds)``: time passes.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ RUNS = st.builds(
     st.sampled_from([0, 1, 5, 40]),
     st.integers(2, 30),
 )
-# More than one output chunk holds, so that what is written in pieces is written in order.
+# More than one output chunk holds, so that output written in pieces stays in order.
 LARGE = st.builds(
     _run,
     st.sampled_from([b"a", b"a.b"]),
@@ -218,9 +218,9 @@ _DAMAGED_STEPS = _mostly(6, feeds(), _ENDS_OF_CLIENTS, _TIME, _RELOAD, _PRESSURE
 
 
 def scripts(*, with_pressure: bool, with_damage: bool = False) -> st.SearchStrategy[Script]:
-    """Draw scripts; `with_pressure` has sockets that do not take what is written.
+    """Draw scripts; with `with_pressure`, sockets do not always take the output.
 
-    With `with_damage` the bytes of a framing are not always what the client has sent.
+    With `with_damage`, the bytes of a framing may differ from the client's.
     """
     steps = _PRESSURE_STEPS if with_pressure else _PLAIN_STEPS
     if with_damage:

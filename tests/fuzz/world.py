@@ -1,7 +1,7 @@
 """One server's connections without a loop: a Broker, sockets by script, a clock by hand.
 
-What is no longer anybody's, like a shared read buffer after the read, is overwritten, so that a use
-of it shows.
+Memory that has no owner any more, such as a shared read buffer after the read, is overwritten, so
+that a use of it shows.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class World:
         is_coalescing: bool = False,
         framing: str = "",
     ) -> None:
-        """Start a server; unless it `is_observed` there is no ledger, and no message is told of.
+        """Start a server; unless it `is_observed`, there is no ledger and no observer.
 
         If it `is_coalescing` it writes once for all sockets that are read in one round, as it does
         on a loop. The `framing` of its clients is one of `framing.FRAMINGS`, or none.
@@ -86,7 +86,7 @@ class World:
                 account.sublist.match(subject)
 
     def take(self, step: Step, introductions: list[bytes], split: Splitter) -> None:
-        """Do one thing of a script, and what comes of it."""
+        """Do one step of a script, with its consequences."""
         match step:
             case ("pass", float(seconds)):
                 self.clock.advance(seconds)
@@ -129,7 +129,7 @@ class World:
         return socket
 
     def _open(self, client: int, split: Splitter) -> Socket:
-        """Have a client come."""
+        """Connect a client."""
         address = ("127.0.0.1", 1000 + client)
         self._split = split
         end = None if self._framing is None else self._framing.end(len(self.sockets))
@@ -165,7 +165,7 @@ class World:
                 self._settle()
 
     def _damaged(self, socket: Socket, wire: bytes) -> bytes:
-        """Return `wire`, or what is left of it if it is to be damaged."""
+        """Return `wire`, damaged if it is to be damaged."""
         if not wire or self._damage is None:
             return wire
         socket.is_damaged()
@@ -173,7 +173,7 @@ class World:
         return damaged(wire, damage)
 
     def _end(self, socket: Socket, split: Splitter) -> None:
-        """Have a client end its side, in the ways that its framing has."""
+        """End a client's side, in one of the ways of its framing."""
         if socket.end is not None:
             socket.was_torn = True  # its answers may be dropped
             self._arrive(socket, socket.end.end(), split)
@@ -225,7 +225,7 @@ class World:
             raise AssertionError(context["message"]) from context.get("exception")
 
     def _lose(self, socket: Socket, error: Exception | None = None) -> None:
-        """Have a socket go, and what becomes of it without a loop's doing."""
+        """Close a socket, with the consequences that need no loop."""
         socket.lose(error)
         if self._framing is not None:
             self._framing.lost(socket)

@@ -172,7 +172,7 @@ class Stream:
         self.jetstream.call(f"STREAM.DELETE.{self.name}")
 
     def purge(self, **request):
-        """Purge the stream; `seq=N` keeps N and what follows."""
+        """Purge the stream; `seq=N` keeps N and later messages."""
         self.jetstream.call(f"STREAM.PURGE.{self.name}", request or None)
 
     def delete_message(self, seq):

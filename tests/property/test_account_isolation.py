@@ -106,7 +106,7 @@ def is_match(pattern: str, subject: str) -> bool:
 def where_it_shows(made: list[Table], account: str, subject: str) -> Counter[tuple[str, str]]:
     """List every account and subject under which a message published in `account` may be seen.
 
-    What an account sees by an import it does not show to those who import from it.
+    An account does not pass imported messages on to accounts that import from it.
     """
     shown = Counter({(account, subject): 1})
     for table in made:

@@ -1,6 +1,6 @@
 """Whole connections against brute force: nothing forbidden passes, whatever happens meanwhile.
 
-Broker, parser, router and connections are the real ones, over transports that note what is written.
+Broker, parser, router and connections are the real ones, over transports that record all output.
 The oracles match by splitting subjects and keep ledgers; they share nothing with the server.
 """
 
@@ -62,7 +62,7 @@ class Peer:
         self.connection.channel.feed(b"".join(line + b"\r\n" for line in lines))
 
     def take(self) -> bytes:
-        """Return what has been written since the last time."""
+        """Return the output since the last call."""
         return self._socket.take()
 
     def messages(self) -> list[tuple[str, str, bytes]]:
@@ -92,7 +92,7 @@ def reload(broker: Broker, options: Options) -> None:
 
 
 class ReloadAfter(Observer):
-    """Reloads in the middle of a read, once so many messages of it have been routed."""
+    """Reloads in the middle of a read, after a number of its messages have been routed."""
 
     def __init__(self, broker: Broker, options: Options, count: int) -> None:
         self._broker = broker

@@ -1,8 +1,8 @@
-"""A consumer against a model of it: what is delivered, pending, redelivered, and the floors.
+"""A consumer against a model: delivered, pending and redelivered messages, and the floors.
 
 The model is plain: a list of the stream's messages, and for each delivered one how often it was
 delivered and when it falls due. One pull request of one message at a time; acks of one message or
-of all up to it. Several requests that wait are in `test_priority_model.py`.
+of all messages up to one. `test_priority_model.py` has several waiting requests.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Model:
         ]
 
     def pull(self) -> tuple[int, int, int, int] | None:
-        """Return deliveries, sequence, consumer sequence and pending of what is delivered."""
+        """Return deliveries, sequence, consumer sequence and pending of each delivery."""
         if not self.queue and not self.matching():
             return None  # answered at once, without a look at the stream
         if self.now_ns < self.paused_until_ns:
@@ -167,7 +167,7 @@ class Model:
                 del self.stream[seq]
 
     def needs(self, seq: int) -> bool:
-        """Tell whether a stream that drops what was acknowledged has to keep a message."""
+        """Return whether a stream that drops acknowledged messages has to keep a message."""
         if seq in self.again:
             return True
         if seq <= self.floor[1]:
@@ -182,7 +182,7 @@ class Model:
             self.again.pop(seq, None)
 
     def purge(self) -> None:
-        """Have nothing left in the stream."""
+        """Remove all messages from the stream."""
         self.stream.clear()
         self.next_seq = max(self.next_seq, self.last_seq + 1)
         self.pending.clear()
@@ -191,7 +191,7 @@ class Model:
         self.floor = (self.deliveries, self.next_seq - 1)
 
     def reset(self, seq: int) -> None:
-        """Begin anew with `seq`, 0 for the message above the floor."""
+        """Start over with `seq`, 0 for the message above the floor."""
         self.next_seq = seq or self.floor[1] + 1
         self.floor = (0, self.next_seq - 1)
         self.deliveries = 0
@@ -335,7 +335,7 @@ class Machine(RuleBasedStateMachine):
     def advance(self, seconds: int) -> None:
         for _ in range(seconds):
             self.rig.advance(1)
-            # What falls due is looked for a millisecond late, and this is a whole second.
+            # The consumer checks for due messages a millisecond late, and this is a whole second.
             self.rig.advance(0.002)
             self.model.expire(self.rig.clock.now_ns)
 

@@ -15,7 +15,7 @@ from midge.protocol.route import RouteParser
 
 
 class Notes(Handler):
-    """Notes what it is told."""
+    """Records its calls."""
 
     parser: LinkParser
 

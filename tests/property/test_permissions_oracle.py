@@ -52,7 +52,7 @@ rules_of = st.builds(
 
 
 def stands_for(pattern: str, literal: str) -> bool:
-    """Tell whether `pattern` matches `literal`, token by token."""
+    """Return whether `pattern` matches `literal`, token by token."""
     wanted, given_tokens = pattern.split("."), literal.split(".")
     if wanted[-1] == ">":
         wanted, given_tokens = (
@@ -66,12 +66,12 @@ def stands_for(pattern: str, literal: str) -> bool:
 
 
 def meant_by(pattern: str) -> set[str]:
-    """List what `pattern` stands for in the universe."""
+    """List the subjects of the universe that match `pattern`."""
     return {literal for literal in UNIVERSE if stands_for(pattern, literal)}
 
 
 def denies(deny: tuple[str, ...], literal: str, queue: str | None) -> bool:
-    """Tell whether a deny list forbids a delivery."""
+    """Return whether a deny list forbids a delivery."""
     for entry in deny:
         subject, _, of_queue = entry.partition(" ")
         if stands_for(subject, literal) and (

@@ -1,4 +1,4 @@
-"""Pull requests that wait, in turns and by priority, against a model of whose turn it is.
+"""Waiting pull requests, round-robin and by priority, against a model of their order.
 
 The model is a list of requests. A message goes to the first that may have it, which then stands
 behind the others; those that are passed over do so at once.
@@ -62,7 +62,7 @@ class Model:
         self.waiting.insert(place, request)
 
     def deliver(self, now_s: int) -> list[Outcome]:
-        """Return what goes out now."""
+        """Return the deliveries that are made now."""
         found: list[Outcome] = []
         while self.new or self.again:
             request = self.target(found, now_s)

@@ -1,4 +1,4 @@
-"""The SubList equals a linear scan, whatever is inserted, removed and matched in which order."""
+"""The SubList equals a linear scan, for any order of inserts, removes and matches."""
 
 import itertools
 
@@ -31,7 +31,7 @@ SUBLISTS = st.sampled_from(
 
 
 def oracle_matches(literal: bytes, pattern: bytes) -> bool:
-    """Match token by token, written as the rules are told."""
+    """Match token by token, written directly from the rules."""
     tokens = literal.split(b".")
     if b"" in tokens:
         return False
@@ -46,7 +46,7 @@ def oracle_matches(literal: bytes, pattern: bytes) -> bool:
 
 
 class Listener:
-    """Knows what there is interest in from what it is told alone."""
+    """Derives the interest only from the listener's calls."""
 
     def __init__(self, sublist: SubList) -> None:
         self.interest: set[tuple[bytes, bytes | None]] = set()

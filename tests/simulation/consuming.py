@@ -2,15 +2,15 @@
 
 A program is a list of steps, made from a seed, so that one that fails can be made shorter. Steps
 publish, pull and acknowledge, turn the clock, and have the disk do a part of its work; the power
-fails or the process is killed anywhere between them, also in the middle of a write. What clients
-were told decides what may come again:
+fails or the process is killed anywhere between them, also in the middle of a write. The
+answers to clients decide what may be redelivered:
 
 - A message whose ack was confirmed never does.
 - At a settled moment, 100 ms after the last change and with all of it on the disk, everything that
   was delivered or acknowledged is noted. None of it is forgotten later, not even how often.
 - No count exceeds the deliveries that there were, and no position is ahead of the stream.
 - In the end every message that was durable has been delivered and acknowledged.
-- What is delivered is never read by waiting for the disk; pages leave the page cache at any time.
+- No delivery waits for a read from the disk; pages leave the page cache at any time.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class Consuming:
         (self.store,) = streams
         self.disk.cold_reads = 0
         self.visible = self.store.visible_seq
-        self.durable.update(range(1, self.visible + 1))  # also what nobody was told of
+        self.durable.update(range(1, self.visible + 1))  # also messages that were never announced
         self.now = self.noted.copied()
         self._live()
         self.rig.consumers.restore()
@@ -236,17 +236,17 @@ class Consuming:
         self.take()
 
     def flush(self, _: int) -> None:
-        """Hand what is open to the disk."""
+        """Pass the open group to the disk."""
         self.directory.flush()
 
     def pump(self, _: int) -> None:
-        """Have the disk complete a write, and a read."""
+        """Complete a write of the disk, and a read."""
         self.disk.pump()
         self.disk.pump_fetch()
         self.show()
 
     def settle(self, _: int) -> None:
-        """Have all of it written, and note what must not be forgotten any more.
+        """Write everything, and record the state that must not be lost any more.
 
         A request that waited for the disk is served meanwhile, which may be forgotten.
         """
@@ -264,11 +264,11 @@ class Consuming:
 
     def forget(self, _: int) -> None:
         """Leave nothing in the page cache."""
-        if not self.disk.fetches:  # or what has come would be gone again
+        if not self.disk.fetches:  # otherwise fetched pages would be dropped again
             self.disk.drop_pages()
 
     def fuse(self, number: int) -> None:
-        """Have the machine stop within the next operations of the disk."""
+        """Stop the machine within the next operations of the disk."""
         self.disk.stop_at = self.disk.steps + number % 12
 
     def kill(self, _: int) -> None:
@@ -276,7 +276,7 @@ class Consuming:
         self.crash(0)
 
     def power(self, _: int) -> None:
-        """Have the power fail."""
+        """Fail the power."""
         self.crash(1)
 
     def stop(self, _: int) -> None:
@@ -290,7 +290,7 @@ class Consuming:
         self.recover()
 
     def show(self) -> None:
-        """Let the consumer know of the messages that have become visible."""
+        """Notify the consumer of the messages that have become visible."""
         while self.visible < self.store.visible_seq:
             self.visible += 1
             self.durable.add(self.visible)
@@ -303,7 +303,7 @@ class Consuming:
     # What clients see.
 
     def take(self) -> None:
-        """Look at what was sent."""
+        """Check the sent messages."""
         for one in self.rig.taken():
             if one.to in self.asked:
                 self.confirmed |= self.asked[one.to]
@@ -359,7 +359,7 @@ class Consuming:
 
 
 class TurnedClockAt(TurnedClock):
-    """A clock that begins at some time: that of the life before."""
+    """A clock that begins at a given time: the end of the life before."""
 
     def __init__(self, now_ns: int) -> None:
         super().__init__()
@@ -367,7 +367,7 @@ class TurnedClockAt(TurnedClock):
 
 
 def failure(seed: int, steps: Program) -> str:
-    """Return what is wrong after a program, empty for nothing."""
+    """Return the fault after a program, or "" for none."""
     try:
         Consuming(seed).run(steps)
     except WrongState as wrong:

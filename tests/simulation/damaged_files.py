@@ -70,7 +70,7 @@ def found_in(directory: StoreDirectory) -> Model:
     return model
 
 
-# What is done to the files. Each returns nothing, and changes the entries of the disk.
+# The damages. Each changes the entries of the disk in place and returns nothing.
 
 
 def swap(disk: SimulatedDisk, one: str, other: str) -> None:

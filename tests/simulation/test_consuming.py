@@ -50,7 +50,7 @@ def test_nothing_is_forgotten_or_invented_in_the_long_form(start: int) -> None:
 
 
 def changed(patch: Patch, change: Callable[[Numbers, Numbers, Numbers, Numbers], object]) -> None:
-    """Have `change` alter what is written: positions, pending, settled and counts."""
+    """Alter the stored state by `change`: positions, pending, settled and counts."""
     right = state.change
 
     def wrong(consumer: Consumer, seqs: Iterable[int], *, had_counts: bool = True) -> bytes:

@@ -1,4 +1,4 @@
-"""Crashes by the thousand: what was acknowledged is there, and nothing that never was."""
+"""Crashes by the thousand: acknowledged messages are there, and none that never existed."""
 
 from __future__ import annotations
 

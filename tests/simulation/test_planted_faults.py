@@ -277,7 +277,7 @@ FAULTS = [
 
 
 def is_found(make: type[World] = World) -> bool:
-    """Tell whether some crashes of some worlds show that something is wrong."""
+    """Return whether some crashes of some worlds show that something is wrong."""
     for seed in range(200):
         try:
             run(seed, 40, make)

@@ -447,7 +447,7 @@ class PlainWorld(World):
 
 
 class IntervalWorld(World):
-    """Syncs now and then: what is written counts, and outlives the process, not the machine."""
+    """Syncs now and then: written data counts, and outlives the process but not the machine."""
 
     def make_directory(self) -> StoreDirectory:
         directory = super().make_directory()
@@ -495,7 +495,7 @@ class EncryptedWorld(World):
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Note what is encrypted meanwhile."""
+        """Record the encrypted data meanwhile."""
         with pytest.MonkeyPatch.context() as patch:
             write, encrypted = EncryptedFile.write, EncryptingCommitter._encrypted
 

@@ -1,4 +1,4 @@
-"""A callout service for tests: asked by a server who its clients are, it answers as it is told."""
+"""A callout service for tests, which answers a server's questions about clients as configured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Headless Chromium for tests, the one of the system: Playwright brings none along.
+"""Headless Chromium for tests: the system's, because Playwright is installed without one.
 
 `make test` installs it where it may; elsewhere these tests are skipped, with the reason.
 """

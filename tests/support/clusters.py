@@ -50,11 +50,11 @@ def route_port(server: Server) -> int:
 
 
 class Cluster:
-    """Servers of `kinds`, in this order; each but the first is told of the first one only.
+    """Servers of `kinds`, in this order; each except the first gets only the route to the first.
 
-    In `config`, the text that is added to each server's, and in `cluster`, what is added to its
-    block `cluster`, @i@ stands for the number of the server. `login` goes into the URL of routes,
-    and `only` has what is added to single servers.
+    `config` is added to each server's configuration, and `cluster` to its block `cluster`; @i@ in
+    both is replaced by the number of the server. `login` goes into the URL of routes, and `only`
+    has additions for single servers.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ class Peer:
             return (await self._reader.readline() or END.encode()).decode().rstrip("\r\n")
 
     async def settle(self) -> list[str]:
-        """Have what was sent looked at; return the lines that came, those of $SYS left out."""
+        """Wait until the server has handled everything; return its lines without $SYS."""
         self.say("PING")
         found = []
         while (line := await self.line()) not in {"PONG", END}:
@@ -268,7 +268,7 @@ class Peer:
 
 
 async def told_of(client: Peer, expected: set[str]) -> None:
-    """Read until `client` has been told of the `expected` addresses."""
+    """Read until `client` has got an INFO with the `expected` addresses."""
     urls: set[str] = set()
     while urls != expected:
         info = json.loads((await client.until("INFO")).removeprefix("INFO "))

@@ -83,7 +83,7 @@ class Reading:
         return self.recorder.commands
 
     def feed(self, *pieces: bytes) -> Reading:
-        """Feed `pieces` one after the other; what is not used comes again before the next."""
+        """Feed `pieces` one after the other; unused bytes come again before the next."""
         for piece in pieces:
             buffer = bytearray(self.rest + piece)
             used = self.parser.feed(buffer, 0, len(buffer))
@@ -91,9 +91,9 @@ class Reading:
         return self
 
     def outcome(self, pieces: Iterable[bytes]) -> str | None:
-        """Feed `pieces` until one breaks the protocol; say what the client is told of it.
+        """Feed `pieces` until one breaks the protocol; return the error text for the client.
 
-        None when nothing was wrong, an empty text when it is told nothing.
+        It is None without an error, and empty if the client gets no error text.
         """
         try:
             self.feed(*pieces)

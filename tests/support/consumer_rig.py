@@ -94,7 +94,7 @@ class Sent(NamedTuple):
 
 
 class CollectingReceiver(Receiver):
-    """Keeps what is delivered straight from the store, as its sink keeps the rest."""
+    """Keeps the messages delivered directly from the store, as its sink keeps the rest."""
 
     def __init__(self, sink: CollectingSink, subject: bytes) -> None:
         super().__init__(len(subject))
@@ -116,10 +116,10 @@ class CollectingReceiver(Receiver):
 
 
 class CollectingSink(Sink):
-    """Keeps what is sent. All subjects have interest but those in `without_interest`.
+    """Keeps sent messages. All subjects have interest except those in `without_interest`.
 
-    `direct` counts what came straight from the store; it all does not while `has_receivers` is
-    false.
+    `direct` counts the messages that came directly from the store; while `has_receivers` is false,
+    none do.
     """
 
     has_receivers = True
@@ -224,7 +224,7 @@ class Rig:
         self.run()
 
     def run(self, budget: int = 1 << 20) -> None:
-        """Return all who ask for turns one after another."""
+        """Return all requests for turns one after another."""
         while self.turns:
             self.turns.pop(0).deliver(budget)
 
@@ -243,7 +243,7 @@ class Rig:
         self.run()
 
     def taken(self) -> list[Sent]:
-        """Return what was sent since this was last asked."""
+        """Return the messages sent since the last call."""
         sent, self.sink.sent = self.sink.sent, []
         return sent
 

@@ -15,7 +15,7 @@ Start = Callable[..., Any]
 VIOLATION = b'-ERR \'Permissions Violation for Publish to "%b"'
 
 clients: list[Raw] = []
-"""The clients of the test at hand; the fixture `start` closes them."""
+"""The clients of the current test; the fixture `start` closes them."""
 
 
 async def opened(server: midge.Server) -> Raw:

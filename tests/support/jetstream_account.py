@@ -33,7 +33,7 @@ Sent = tuple[str, bytes, bytes]
 
 
 class Outbox(Sink):
-    """Keeps what is sent, and the ack subjects of what is delivered; inboxes have subscribers."""
+    """Keeps sent messages, and the ack subjects of deliveries; inboxes have subscribers."""
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []
@@ -197,7 +197,7 @@ class FileAccountRig(AccountRig):
         self.directory.flush()
 
     def settle(self) -> None:
-        """Make durable what was stored so far."""
+        """Make all stored messages durable."""
         self.directory.flush()
         while self.disk.pump():
             self.directory.flush()
@@ -213,16 +213,16 @@ class ColdRig(FileAccountRig):
             if number % 100 == 99:
                 self.settle()
         self.settle()
-        self.exchange("a.last", bytes(2 << 20), reply="")  # what was in memory goes for it
+        self.exchange("a.last", bytes(2 << 20), reply="")  # messages in memory are dropped for it
         self.settle()
 
     def chill(self) -> None:
-        """Have nothing in the page cache."""
+        """Drop everything from the page cache."""
         self.disk.drop_pages()
         self.disk.cold_reads = 0
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, and the disk do what is asked of it."""
+        """Advance the time, and complete the pending work of the disk."""
         self.clock.advance(seconds)
         self.settle()
         while self.disk.pump_fetch():

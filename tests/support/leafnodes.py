@@ -21,9 +21,9 @@ _probes = count()
 class Pair:
     """A hub and a leaf; `hub_config` and `leaf_config` are added to what each needs.
 
-    In `remote`, the text of the leaf's remote, @port@ stands for the hub's port, and @websocket@
-    for that of its WebSocket. With `is_wired` @port@ is that of `wire`, by which the link can be
-    cut.
+    In `remote`, the text of the leaf's remote, @port@ is replaced by the hub's port, and
+    @websocket@ by its WebSocket port. With `is_wired`, @port@ is the port of `wire`, which can cut
+    the link.
     """
 
     wire: Wire
@@ -138,7 +138,7 @@ async def until(told: Any) -> None:
 
 
 class Inbox:
-    """Keeps what comes to a subscription."""
+    """Keeps the messages of a subscription."""
 
     def __init__(self) -> None:
         self.messages: list[Msg] = []

@@ -25,7 +25,7 @@ CLIENTS = 3
 
 
 class Subscription:
-    """A subscription of the program, and what has come to it since the last judgement."""
+    """A subscription of the program, and its messages since the last judgement."""
 
     def __init__(self, side: str, client: Client, pattern: str, group: str | None) -> None:
         self.side = side
@@ -103,7 +103,7 @@ class Program:
             await gone.handle.unsubscribe()
 
     async def replace(self) -> None:
-        """Have a client leave, with all its subscriptions, and another one come."""
+        """Close a client, with all its subscriptions, and connect another one."""
         side = self.random.choice(list(self.clients))
         client = self.clients[side].pop()
         self.open = [one for one in self.open if one.client is not client]
@@ -139,7 +139,7 @@ class Program:
         return b"%d" % self.number
 
     async def arrived(self, side: str, publisher: Client) -> None:
-        """Wait until what `publisher` has sent is with all who get it."""
+        """Wait until all receivers have the messages of `publisher`."""
         for other, clients in self.clients.items():
             if other != side:
                 await settle(clients[0], publisher)
@@ -147,7 +147,7 @@ class Program:
             await client.flush()
 
     def judge(self, side: str, subject: str, data: bytes) -> None:
-        """Compare what has come with what the model says."""
+        """Compare the deliveries with the model's."""
         groups: dict[str, list[Subscription]] = {}
         for one in self.open:
             if one.group is None:

@@ -73,7 +73,7 @@ class Server:
         port: int = -1,
         files: Mapping[str, bytes] = MappingProxyType({}),
     ) -> None:
-        """Start `command`; `@directory@` in `config` stands for where `files` are written."""
+        """Start `command`; `@directory@` in `config` is replaced by the directory of `files`."""
         self._directory = tempfile.TemporaryDirectory(prefix="midge-test-")
         self._root = Path(self._directory.name)
         self.config_path = self._root / "server.conf"

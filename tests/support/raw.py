@@ -50,12 +50,12 @@ class Raw:
         return self._writer.get_extra_info(name)
 
     async def connect(self, **options: Any) -> bytes:
-        """Send CONNECT and PING; return what comes until PONG, or until the end."""
+        """Send CONNECT and PING; return the input until PONG, or until the end."""
         fields = {"verbose": False, "pedantic": False, "headers": True, **options}
         return await self.ask(connect_line(fields).removesuffix(b"\r\n"))
 
     async def ask(self, *lines: bytes) -> bytes:
-        """Send `lines` and a PING; return what comes before the PONG, or until the end."""
+        """Send `lines` and a PING; return the input before the PONG, or until the end."""
         self.send(*lines, b"PING")
         return await self.until_pong()
 
@@ -71,7 +71,7 @@ class Raw:
         return self.received[start:]
 
     async def until_end(self) -> bytes:
-        """Return what comes until the server closes."""
+        """Return the input until the server closes."""
         start = len(self.received)
         async with asyncio.timeout(TIMEOUT_S):
             while await self._line():
@@ -79,7 +79,7 @@ class Raw:
         return self.received[start:]
 
     async def until(self, text: bytes) -> bytes:
-        """Return what comes up to the line that holds `text`."""
+        """Return the input up to the line with `text`."""
         start = len(self.received)
         async with asyncio.timeout(TIMEOUT_S):
             while line := await self._line():

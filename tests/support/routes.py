@@ -36,7 +36,7 @@ PEER = {
 
 
 class Blockable(Transport):
-    """A transport that may stop to take what is written."""
+    """A transport that may stop taking output."""
 
     is_stuck = False
 
@@ -45,7 +45,7 @@ class Blockable(Transport):
 
 
 class Route:
-    """One route of a `World`, and what was written to it."""
+    """One route of a `World`, and the output to it."""
 
     def __init__(self, world: World, side: RouteSide, host: str) -> None:
         cid = world.broker.take_cid()
@@ -55,7 +55,7 @@ class Route:
         self.link.channel.connection_made(self._transport)
 
     def say(self, *lines: str) -> Route:
-        """Have lines come in."""
+        """Receive lines."""
         self.link.channel.feed("".join(f"{line}\r\n" for line in lines).encode())
         return self
 
@@ -75,7 +75,7 @@ class Route:
         return [json.loads(line[5:]) for line in self.take() if line.startswith("INFO ")]
 
     def block(self) -> None:
-        """Have the socket take nothing from now on."""
+        """Make the socket take nothing from now on."""
         self._transport.is_stuck = True
 
     @property

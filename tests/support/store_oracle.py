@@ -17,7 +17,7 @@ class Oracle:
     last_seq: int = 0
     last_time: int = 0
     is_cleared: bool = False
-    """All has been purged: what comes first is known even before the first message."""
+    """Purge everything: the first sequence is known even before the first message."""
 
     def append(
         self, subject: bytes, headers: bytes, payload: bytes, time: int, seq: int = 0

@@ -83,7 +83,7 @@ def random_purge(random: Random, store: StreamStore, oracle: Oracle) -> None:
 
 
 def compare(store: StreamStore, oracle: Oracle) -> None:
-    """Compare all that tells what is stored."""
+    """Compare all views of the stored messages."""
     assert store.last_seq == oracle.last_seq
     assert store.first_seq == oracle.first_seq()
     assert store.messages == len(oracle.kept)

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Transport:
-    """Take everything at once, as a socket does whose peer keeps up; `written` is what came."""
+    """Takes everything at once, like a socket whose peer keeps up; `written` has the data."""
 
     def __init__(self) -> None:
         self.written = bytearray()
@@ -16,7 +16,7 @@ class Transport:
         self.written += data
 
     def take(self) -> bytes:
-        """Return what has been written since the last time."""
+        """Return the data written since the last call."""
         taken = bytes(self.written)
         self.written.clear()
         return taken

@@ -37,18 +37,18 @@ class Wire:
             await asyncio.wait(self._tasks)
 
     def cut(self) -> None:
-        """Close what is connected, and whatever comes."""
+        """Close all connections, and every new one."""
         self._is_cut = True
         self.resume()
         for writer in list(self._writers):
             writer.transport.abort()
 
     def mend(self) -> None:
-        """Let connections pass again."""
+        """Allow connections again."""
         self._is_cut = False
 
     def pause(self) -> None:
-        """Let nothing pass, without closing anything."""
+        """Block all data, without closing connections."""
         self._may_pass.clear()
 
     def half_close(self, writer: asyncio.StreamWriter) -> None:
@@ -58,7 +58,7 @@ class Wire:
 
     @property
     def writers(self) -> list[asyncio.StreamWriter]:
-        """What is written to: both directions of each connection."""
+        """Return the open writers, for both directions of each connection."""
         return [one for one in self._writers if one not in self._ended]
 
     def resume(self) -> None:

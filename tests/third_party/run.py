@@ -27,7 +27,7 @@ TIMEOUT_S = 90.0
 
 
 def main() -> int:
-    """Prepare what is missing, and run everything on both servers."""
+    """Install missing parts, and run everything on both servers."""
     options = _parse_arguments()
     python = _python(options.directory)
     node = _node(options.directory)
@@ -81,7 +81,8 @@ def _node(directory: Path) -> Path:
 def _compare(name: str, command: list[str]) -> bool:
     """Run a program on both servers; tell whether it did the same, and print what differs.
 
-    The lines of an example are compared in no order: those of its callbacks come as they may.
+    The lines of an example are compared without their order, because its callbacks run in any
+    order.
     """
     expected = run_on(nats_server_command(), command)
     found = run_on(midge_command(), command)

@@ -13,7 +13,7 @@ import pytest
 
 
 def build(root: Path, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Build the extension modules; with what is tested here, nothing gets so far."""
+    """Build the extension modules; the tests here fail before that."""
     words = ["setup.py", "--quiet", "build_ext", "--build-lib", folder, "--build-temp", folder]
     known = {name: value for name, value in os.environ.items() if name != "MIDGE_PURE"}
     return subprocess.run(

@@ -60,7 +60,7 @@ def python_imports(source: str, package: str) -> set[str]:
 
 
 def cython_imports(source: str) -> set[str]:
-    """Return the names of all that a `.pxd` cimports, modules or what is in them."""
+    """Return the names of everything that a `.pxd` cimports, modules or their members."""
     found = set()
     for module, names, whole in CIMPORT.findall(source):
         if whole:
@@ -193,7 +193,7 @@ def module_of(name: str, modules: set[str]) -> str | None:
 
 
 def import_edges(root: Path, *folders: str) -> set[tuple[str, str]]:
-    """Return who imports whom within `folders`: top-level, deferred, type-only and C imports."""
+    """Return the imports within `folders`: top-level, deferred, type-only and C imports."""
     paths = {
         ".".join(path.relative_to(root).with_suffix("").parts): path
         for folder in folders

@@ -1,4 +1,4 @@
-"""Take orders over NATS: a request on `orders.place` gets a number, or hears what is wrong."""
+"""Take orders over NATS: a request on `orders.place` is answered with a number or an error."""
 
 import json
 
@@ -7,7 +7,7 @@ from nats.aio.msg import Msg
 
 
 class Desk:
-    """The order desk; `client` is connected, and stays its owner's."""
+    """The order desk. `client` is connected; the caller closes it."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""Pack what was ordered: a worker on the stream ORDERS, which keeps an order until it is packed."""
+"""Pack orders: a worker on the stream ORDERS, which keeps an order until it is packed."""
 
 import json
 
@@ -8,14 +8,14 @@ from nats.js.client import JetStreamContext
 
 
 class Packer:
-    """Packs one order after the other; what does not fit is given up, what fails comes again."""
+    """Packs one order at a time. It refuses orders that are too large; a failed one comes again."""
 
     def __init__(self, streams: JetStreamContext) -> None:
         self._streams = streams
         self.packed: list[int] = []
 
     async def open(self) -> None:
-        """Take part in packing; workers share the consumer `packers`."""
+        """Start packing; all workers share the consumer `packers`."""
         self._orders = await self._streams.pull_subscribe_bind("packers", "ORDERS")
 
     async def pack(self) -> bool:

@@ -8,7 +8,7 @@ import nats
 
 
 async def report(url: str) -> str:
-    """Ask the desk and put the answer into words."""
+    """Request the figures from the desk and return them as a sentence."""
     client = await nats.connect(url, name="report")
     answer = await client.request("orders.figures", timeout=5)
     await client.close()

@@ -12,7 +12,7 @@ def order(number, quantity=2):
 
 @pytest.fixture
 def orders(nats_stream):
-    """The stream that keeps what was placed."""
+    """The stream that keeps the placed orders."""
     stream = nats_stream("ORDERS", "orders.placed", retention="workqueue")
     stream.consumer("packers", ack_wait=30)
     return stream

@@ -1,6 +1,6 @@
 """Accounts: separate subject spaces, joined by exports and imports only.
 
-Two things are left out on purpose: nats-server does not apply an account's mappings to what comes
+Two things are left out on purpose: nats-server does not apply an account's mappings to messages
 in the same read as CONNECT, nor keeps a limit that was set with UNSUB in a subscription to an
 imported stream.
 """

@@ -1,4 +1,4 @@
-"""Authentication: who gets in, what the others are told, and when."""
+"""Authentication: accepted clients, the errors of refused ones, and their time."""
 
 from tests.differential.script import (
     Await,

@@ -1,4 +1,4 @@
-"""CONNECT's JSON: what is accepted, what closes the connection without a word."""
+"""CONNECT's JSON: accepted documents, and documents that close the connection without an error."""
 
 from tests.differential.script import group, script
 

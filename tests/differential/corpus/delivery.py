@@ -1,4 +1,4 @@
-"""Who gets what: overlapping subscriptions, automatic unsubscription, queue groups, 503s."""
+"""Deliveries: overlapping subscriptions, automatic unsubscription, queue groups, 503s."""
 
 from tests.differential.script import HalfClose, Script, connect, group, hpub, on, pub, script, sub
 

@@ -1,4 +1,4 @@
-"""The server's own PINGs, and what becomes of those who do not answer."""
+"""The server's own PINGs, and the end of clients that do not answer."""
 
 from tests.differential.script import (
     Await,

@@ -1,4 +1,4 @@
-"""A TLS port met in plain text: what INFO says, and who is served at all."""
+"""A TLS port met in plain text: its INFO, and the clients that it serves."""
 
 from tests.differential.script import (
     Await,

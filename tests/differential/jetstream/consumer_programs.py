@@ -1,4 +1,4 @@
-"""Random programs of publishes, pulls and acks, and what came of them, here or on nats-server.
+"""Random programs of publishes, pulls and acks, and their results, here or on nats-server.
 
 No step needs a timer. A program works on a stream of its own and ends with reports on all.
 """
@@ -126,7 +126,7 @@ def shown_info(info: dict[str, Any]) -> Any:
 
 
 class Deliveries:
-    """What came to the inboxes of a program, by inbox and consumer."""
+    """The messages that the inboxes of a program received, by inbox and consumer."""
 
     def __init__(self, stream: str, prefix: str) -> None:
         self._stream = stream

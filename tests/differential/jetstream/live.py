@@ -4,7 +4,7 @@
 
 runs them on nats-server and on midge, prints each program that differs with its seed and the first
 step that does, and in the end how many there were. A program that differs is run again beside
-few others before it is told: nats-server answers late when the machine is busy.
+few others before it is reported, because nats-server answers late on a busy machine.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Run:
         self._inboxes = list(inboxes)
 
     async def answers(self, steps: Iterable[Step]) -> Answers:
-        """Do the steps; return what came of each."""
+        """Do the steps; return the result of each."""
         for name, subject in self._subscriptions.items():
             self._wire.subscribe(name, subject)
         found = []
@@ -152,7 +152,7 @@ class Run:
             await asyncio.sleep(self._quiet_s / 3)
 
     def _take(self, found: dict[str, list[Any]]) -> bool:
-        """Add what has come to `found`; return whether anything has."""
+        """Add new messages to `found`; return whether there were any."""
         has_come = False
         for name in self._subscriptions:
             for message in self._wire.taken(name):
@@ -192,9 +192,9 @@ class Run:
         await self._api(subject, body)
 
     async def _settled(self, wait_s: float) -> Answers:
-        """Wait until what was due is done; return what is left.
+        """Wait until all due messages are removed; return the rest.
 
-        What falls due at once goes, and leaves its markers, in no particular order.
+        Messages that are due at the same time are removed, and leave markers, in any order.
         """
         await asyncio.sleep(wait_s if self._quiet_s == QUIET_S else 2 * wait_s)
         info, *messages = await self.final()
@@ -226,7 +226,7 @@ class Run:
         return _brief(await self._wire.request(subject, body.encode(), wait_s=_SILENCE_S))
 
     async def _kill(self, inbox: int) -> None:
-        """End the subscription of an inbox, and all who wait there with it."""
+        """End the subscription of an inbox, and all requests that wait there."""
         name = self._inboxes[inbox]
         self._wire.unsubscribe(name)
         await asyncio.sleep(self._quiet_s)
@@ -238,7 +238,7 @@ def _brief(message: Message | None) -> Any:
 
 
 class Difference(NamedTuple):
-    """Where a program did different things: its seed, the step, and what came of it on both."""
+    """A difference: the seed of the program, the step, and its result on both servers."""
 
     seed: int
     number: int
@@ -275,7 +275,7 @@ class Pair:
             self.wires[name] = await Wire.connect(*server.address())
 
     async def stop(self) -> None:
-        """Stop both; what is stored stays."""
+        """Stop both servers; their stores stay."""
         for wire in self.wires.values():
             await wire.close()
         for server in self._servers.values():

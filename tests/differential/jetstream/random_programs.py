@@ -1,7 +1,7 @@
-"""Random programs for a stream of its own: what is configured, published, asked, pulled and acked.
+"""Random programs, each for its own stream: configure, publish, request, pull and acknowledge.
 
-A program is a list of steps without anything that needs a timer. In its texts `@S` stands for the
-stream's name, and `@p` for what its subjects begin with.
+A program is a list of steps without anything that needs a timer. In its texts `@S` is replaced by
+the stream's name, and `@p` by the prefix of its subjects.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Program:
     # Streams.
 
     def maybe(self, chance: float) -> bool:
-        """Tell whether to do something this time."""
+        """Return whether to do something this time."""
         return self.random.random() < chance
 
     def configuration(self) -> dict[str, Any]:

@@ -122,7 +122,7 @@ class Run:
             client.write(f"SUB {inbox} {number}\r\n")
 
     def answers(self, steps: list[Step]) -> list[Any]:
-        """Return what came of each step."""
+        """Return the result of each step."""
         found = [getattr(self, "_" + step[0])(*step[1:]) for step in steps]
         self._client.ask(f"$JS.API.STREAM.DELETE.{self._name}")
         for number in range(INBOXES):

@@ -80,7 +80,7 @@ class Client:
     async def ask_until(self, subject: str, settled: str) -> None:
         """Ask until the answer holds `settled`, and note that one; after 5 s, the last one.
 
-        nats-server counts what was published, and notices that nobody listens, a little later.
+        nats-server counts messages, and notices missing listeners, a little later.
         """
         before = len(self.found)
         end = time.monotonic() + 5
@@ -91,7 +91,7 @@ class Client:
             await self.ask(subject)
 
     async def pull(self, consumer: str, body: dict[str, Any], count: int, wait_s: float) -> Any:
-        """Send a pull request; note what comes until there have been so many messages."""
+        """Send a pull request; record the messages until there have been `count`."""
         inbox = self.client.new_inbox()
         subscription = await self.client.subscribe(inbox)
         subject = f"from.js.CONSUMER.MSG.NEXT.ORDERS.{consumer}"
@@ -144,7 +144,7 @@ async def program(url: str) -> list[Any]:
     await app.ask_until("from.js.CONSUMER.INFO.ORDERS.p", '"num_pending":1,"ts"')
     delivered = await app.client.subscribe("deliver.here")
     app.found.append(shown(await delivered.next_msg(timeout=2)))
-    # Whoever asked and has gone takes no message with it.
+    # A requester that has gone does not consume a message.
     inbox = app.client.new_inbox()
     gone = await app.client.subscribe(inbox)
     subject = "from.js.CONSUMER.MSG.NEXT.ORDERS.c"

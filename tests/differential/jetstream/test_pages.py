@@ -1,4 +1,4 @@
-"""The monitoring pages tell of streams and consumers what nats-server's tell."""
+"""The monitoring pages show the same of streams and consumers as nats-server's."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ API_COUNTERS = re.compile(rb'"api":\{[^}]*\}')
 
 
 def masked(raw: bytes) -> str:
-    """Return what is sent without what no two servers have in common."""
+    """Return the messages without the values that always differ."""
     return API_COUNTERS.sub(b'"api":{}', TIME.sub(b"T", raw)).decode()
 
 

@@ -1,7 +1,7 @@
-"""Random programs with timers: ages, TTLs, duplicate windows and the markers of what is gone.
+"""Random programs with timers: ages, TTLs, duplicate windows and the markers of removed messages.
 
 A program publishes in bursts and then waits until each of its timers is either long past or far
-ahead; only then is it looked at. What is short is 200 ms or more, what is long an hour.
+ahead; only then is it compared. Short timers are 200 ms or more, long ones an hour.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TimedProgram:
         return made
 
     def maybe(self, chance: float) -> bool:
-        """Tell whether to do something this time."""
+        """Return whether to do something this time."""
         return self.random.random() < chance
 
     def configuration(self) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class TimedProgram:
         return ["quietly", "STREAM.MSG.DELETE.@S", {"seq": self.random.randint(1, 6)}]
 
     def change(self) -> Step:
-        """Return a step that updates the stream; what is left may become due by that."""
+        """Return a step that updates the stream; stored messages may become due by that."""
         if self.kind == "age":
             self.keys = self.keys | {"max_age": self.random.choice([200 * MS_NS, HOUR_NS])}
         else:

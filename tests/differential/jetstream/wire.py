@@ -25,7 +25,7 @@ class Message(NamedTuple):
 
 
 class Wire:
-    """One connection; what comes is kept by subscription, in order."""
+    """One connection; messages are kept by subscription, in order."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -51,7 +51,7 @@ class Wire:
         self._writer.close()
 
     def subscribe(self, name: str, subject: str) -> None:
-        """Keep what comes to a subject under `name`."""
+        """Keep the messages to a subject under `name`."""
         self._writer.write(client_side.subscribe_line(subject.encode(), name.encode()))
 
     def unsubscribe(self, name: str) -> None:
@@ -60,7 +60,7 @@ class Wire:
         self._kept.pop(name, None)
 
     def taken(self, name: str) -> list[Message]:
-        """Return what came to a subscription since this was last asked."""
+        """Return the messages of a subscription since the last call."""
         return self._kept.pop(name, [])
 
     def publish(
@@ -87,7 +87,7 @@ class Wire:
             del self._answers[reply]
 
     async def round_trip(self) -> None:
-        """Wait until the server has read what was sent, and what it sent before has arrived."""
+        """Wait until the server has read all commands, and its earlier messages have arrived."""
         pong = asyncio.get_running_loop().create_future()
         self._pongs.append(pong)
         self._writer.write(client_side.PING)

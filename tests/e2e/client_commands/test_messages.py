@@ -81,7 +81,7 @@ def test_what_the_server_would_not_take_is_not_sent(run: Run) -> None:
 
 @pytest.fixture
 def responder(jetstream_server: Server) -> Any:
-    """Answer requests to `svc.<n>` n times with what was asked."""
+    """Answer requests to `svc.<n>` n times with the request's payload."""
     stop = threading.Event()
     with Client(options(jetstream_server)) as client:
         client.subscribe(b"svc.*")

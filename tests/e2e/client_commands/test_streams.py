@@ -72,7 +72,7 @@ def test_messages_are_read_purged_and_deleted(ok: Run, run: Run, stream: str) ->
 
 
 def test_what_would_be_taken_for_something_else_is_refused(run: Run, ok: Run, stream: str) -> None:
-    """To the API a sequence of 0 is none, so that a purge of what is before it was one of all."""
+    """The API takes a sequence of 0 for none, so a purge up to 0 would purge the whole stream."""
     ok("pub", f"{stream}.1", "m", "--ack")
     done = run("stream", "purge", stream, "--seq", 0, "--yes")
     assert (done.code, "expected a sequence, of which the first is 1" in done.err) == (2, True)

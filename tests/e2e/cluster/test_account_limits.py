@@ -49,7 +49,7 @@ async def connected(url: str) -> Client:
 
 
 async def is_refused(server: Server) -> bool:
-    """Connect a client of A, and tell whether it is told that there are too many."""
+    """Connect a client of A, and return whether it is refused because there are too many."""
     client = await Peer.dial(server.address()[1])
     try:
         client.say('CONNECT {"verbose":false,"user":"a","pass":"p"}', "PING")
@@ -61,7 +61,7 @@ async def is_refused(server: Server) -> bool:
 
 
 def announce(peer: Peer, count: int) -> None:
-    """Say that there are so many clients of A."""
+    """Announce this number of clients of A."""
     server = {"name": "PEER", "id": "NPEER", "host": "h", "ver": "2.15.1", "jetstream": False}
     counts = {"acc": "A", "conns": count, "leafnodes": 0, "total_conns": count}
     body = json.dumps({"server": {**server, "seq": 1, "time": "2026-01-01T00:00:00Z"}, **counts})
@@ -69,7 +69,7 @@ def announce(peer: Peer, count: int) -> None:
 
 
 async def told(peer: Peer, count: int) -> dict[str, Any]:
-    """Read until the server has told of so many clients of A, and return what it said."""
+    """Read until the server has announced this number of clients of A; return all it sent."""
     while True:
         await peer.until(TOLD)
         document: dict[str, Any] = json.loads(await peer.line())

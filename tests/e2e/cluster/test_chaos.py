@@ -28,7 +28,7 @@ SUBJECTS = tuple(b"s.%d" % i for i in range(40))
 
 
 class Kept(RoutedSubscription):
-    """A subscription inside a server that keeps what comes."""
+    """A subscription inside a server that keeps its messages."""
 
     def __init__(self, subject: bytes) -> None:
         RoutedSubscription.__init__(self, subject)
@@ -40,7 +40,7 @@ class Kept(RoutedSubscription):
 
 
 class End:
-    """One of the two servers, and what is subscribed to there."""
+    """One of the two servers, and its subscriptions."""
 
     def __init__(self, server: Server, other: str) -> None:
         self.server = server
@@ -67,7 +67,7 @@ class End:
         self.server.broker.router.route(self.account, result, None, frame)
 
     def has_told(self, to: End) -> bool:
-        """Whether the other server knows just what is subscribed to here."""
+        """Whether the other server knows exactly the subscriptions of this one."""
         return to.other in routes(to.server) and told(to.server, to.other) == set(self.kept)
 
 

@@ -67,7 +67,7 @@ async def joined(server: Server) -> AsyncIterator[Peer]:
 
 
 async def told(peer: Peer) -> list[str]:
-    """Return what has been told of the exporter's interest."""
+    """Return the announced interest of the exporter."""
     start = ("RS+ EX ", "RS- EX ")
     return [line[2:].replace(" EX ", "") for line in await peer.settle() if line.startswith(start)]
 

@@ -142,7 +142,7 @@ async def test_a_server_that_goes_takes_its_interest_along(kinds: tuple[str, ...
 
 
 async def refused(clients: list[Client], subject: str) -> None:
-    """Wait until nobody answers requests to `subject` any more."""
+    """Wait until requests to `subject` have no responder any more."""
     for client in clients:
         async with asyncio.timeout(15):
             while True:

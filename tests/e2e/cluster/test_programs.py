@@ -25,7 +25,7 @@ HASTY_SUBJECTS = (b"a.b", b"a.c", b"d", b"q.a.b", b"q.a.c", b"q.d")
 
 
 class Held:
-    """A subscription, and what has come to it."""
+    """A subscription, and its messages."""
 
     def __init__(self, pattern: str, group: str) -> None:
         self.pattern = pattern
@@ -73,7 +73,7 @@ class Program:
         self.is_settled = False
 
     async def publish(self) -> None:
-        """Publish, and compare what has come with what must."""
+        """Publish, and compare the deliveries with the expected ones."""
         if not self.is_settled:
             await settle(self.clients)
             self.is_settled = True
@@ -121,7 +121,7 @@ class Hasty:
     """A program that waits for no interest: what then holds is that nothing comes twice or late.
 
     Queue groups have subjects of their own. A message whose members at a server have just left goes
-    on to another one, in a nats-server, too, and plain subscriptions there would get it again.
+    on to another one, also in a nats-server, and plain subscriptions there would get it again.
     `ended` has, by connection and sid, how much the connection had received when its UNSUB was
     known to have been taken.
     """

@@ -330,7 +330,7 @@ async def test_clients_learn_where_other_servers_are(
 async def test_clients_learn_it_after_their_first_pong(
     peer: Peer, server: Server, peers: list[Peer]
 ) -> None:
-    """Some clients, nats.py among them, take what comes before for the answer to their PING."""
+    """Some clients, such as nats.py, take an earlier line for the answer to their PING."""
     own = server.url.removeprefix("nats://")
     early, late = [await Peer.dial(int(own.rpartition(":")[2])) for _ in range(2)]
     peers += (early, late)

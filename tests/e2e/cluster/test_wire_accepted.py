@@ -42,7 +42,7 @@ class Accepted(Peer):
     number = 0
 
     def inform(self, **fields: Any) -> None:
-        """Send INFO; without what is None."""
+        """Send INFO without the fields that are None."""
         own = {"server_id": f"NPEER{self.number}", "server_name": f"PEER{self.number}"}
         known = {**INFO, **own, "cluster": "C1", "lnoc": True, "lnocu": True, "nonce": "bm8"}
         info = {key: value for key, value in {**known, **fields}.items() if value is not None}
@@ -106,7 +106,7 @@ def server(opened: tuple[Server, list[Gate]]) -> Server:
 
 @pytest.fixture
 async def gate(opened: tuple[Server, list[Gate]]) -> AsyncIterator[Gate]:
-    """A port of the test's own; who came there leaves at the end."""
+    """A port of the test; its connections are closed at the end."""
     gate = opened[1].pop()
     yield gate
     gate.socket.close()
@@ -156,7 +156,7 @@ async def test_interest_and_messages_cross_both_ways(gate: Gate, client: Client)
     await client.flush()
     peer = await gate.joined()
     told: list[str] = []
-    while len(told) < 2:  # it may be told in turns of its own, behind the PONG
+    while len(told) < 2:  # the interest may come in later turns, behind the PONG
         told += await peer.settle()
     assert sorted(told) == ["RS+ A foo.*", "RS+ A q g 2"]
     await client.subscribe("later")

@@ -1,4 +1,4 @@
-"""What has been published and delivered, and why a message may be delivered again."""
+"""The published and delivered messages, and why a message may be delivered again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAK_EARLY_S = 0.01
 
 @dataclass
 class Delivery:
-    """The last delivery of a message to a consumer: since when, in which life, what came of it."""
+    """The last delivery of a message to a consumer: its time, its server's life, its outcome."""
 
     earliest_s: float
     life: int

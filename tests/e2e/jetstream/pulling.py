@@ -71,11 +71,11 @@ class PullingClient(asyncio.Protocol):
         self._pull()
 
     def connection_lost(self, _: Exception | None) -> None:
-        """Tell that it is over."""
+        """Set the end."""
         self.ended.set()
 
     def data_received(self, data: bytes) -> None:
-        """Note what comes."""
+        """Record a message."""
         now_s = time.monotonic()
         self._data += data
         at = 0

@@ -238,16 +238,16 @@ def test_key_value_markers_and_work_queues(pair: tuple[Peer, Peer], tmp_path: Pa
 
 
 def test_publishing_goes_on(pair: tuple[Peer, Peer], tmp_path: Path) -> None:
-    """The cut is the moment of the request: what comes later is not in it.
+    """The cut is the moment of the request: later messages are not in it.
 
-    What goes later is, on midge; nats-server leaves that out.
+    Messages that are removed later are in it on midge, and not on nats-server.
     """
     one, other = pair
     one.make("S", max_msgs=2000)
     for number in range(2000):
         one.client.send(publish_frame(b"S.x", b"", b"", b"%d" % number * 100))
     while one.state("S")["messages"] < 2000:
-        one.client.ping()  # nats-server stores what came without a reply subject later
+        one.client.ping()  # nats-server stores messages without a reply subject later
     inbox = one.client.new_inbox().replace(b"_INBOX", b"_INBOX.s")
     sid = one.client.subscribe(inbox)
     request = {"deliver_subject": inbox.decode(), "chunk_size": 1024, "window_size": 2048}

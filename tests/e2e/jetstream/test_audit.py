@@ -1,4 +1,4 @@
-"""What advisories say of requests and of who sent them: midge beside nats-server."""
+"""The contents of advisories about requests and requesters: midge beside nats-server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nobody waits for what the disk has to read for a snapshot, a consumer, a mirror or a get."""
+"""No client waits while the disk reads for a snapshot, a consumer, a mirror or a get."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from midge.protocol import client_side
 from midge.testing import SimulatedDisk
 
 _MESSAGES = 4_000
-_BODY = b"x" * 1000  # together 4 MiB: some reads of what lies ahead
+_BODY = b"x" * 1000  # together 4 MiB: several reads ahead
 _LATENCY_S = 0.05
 
 
 class ColdDisk(SimulatedDisk):
-    """Counts what is fetched."""
+    """Counts the fetches."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -198,7 +198,7 @@ async def test_a_stream_that_goes_before_its_message_is_fetched_has_none() -> No
 
 
 async def test_what_is_gone_again_is_read_all_the_same() -> None:
-    """Where memory is so short that nothing stays in the page cache, everybody still gets on."""
+    """All requests make progress even if the page cache keeps nothing for lack of memory."""
     disk = ColdDisk()
     fetch = disk.fetch
 

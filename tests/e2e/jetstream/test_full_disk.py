@@ -61,7 +61,7 @@ async def fill(js: Any) -> int:
 async def accepted(js: Any) -> int:
     """Publish until that is taken again; return the sequence."""
     async with asyncio.timeout(60):
-        while True:  # room is given back in turns, within seconds
+        while True:  # room is given back incrementally, within seconds
             try:
                 return int((await js.publish("s", MESSAGE, timeout=30)).seq)
             except nats.js.errors.APIError:

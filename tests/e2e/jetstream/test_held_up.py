@@ -70,7 +70,7 @@ class Client:
         LONGEST.pack_into(self._shared, 0, 0.0, 0.0)
 
     async def held_s(self) -> float:
-        """Return the longest stretch, also of what goes on behind an answer."""
+        """Return the longest stretch, including work after an answer."""
         for _ in range(20):
             await asyncio.sleep(0.02)
             await self.api("INFO")

@@ -1,4 +1,4 @@
-"""JetStream while the configuration is loaded anew: limits, accounts, on and off."""
+"""JetStream during a reload of the configuration: limits, accounts, on and off."""
 
 from __future__ import annotations
 

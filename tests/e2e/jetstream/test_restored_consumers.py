@@ -1,4 +1,4 @@
-"""What is told of restored consumers, byte by byte: midge beside nats-server."""
+"""Reports on restored consumers, byte by byte: midge beside nats-server."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def archive() -> bytes:
 
 
 def told(server: Server, content: bytes) -> list[str]:
-    """Restore the stream at a server, and return what it tells of each consumer and of all."""
+    """Restore the stream at a server, and return its reports on each consumer and on all."""
     client = Client(SinkOptions.parse({"servers": server.url}).connect)
 
     def ask(subject: str, body: bytes = b"") -> str:

@@ -1,4 +1,4 @@
-"""Publishers who are faster than the disk are read no further, and nothing of theirs is lost."""
+"""Publishers that are faster than the disk are not read further, and lose no messages."""
 
 from __future__ import annotations
 

@@ -132,16 +132,16 @@ class Soak:
         self.ledger.published(stream, message_id, ack.seq)
 
     async def _publish_again(self) -> None:
-        """Publish what is stored already once more: it gets the sequence that it has."""
+        """Publish a stored message once more: the ack has the sequence that it already has."""
         await asyncio.sleep(0.5)
         for stream in ("LOG", "WORK"):
             for message_id in list(self.ledger.stored[stream])[-5:]:
                 await self._publish_one(stream, message_id)
 
     async def fill_segment(self) -> None:
-        """Have a segment of the log become full, and wait until its room has been given back.
+        """Fill a segment of the log, and wait until its room has been given back.
 
-        To write a segment anew takes 1 MiB in two pieces. The first time glibc maps them, and
+        Rewriting a segment takes 1 MiB in two pieces. The first time glibc maps them, and
         learns from that to take the next ones from the heap, which keeps the room.
         """
         for _ in range(FILL):

@@ -1,4 +1,4 @@
-"""How a leaf node proves who it is, and how the link is encrypted, at either server."""
+"""The authentication of a leaf node, and the encryption of the link, at either server."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def linked(pair: Pair) -> None:
 
 
 async def exchanged(pair: Pair, **options: Any) -> None:
-    """Send a message each way; `options` are those of the client at the hub."""
+    """Send a message each way; `options` are for the client at the hub."""
     at_hub, at_leaf = await pair.at_hub(**options), await pair.at_leaf()
     for receiver, sender in ((at_leaf, at_hub), (at_hub, at_leaf)):
         got = Inbox()

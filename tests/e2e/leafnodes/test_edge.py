@@ -20,7 +20,7 @@ WAIT_S = 120.0
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens at."""
+    """Ports without a listener."""
     sockets = [socket.socket() for _ in range(count)]
     for one in sockets:
         one.bind(("127.0.0.1", 0))
@@ -65,7 +65,7 @@ async def clustered() -> AsyncIterator[Cluster]:
 
 
 async def count_of(client: SettlingClient) -> int:
-    with contextlib.suppress(Exception):  # whoever leads it may be the node that was killed
+    with contextlib.suppress(Exception):  # its leader may be the killed node
         state = (await api(client, "STREAM.INFO.M"))["state"]
         return int(state["messages"])
     return 0

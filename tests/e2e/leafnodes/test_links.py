@@ -248,7 +248,7 @@ async def test_a_smaller_largest_message_on_the_far_side_costs_no_link(hub: str,
         await at_leaf.publish("size", b"x" * 1000)
         await got.has(b"x" * 1000)
         if leaf == "real":
-            return  # it sends what is too large, and the hub closes the link
+            return  # it sends the oversized message, and the hub closes the link
         await at_leaf.publish("size", b"x" * 1001)
         await at_leaf.publish("size", b"small")
         await got.has(b"x" * 1000, b"small")

@@ -20,10 +20,10 @@ accounts {{ A {{ users: [
 
 
 async def permitted(at_leaf: Client, at_hub: Client) -> None:
-    """Wait until the leaf tells what it was not permitted to tell before.
+    """Wait until the leaf announces interest that it was not permitted to announce before.
 
-    A nats-server tells nothing again of what was subscribed to before it knew, so each probe has a
-    subscription of its own.
+    A nats-server does not announce earlier subscriptions again, so each probe has its own
+    subscription.
     """
     got = Inbox()
     async with asyncio.timeout(WAIT_S):

@@ -73,7 +73,7 @@ class Peer:
             return (await self._reader.readline() or END.encode()).decode().rstrip()
 
     async def settle(self) -> list[str]:
-        """Have what was sent looked at; return the lines that came, without PONG and the like."""
+        """Wait until the server has handled all input; return its lines, without PONG etc."""
         self.say("PING")
         found = []
         while (line := await self.line()) != "PONG":
@@ -112,7 +112,7 @@ async def peer(hub: int) -> Peer:
 
 
 async def joined(port: int, **fields: Any) -> tuple[Peer, list[str]]:
-    """Connect a leaf and return it with all that it was told."""
+    """Connect a leaf and return it with all lines that it got."""
     peer = await Peer.dial(port)
     peer.connect(**fields)
     return peer, await peer.settle()

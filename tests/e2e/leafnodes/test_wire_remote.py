@@ -44,7 +44,7 @@ class Hub(Peer):
     told: dict[str, Any]
 
     def inform(self, **fields: Any) -> None:
-        """Send INFO; without what is None."""
+        """Send INFO without the fields that are None."""
         info = {**HUB_INFO, **fields}
         known = {key: value for key, value in info.items() if value is not None}
         self.say(f"INFO {json.dumps(known)}")
@@ -56,7 +56,7 @@ class Hub(Peer):
         """
         self.inform(nonce=None, connect_info=True, remote_account="A", **fields)
         found: list[str] = []
-        # What is told of existing interest may take turns of its own behind the PONG.
+        # Announcing existing interest may take further turns behind the PONG.
         while not any(line.startswith("LS+ $LDS.") for line in found):
             if self._reader.at_eof():
                 return []
@@ -114,7 +114,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Server, Door]]:
 
 @pytest.fixture
 async def door(pair: tuple[Server, Door]) -> AsyncIterator[Door]:
-    """The port; those who were met leave at the end."""
+    """The port; its connections are closed at the end."""
     yield pair[1]
     for hub in pair[1].hubs:
         await hub.close()

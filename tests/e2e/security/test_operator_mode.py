@@ -203,7 +203,7 @@ class TestOperatorMode:
         assert set(again.jetstream.accounts[self.ACCOUNT.public].streams.streams) == {"ONE", "TWO"}
 
     async def ask_for_stream(self, raw: Raw, name: str) -> bytes:
-        """Ask for a stream; return what came of it."""
+        """Request a stream; return the answer."""
         body = json.dumps({"name": name, "subjects": [name]}).encode()
         await raw.ask(b"SUB inbox 1")
         command = b"PUB $JS.API.STREAM.CREATE.%b inbox %d" % (name.encode(), len(body))

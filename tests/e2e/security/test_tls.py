@@ -1,4 +1,4 @@
-"""TLS over real sockets: who speaks it, when, and with which certificates."""
+"""TLS over real sockets: which side uses it, when, and with which certificates."""
 
 from __future__ import annotations
 

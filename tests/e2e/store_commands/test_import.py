@@ -112,7 +112,7 @@ CONSUMERS = (("WORK", "C"), ("PLAIN", "mixed"), ("PLAIN", "fresh"))
 def contents(one: Peer) -> dict[str, Any]:
     state = {name: one.state(name) for name in STREAMS}
     for fields in state.values():
-        del fields["last_ts"]  # that of a deleted message is not taken over
+        del fields["last_ts"]  # the time of a deleted message is not imported
     return {
         "messages": {name: one.messages(name) for name in STREAMS},
         "state": state,

@@ -156,7 +156,7 @@ async def test_workers_are_killed_under_load(rounds: int) -> None:
         finally:
             await crowd.leave()
         for found in (*crowd.found, crowd.grouped):
-            assert max(found.values()) == 1  # what is lost with a worker is; nothing comes twice
+            assert max(found.values()) == 1  # a worker's loss may lose messages; none comes twice
         children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text()
         assert len(children.split()) == 3
 
@@ -176,7 +176,7 @@ async def test_workers_are_paused_under_load() -> None:
                 before = pids(server)[worker]
                 os.kill(before, signal.SIGSTOP)
                 if number % 10:
-                    await asyncio.sleep(chosen.uniform(0, 0.3))  # what waits for it waits on
+                    await asyncio.sleep(chosen.uniform(0, 0.3))  # requests that wait for it wait on
                     os.kill(before, signal.SIGCONT)
                 else:
                     await _replaced(server, worker, before)  # it has answered nothing for too long

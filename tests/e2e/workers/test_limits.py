@@ -1,4 +1,4 @@
-"""Limits that count over all workers, and users whom others decide on: tokens and a service."""
+"""Limits that count over all workers, and users that tokens or a service decide on."""
 
 from __future__ import annotations
 

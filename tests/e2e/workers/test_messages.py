@@ -28,7 +28,7 @@ async def flush_all(clients: Four) -> None:
 
 
 async def settled(found: list[bytes], count: int) -> None:
-    """Wait for `count` messages; what is one too many shows in the assertion that follows."""
+    """Wait for `count` messages; the following assertion finds one too many."""
     async with asyncio.timeout(TIMEOUT_S):
         while len(found) < count:
             await asyncio.sleep(0.005)
@@ -366,7 +366,7 @@ async def test_a_trace_goes_on_in_the_other_worker(four: Four) -> None:
         traces.append(message.data)
 
     async def ignore(_: Msg) -> None:
-        """What is traced is looked at, not its payload."""
+        """Ignore the payload: the test reads the trace."""
 
     await four[2].subscribe("told", cb=take)
     await four[0].subscribe("traced", cb=ignore)

@@ -200,7 +200,7 @@ async def test_clients_of_every_worker_are_told_of_the_cluster() -> None:
         for client in [*both.inside, await both.connected(both.several)]:
             info: dict[str, Any] = client._server_info
             assert info["cluster"] == "C"
-            # Who came before the link is told by a later INFO.
+            # A client that connected before the link gets a later INFO.
             await until(functools.partial(_has_discovered, client, other))
 
 
@@ -209,7 +209,7 @@ def _has_discovered(client: Client, address: str) -> bool:
 
 
 async def test_a_worker_that_starts_late_knows_the_cluster() -> None:
-    """The first worker tells of the cluster before the other one has begun to listen to it."""
+    """The first worker announces the cluster before the other one has begun to listen to it."""
     server = Server(midge_command(), ROUTED % ("ONE", ""), WORKERS)
     try:
         second = await asyncio.to_thread(_second_worker, server)

@@ -188,7 +188,7 @@ async def test_a_reload_reaches_all_or_none(server: Server) -> None:
 
 
 async def test_a_reload_leaves_jetstream_with_the_first_worker(tmp_path: Path) -> None:
-    """Off and on again, too: two with the same streams would be two servers."""
+    """Also after off and on again: two workers with the same streams would be two servers."""
     jetstream = f'jetstream {{ store_dir: "{tmp_path}" }}\n'
     with Server(midge_command(), jetstream, WORKERS) as server:
         for number, config in enumerate(

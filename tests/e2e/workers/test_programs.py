@@ -62,7 +62,7 @@ class Program:
         await self._do(key[0], b"UNSUB " + key[1])
 
     async def _do(self, index: int, command: bytes) -> None:
-        """Have a client send a command that is not answered; the server may ping meanwhile."""
+        """Send a command without an answer from a client; the server may ping meanwhile."""
         answer = await self._clients[index].ask(command)
         assert answer.replace(b"PING\r\n", b"") == b""
 
@@ -72,7 +72,7 @@ class Program:
         publisher = self._clients[self._random.randrange(4)]
         starts = [len(client.received) for client in self._clients]
         await publisher.ask(b"PUB %b 6\r\n%b" % (subject.encode(), payload))
-        for _ in range(2):  # what crosses is on its way before the second PING of its sender
+        for _ in range(2):  # a crossing message is sent before its sender's second PING
             for client in self._clients:
                 await client.ask(b"SUB unused 0", b"UNSUB 0")
         found = Counter[Key]()

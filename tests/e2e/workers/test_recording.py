@@ -1,4 +1,4 @@
-"""What several workers record: each message once, and of its deliveries what is known."""
+"""Records of several workers: each message once, with the known deliveries."""
 
 from __future__ import annotations
 

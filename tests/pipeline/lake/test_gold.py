@@ -93,7 +93,7 @@ def traffic(server, subject, messages, *, cid=0, plain=0, no_interest=0):
 
 @pytest.fixture
 def mixed(spark):
-    """What a server recorded by itself, and what was recorded by listening to another one."""
+    """A recording of a server itself, and a recording by listening to another server."""
     return table(
         spark,
         "silver/traffic",

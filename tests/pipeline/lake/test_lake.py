@@ -307,7 +307,7 @@ def test_a_second_run_without_new_records_changes_nothing(spark, job):
 
 
 def snapshot(lake):
-    """All gold rows but those that tell of single batches."""
+    """All gold rows except the rows about single batches."""
     return {
         table.name: sorted(map(str, lake.read(table.name).collect()))
         for table in GOLD

@@ -1,4 +1,4 @@
-"""Options: names in any case, typed values, and an error that names what is wrong."""
+"""Options: names in any case, typed values, and errors that name the fault."""
 
 import pytest
 

@@ -34,7 +34,7 @@ def recording(directory, **options):
 
 
 class Peer:
-    """A client that says what it is told to and waits for the server to have handled it."""
+    """A client that sends given lines and waits until the server has handled them."""
 
     @classmethod
     async def connect(cls, server, name="peer"):

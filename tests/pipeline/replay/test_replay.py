@@ -133,7 +133,7 @@ def test_messages_wait_for_their_time(tmp_path, nats_server):
     with Client(chosen.connect) as client:
         outgoing = prepare(read_batches(tmp_path, MESSAGES), chosen, done)
         publish(client, outgoing, 4.0, done, sleep=waited.append)
-    # Nobody slept, so every delay is still whole: n times 20 ms over 4, less what passed.
+    # Nothing sleeps here, so every delay is complete: n times 20 ms over 4, minus the passed time.
     assert len(waited) == 10
     assert max(waited) == pytest.approx(0.05, abs=0.02)
 

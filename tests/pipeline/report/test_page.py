@@ -1,4 +1,4 @@
-"""The report: what is in it without a browser, and what a browser makes of it."""
+"""The report: its contents without a browser, and its rendering in one."""
 
 import csv
 import re
@@ -98,7 +98,7 @@ def covered(server, messages, counted, subscriptions=0, sessions=0):
 
 
 def listened():
-    """What comes of records that `midge record` wrote: messages, and nothing about clients."""
+    """Return the report of records of `midge record`: messages, and nothing about clients."""
     empty = {name: [] for name in sample()}
     kept = {name: sample()[name] for name in ("rates", "subjects", "latency", "late_data")}
     uncounted = [{"deliveries": None, "messages": 297, "bytes": 15}]

@@ -1,4 +1,4 @@
-"""The sink without a JVM: rows to frames, message ids, acknowledgements and what goes wrong."""
+"""The sink without a JVM: rows to frames, message ids, acknowledgements and errors."""
 
 import pickle
 import signal

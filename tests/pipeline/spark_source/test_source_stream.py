@@ -62,7 +62,7 @@ def test_batch_with_headers_and_a_filter(spark, read, orders):
 
 @pytest.fixture
 def pushing(spark):
-    """Let the session push filters down for one test."""
+    """Enable the push-down of filters in the session for one test."""
     setting = "spark.sql.python.filterPushdown.enabled"
     spark.conf.set(setting, "true")
     yield

@@ -196,7 +196,7 @@ def test_counts_are_whole_numbers(small):
 def test_a_split_cuts_what_is_not_shared(small):
     change = {"split": [{"clients": "van-*", "into": "VANS"}]}
     totals = plan(small, parse_change(change)).totals
-    # 60 messages no longer reach van-2; its own 6 reach nobody but itself.
+    # 60 messages no longer reach van-2; its own 6 reach only itself.
     assert totals.plain_deliveries == 60 + 6
     assert totals.queue_deliveries == 60
     shared = {"split": [{"clients": "van-*", "into": "VANS", "shared": ["a.*"]}]}

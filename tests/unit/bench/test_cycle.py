@@ -1,4 +1,4 @@
-"""Prebuilt frames in turns: nothing is left out, and each time round has another number."""
+"""Prebuilt frames in a ring: none is left out, and each round has another number."""
 
 from bench.cycle import ROUND, Cycle
 

@@ -1,4 +1,4 @@
-"""Traffic in which neighbours differ: what is published, and how it is counted."""
+"""Traffic whose neighbouring lines differ: its messages, and how they are counted."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""What is said of restarts: medians of all starts, their ratios, and what is wanted of midge."""
+"""The report on restarts: medians of all starts, their ratios, and midge's limits."""
 
 from __future__ import annotations
 

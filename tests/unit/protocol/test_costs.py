@@ -75,7 +75,7 @@ def test_a_command_costs_its_bytes_and_its_constant(verb: bytes) -> None:
     parser.headers = True
     for example in EXAMPLES[verb]:
         word = example.split()[0].upper()
-        # The parser tells by the first byte after the word what belongs to the line.
+        # The first byte after the word shows the parser which bytes belong to the line.
         bytes_paid = charged(parser, example) - COSTS[verb]
         is_rewritten = example in REWRITTEN
         least = len(example) - len(word) + (2 * COSTS[verb] if is_rewritten else 0)

@@ -1,6 +1,6 @@
 """Little is kept between reads, and never more than has arrived.
 
-The verb of an unfinished line is used as soon as it is seen, so it is not among what is held.
+The verb of an unfinished line is used as soon as it is seen, so it is not among the held bytes.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from tests.support.link_lines import Event, LinkNotes, feed, parts
 
 
 class Notes(LinkNotes):
-    """Notes what it is told, messages by their parts."""
+    """Records its calls, messages by their parts."""
 
     parser: LeafParser
 
@@ -79,7 +79,7 @@ def make(**options: int) -> tuple[LeafParser, Notes]:
 
 
 def run(data: bytes, *, cut: int | None = None, **options: int) -> list[Event]:
-    """Feed `data` whole, or in two pieces, and return what the handler was told."""
+    """Feed `data` whole, or in two pieces, and return the handler's calls."""
     parser, notes = make(**options)
     feed(parser, data, cut)
     return notes.events

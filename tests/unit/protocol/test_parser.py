@@ -433,7 +433,7 @@ def outcome(data: bytes, **limits: int) -> tuple[object, ...]:
 
 
 def is_general(arguments: bytes, **limits: int) -> bool:
-    """Tell whether PUB with these arguments and payload is read as the general way reads it."""
+    """Return whether PUB with these arguments and payload is read as the general way reads it."""
     before = b"PUB other 1\r\nx\r\n"
     plain = outcome(before + b"PUB " + arguments, **limits)
     return plain == outcome(before + b"pub " + arguments, **limits)

@@ -30,10 +30,10 @@ def filled(*patterns: bytes, cache_max: int = 1024) -> SubList:
 
 
 def peak_bytes(match: Callable[[bytes], object], times: int) -> int:
-    """Tell by how much `times` calls raise what is allocated, if only for a moment.
+    """Return the peak of the memory that `times` calls allocate, even if only for a moment.
 
-    That is the least of some attempts, for what another thread allocates meanwhile counts, too.
-    What each call allocates is in all of them.
+    It is the least of some attempts, because allocations of other threads meanwhile count as well.
+    The calls' own allocations are in all of them.
     """
     return min(_peak_bytes_once(match, times) for _ in range(5))
 

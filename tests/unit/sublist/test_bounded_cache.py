@@ -1,4 +1,4 @@
-"""Answers are kept up to a bound, and a full cache starts anew."""
+"""Answers are kept up to a bound, and a full cache is cleared."""
 
 from __future__ import annotations
 

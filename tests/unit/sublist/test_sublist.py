@@ -489,11 +489,11 @@ def test_subjects_that_alternate_are_nearly_all_at_hand(length: int) -> None:
     sublist = SubList()
     inserted(sublist, b">")
     subjects = [(b"%06d" % (number * 7919)).ljust(length, b"x") for number in range(600)]
-    for _ in range(4):  # the table of those at hand grows, and begins anew each time
+    for _ in range(4):  # the table of recent subjects grows, and is cleared each time
         done = sublist.steps
         for subject in subjects:
             assert len(sublist.match_within(subject, 0, length).plain) == 1
-    # One that is not at hand takes six or more steps; a bucket holds four.
+    # A subject that is not recent takes six or more steps; a bucket holds four.
     assert sublist.steps - done <= 100
     added = inserted(sublist, b"*")
     assert all(added in sublist.match_within(one, 0, length).plain for one in subjects)

@@ -1,4 +1,4 @@
-"""A dictionary of very many entries is one, and is never written anew as a whole."""
+"""A dictionary of very many entries behaves like one, and never copies itself as a whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Captures of what is published and delivered, and what their assertions say."""
+"""Captures of messages and deliveries, and the texts of their assertions."""
 
 from __future__ import annotations
 

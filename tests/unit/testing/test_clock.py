@@ -134,7 +134,7 @@ async def test_the_time_to_log_in_runs_out_by_the_clock() -> None:
 
 
 async def choices(seed: int) -> list[int]:
-    """Tell which member of a queue group got each of twenty messages."""
+    """Return the member of a queue group that got each of twenty messages."""
     options = {"port": -1, "seed": seed, "queue_selection": "random"}
     async with midge.Server(**options) as server:  # type: ignore[arg-type]
         members = [server.subscribe("job", queue="w") for _ in range(3)]

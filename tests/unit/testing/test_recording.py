@@ -1,4 +1,4 @@
-"""What was recorded, as a test reads it."""
+"""Recorded messages, as a test reads them."""
 
 from __future__ import annotations
 

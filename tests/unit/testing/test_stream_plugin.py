@@ -63,7 +63,7 @@ async def test_time_and_disk(nats_jetstream, nats_stream, nats_clock, nats_disk,
 
 
 def test_the_sample_project(root: Path) -> None:
-    """Its packer; the rest of it needs packages that are not among those of the tests."""
+    """Its packer; the rest of it needs packages that the tests do not install."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *PLUGIN, "tests/test_packing.py"],
         cwd=root / "examples/orders",

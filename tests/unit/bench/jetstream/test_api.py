@@ -5,7 +5,7 @@ from bench.jetstream.api import Api
 
 
 class Line:
-    """A socket that answers each PING, and notes what is sent."""
+    """A socket that answers each PING, and records all output."""
 
     def __init__(self) -> None:
         self.sent = b""

@@ -15,7 +15,7 @@ PIECES = [1, 5, 7, 64, 1000]
 
 
 class Pieces:
-    """A socket whose reads return so many bytes of what was prepared, and then the end."""
+    """A socket whose reads return the prepared bytes in given sizes, and then the end."""
 
     def __init__(self, data: bytes, piece_bytes: int) -> None:
         self._data, self._piece_bytes = data, piece_bytes
@@ -30,7 +30,7 @@ def until_closed(source: Callable[[], Iterator[Any]]) -> list[Any]:
     """Return what an endless source yields before the server closes the connection."""
     found: list[Any] = []
     with pytest.raises(ScenarioError, match="closed"):
-        found.extend(source())  # keeps what came before the error
+        found.extend(source())  # keeps the results before the error
     return found
 
 

@@ -1,4 +1,4 @@
-"""What is asked after a start: nothing may be missing, changed, or in another place."""
+"""The checks after a start: no message may be missing, changed, or in another place."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CASE = Restart(name="case", title="", unit="message", messages=24, subjects=8, s
 
 
 class Store:
-    """Answers as a server does that holds what was published."""
+    """Answers like a server that has all published messages."""
 
     def __init__(self, case: Restart) -> None:
         self.case = case

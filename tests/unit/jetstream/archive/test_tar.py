@@ -1,4 +1,4 @@
-"""Tar archives, cut anywhere, and what is wrong with them."""
+"""Tar archives, cut anywhere, and their faults."""
 
 from __future__ import annotations
 

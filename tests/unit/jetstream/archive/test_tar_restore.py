@@ -92,7 +92,7 @@ def test_tombstones_say_what_is_gone_where_the_index_is_missing(rig: Rig) -> Non
 
 
 def test_what_the_index_says_is_gone_is_removed(rig: Rig) -> None:
-    """The blocks alone, without their tombstones, would give back what was deleted."""
+    """The blocks alone, without their tombstones, would restore deleted messages."""
     files = files_of(OF_2_14)
     block = next(name for name in files if name.endswith(".blk"))
     files[block] = without_tombstones(files[block])

@@ -20,7 +20,7 @@ TO = "_INBOX.to"
 
 
 class Wire(Outbox):
-    """Keeps the replies, too."""
+    """Also keeps the replies."""
 
     def __init__(self) -> None:
         super().__init__()

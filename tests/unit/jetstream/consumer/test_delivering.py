@@ -149,7 +149,7 @@ def test_removed_messages_are_no_reason_to_pass_others_over() -> None:
     rig = Rig()
     consumer = rig.create(filter_subject="a.1")
     rig.publish("a.1", "a.2", "a.1")
-    rig.store.remove(1)  # which nobody is told of
+    rig.store.remove(1)  # without a notification
     rig.publish("a.1")
     rig.pull(consumer, "10")
     assert [one.numbers[1] for one in rig.taken()] == [3, 4]

@@ -42,7 +42,7 @@ def rig() -> Rig:
 
 
 def again(old: Rig, *, orderly: bool = False) -> Rig:
-    """Begin anew with what the store of `old` has kept."""
+    """Start over with the stored state of `old`."""
     if orderly:
         old.consumers.stop()
     new = Rig(store=old.store, storage="file", clock=old.clock)

@@ -1,4 +1,4 @@
-"""What is written straight into a buffer is what `encode` makes of a dictionary."""
+"""Writing into a buffer gives the same JSON as `encode` of a dictionary."""
 
 from __future__ import annotations
 

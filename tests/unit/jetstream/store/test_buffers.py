@@ -35,7 +35,7 @@ def test_streams_share_the_budget_and_read_again_what_was_dropped() -> None:
     disk = SimulatedDisk()
     directory = StoreDirectory(disk, lambda: None)
     streams = [directory.create_stream(b"$G", b"S%d" % i, b"{}") for i in range(20)]
-    for number in range(40):  # so many groups are not kept in memory
+    for number in range(40):  # more groups than memory keeps
         for stream in streams:
             stream.append(b"s", b"", b"%d " % number * 50, 1)
         directory.flush()

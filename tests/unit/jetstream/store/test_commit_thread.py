@@ -25,7 +25,7 @@ UNWRITTEN = 0x800  # has room, and reads as zeros
 
 
 class Loop:
-    """Calls back for the one descriptor that it is told of, when a test says so."""
+    """Calls back for its one descriptor when a test says so."""
 
     def __init__(self) -> None:
         self.descriptor = -1
@@ -153,7 +153,7 @@ def test_a_committer_leaves_no_descriptor_open(tmp_path: Path) -> None:
 
 
 def extents(file: RealFile) -> list[int]:
-    """Return the flags of a file's extents, as Linux tells them."""
+    """Return the flags of a file's extents, as Linux reports them."""
     answer = bytearray(struct.pack("=QQLLLL", 0, 2**64 - 1, 0, 0, 64, 0) + bytes(64 * 56))
     fcntl.ioctl(file.descriptor, FS_IOC_FIEMAP, answer)
     count = struct.unpack_from("=L", answer, 20)[0]

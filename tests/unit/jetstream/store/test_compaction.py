@@ -38,7 +38,7 @@ class Store:
             self.directory.flush()
 
     def in_next_segment(self) -> None:
-        """Have everything from now on go to another segment."""
+        """Write everything from now on to another segment."""
         self.settle()
         self.directory.log.leave_segment()
 
@@ -79,7 +79,7 @@ def test_a_last_sequence_outlives_the_segment_of_its_message(way: str, is_shared
 
 
 def purged(store: Store, stream: FileStore, is_restarted: bool) -> tuple[Store, FileStore]:
-    """Purge what is gone, in a segment of its own, and perhaps start anew on what that leaves."""
+    """Purge removed messages, in a separate segment, and perhaps restart on the files."""
     store.in_next_segment()
     stream.purge(b"gone")
     store.in_next_segment()
@@ -91,7 +91,7 @@ def purged(store: Store, stream: FileStore, is_restarted: bool) -> tuple[Store, 
 
 
 def unreadable(segment: Segment, patch: pytest.MonkeyPatch) -> None:
-    """Have reading the file of a segment fail."""
+    """Make reads of a segment's file fail."""
     read = SimulatedFile.read
 
     def failing(file: SimulatedFile, position: int, size: int) -> bytes:
@@ -107,7 +107,7 @@ def unreadable(segment: Segment, patch: pytest.MonkeyPatch) -> None:
 def test_a_segment_of_messages_that_are_gone_goes_unread(
     monkeypatch: pytest.MonkeyPatch, last: str, is_restarted: bool
 ) -> None:
-    """What no later segment tells of the stream is written down again."""
+    """Facts about the stream that no later segment has are written again."""
     store = Store(SimulatedDisk())
     stream = store.directory.create_stream(b"$G", b"S", b"{}")
     stream.append(b"left", b"", bytes(5000), 1)  # so much that this segment stays as it is

@@ -1,4 +1,4 @@
-"""An encrypted store: what lies on the disk, what opens it, and what becomes of old files."""
+"""An encrypted store: the data on the disk, the keys that open it, and old files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def keys(current: bytes, previous: bytes = b"", cipher: str = CHACHA) -> UserKey
 
 
 def written(disk: SimulatedDisk, user_keys: UserKeys | None, count: int = 3) -> SimulatedDisk:
-    """Write a few messages into a new store, and close it; return what is on the disk."""
+    """Write a few messages into a new store, and close it; return the data on the disk."""
     directory = StoreDirectory(disk, lambda: None, keys=user_keys)
     stream = directory.create_stream(b"$G", b"ORDERS", b"configuration")
     for i in range(count):

@@ -1,4 +1,4 @@
-"""Who waits for what is only on the disk is told once, and not too many wait."""
+"""A reader that waits for data on the disk is notified once, and not too many wait."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAGES = 8
 
 
 class Reader:
-    """Reads pages, and notes how often it was told that one is there."""
+    """Reads pages, and counts the notifications that one is there."""
 
     def __init__(self) -> None:
         self.told = 0
@@ -65,7 +65,7 @@ def test_when_many_wait_others_read_at_once(monkeypatch: pytest.MonkeyPatch) -> 
         assert cold.read(4 + again, Reader()) is None, "there is room again"
         assert cold.disk.pump_fetch()
         cold.disk.drop_pages()
-        for page, reader in enumerate(readers):  # what has been fetched is read in any case
+        for page, reader in enumerate(readers):  # fetched pages are read in any case
             assert cold.read(page, reader) == bytes([page]) * PAGE
         cold.disk.drop_pages()
         cold.disk.cold_reads = 0

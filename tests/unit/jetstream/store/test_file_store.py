@@ -68,7 +68,7 @@ async def test_a_directory_is_opened_once(tmp_path: Path) -> None:
 
 
 async def test_other_files_are_neither_read_nor_removed(tmp_path: Path) -> None:
-    """Whatever their names end in: a log of somebody's is no segment, and no damage."""
+    """Whatever their suffix: a foreign log file is not a segment and not damage."""
     store = Store(tmp_path)
     store.directory.create_stream(b"$G", b"ORDERS", b"{}").append(b"orders", b"", b"1", 1)
     await store.settled()

@@ -1,4 +1,4 @@
-"""What a stream takes in memory depends on what it has, not on what has gone through it."""
+"""A stream's memory depends on its messages, not on the removed ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SUBJECT_BYTES = 511
 """So long that the names of those that have gone, over 64 KiB, are squeezed out once a batch."""
 
 MESSAGES = 4096
-"""Of so many subjects a stream remembers the consumers, before it forgets them all at once."""
+"""Number of subjects whose consumers a stream remembers, before it drops all of them."""
 
 WARM_UP = MESSAGES + BATCH
 KEPT_MAX = 4
@@ -35,15 +35,15 @@ def _traced() -> Iterator[None]:
 
 
 COUNTED = [Path(midge.__file__).parent, Path(__file__).parents[3]]
-"""Where memory is allocated that counts; what is compiled allocates for the test that calls it. A
-thread of the test run keeps 36 bytes for each test that it is told of meanwhile, and it is told of
-hundreds when other processes run them faster."""
+"""Folders whose allocations count; compiled code allocates for the test that calls it. A thread of
+the test run keeps 36 bytes for each test that is reported meanwhile, which are hundreds when other
+processes run them faster."""
 
 TRACED = [tracemalloc.Filter(True, str(folder / "*")) for folder in COUNTED]
 
 
 def traced_bytes() -> int:
-    """Return what is allocated here and in midge, but for the content of the simulated disk."""
+    """Return the memory allocated here and in midge, without the contents of the simulated disk."""
     gc.collect()
     disk = tracemalloc.Filter(False, simulated_disk.__file__)
     snapshot = tracemalloc.take_snapshot().filter_traces([*TRACED, disk])

@@ -16,7 +16,7 @@ MIB = 1024 * KIB
 def prepared(
     end: int, allocated: int, synced: int, is_lone: bool = False, free: int = 1 << 40
 ) -> Write | None:
-    """Return what is prepared behind a last segment, after a group of `synced` bytes."""
+    """Return the prepared room behind a last segment, after a group of `synced` bytes."""
     disk = SimulatedDisk(Random(1))
     disk.free = free
     chores: list[Chore] = []
@@ -111,7 +111,7 @@ def test_room_that_was_refused_is_not_kept_in_part() -> None:
 def test_the_next_segment_is_there_before_the_last_one_is_full(
     end: int, synced: int, asked: bool
 ) -> None:
-    """When a large group has been written the next one is full: what follows it needs room."""
+    """When a large group has been written, the next one is full: the following one needs room."""
     assert (prepared(end, 20 * MIB, synced) is not None) == asked
 
 

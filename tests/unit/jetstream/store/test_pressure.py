@@ -1,4 +1,4 @@
-"""What waits for a slow disk is bounded: whoever publishes is told to wait."""
+"""The data waiting for a slow disk is bounded, because publishers are held back."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_two_groups_wait_at_most() -> None:
             stream.append(b"s", b"", b"x" * 1000, i)
         directory.flush()  # the first is written, the second one waits for it
         assert log.pending_bytes() < 45_000
-        while log.is_pressed:  # until the first is done, and what is to be done before the second
+        while log.is_pressed:  # until the first and all work before the second are done
             assert disk.pump()
 
 
@@ -128,7 +128,7 @@ class FullDisk:
         return self.stream.last_seq - before
 
     def tick(self) -> None:
-        """Let two seconds pass: room is given back, and then there for messages."""
+        """Advance two seconds: room is given back, and then used for messages."""
         for _ in range(2):
             self.directory.tick()
             self.settle()

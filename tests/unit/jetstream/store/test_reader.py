@@ -21,7 +21,7 @@ def test_what_is_written_after_it_was_read_ahead_is_read_again() -> None:
             directory.flush()
             disk.pump()
 
-    store(40)  # so many bytes are not kept in memory
+    store(40)  # more bytes than memory keeps
     for seq in range(1, 11):
         assert stream.load(seq) is not None
     store(60)
@@ -35,12 +35,12 @@ def test_a_record_whose_head_ends_behind_what_was_read_ahead_is_read_again() -> 
     disk = SimulatedDisk()
     directory = StoreDirectory(disk, lambda: None)
     stream = directory.create_stream(b"$G", b"S", b"{}")
-    for _ in range(40):  # so many groups are not kept in memory
+    for _ in range(40):  # more groups than memory keeps
         for size in range(60):
             stream.append(b"s", b"", b"x" * size, 1)
         directory.flush()
         disk.pump()
-    for first in range(1, 40):  # so that what is read ahead ends anywhere in a record
+    for first in range(1, 40):  # so that reading ahead ends anywhere in a record
         for seq in range(first, stream.last_seq + 1, first):
             assert stream.load(seq) is not None, (first, seq)
     assert stream.lost == set()
@@ -77,11 +77,11 @@ def test_groups_are_passing_until_a_stream_reads_from_its_files() -> None:
             directory.flush()
             disk.pump()
 
-    store(40)  # so many bytes are not kept in memory
+    store(40)  # more bytes than memory keeps
     assert stream.load(40) is not None
     store(1)
     assert disk.passing == [True]
-    assert stream.first_time_ns() == 1  # as the info of a stream tells it
+    assert stream.first_time_ns() == 1  # for the info of a stream
     store(1)
     assert disk.passing == [True]
     assert stream.load(1) is not None

@@ -1,4 +1,4 @@
-"""A record of the log is told from anything else by its checksums."""
+"""Checksums distinguish a record of the log from any other data."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_every_flipped_bit_is_found_where_it_is() -> None:
     for bit in range((records.HEAD + len(_BODY)) * 8):
         data = bytearray(whole)
         data[bit // 8] ^= 1 << bit % 8
-        # The head's own checksum covers that of the body.
+        # The head's own checksum covers the body's checksum.
         assert _look(data) == ((False, 0) if bit // 8 < records.HEAD else (True, 1))
 
 

@@ -1,4 +1,4 @@
-"""The index of subjects: found while its table grows, and noted anew when a number is reused."""
+"""The index of subjects: look-ups while its table grows, and reused numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What takes long is done in turns of the event loop, counted here and not timed."""
+"""Long work is split over turns of the event loop, which are counted here and not timed."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_compaction_reads_a_slice_in_each_turn(monkeypatch: pytest.MonkeyPatch) 
 
 
 class Reader(Keeper):
-    """Reads what goes, up to a number of messages."""
+    """Reads the removed messages, up to a number."""
 
     def __init__(self, store: MemoryStore, most: int) -> None:
         self.store = store

@@ -1,4 +1,4 @@
-"""What requests need of messages that are only on the disk: they wait for it, and nobody else."""
+"""Requests for messages that are only on the disk wait for it, and no other client does."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_damaged_first_message_has_the_time_of_the_last(rig: Rig) -> None:
 
 
 def at(seq: int) -> dict[str, str]:
-    """Ask for what was stored after the message before `seq`."""
+    """Request the messages stored after the message before `seq`."""
     return {"start_time": format_time(START_NS + seq * SECOND_NS - 1)}
 
 
@@ -281,7 +281,7 @@ def test_what_comes_behind_a_message_that_is_given_up_is_waited_for() -> None:
     consumer.ack(first, b"", b"-NAK")
     assert len(rig.delivered) == 3
     rig.clock.advance(0.001)
-    consumer.ack(second, b"", b"+WPI")  # its wait ends behind that of the first, and with it
+    consumer.ack(second, b"", b"+WPI")  # its wait ends behind the first one's, and with it
     rig.chill()
     rig.clock.advance(2.0)
     assert len(rig.delivered) == 3

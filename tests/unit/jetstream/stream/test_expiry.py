@@ -1,4 +1,4 @@
-"""Messages that go with age, in files: what is read for that, and what waits for the disk."""
+"""Messages that expire, in files: the reads for that, and the waits for the disk."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_times_of_one_block_of_the_index_are_read_at_most(sizes: list[int]) 
     sizes.clear()
     rig.advance(65)
     assert stream.store.messages == 0
-    assert sum(sizes) <= (2 * BLOCK + 10) * HEAD  # is it there, and what is its time
+    assert sum(sizes) <= (2 * BLOCK + 10) * HEAD  # one read for its existence, one for its time
 
 
 @pytest.mark.parametrize("size", [100, 5_000])

@@ -1,4 +1,4 @@
-"""A pull request with `no_wait` while messages are on their way to the disk."""
+"""A pull request with `no_wait` while messages are being written to the disk."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class NoWaitRig(FileAccountRig):
         self.exchange(subject, body)
 
     def written(self) -> list[str]:
-        """Bring what is stored to the disk; return the statuses that came then."""
+        """Write all stored messages to the disk; return the statuses that came then."""
         self.outbox.sent = []
         self.settle()
         return self.statuses()

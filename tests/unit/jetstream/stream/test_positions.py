@@ -1,4 +1,4 @@
-"""How far the origins of a stream were read is found again, in turns."""
+"""The read positions of a stream's origins are recovered, a piece per turn."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class SourcingRig(FileAccountRig):
         self.settle()
 
     def search_again(self) -> list[int]:
-        """Do what a restart does to the origins; return what was stored after each turn."""
+        """Recover the origins like a restart; return the stored messages after each turn."""
         stream = self.account.streams["S"]
         stream.origins.stop()
         stream.origins = Origins(stream)

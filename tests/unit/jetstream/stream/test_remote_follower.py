@@ -16,7 +16,7 @@ EXTERNAL = {"api": "$JS.far.API", "deliver": "from.far"}
 
 
 class Notes(OriginNotes):
-    """Keeps what the operator is told."""
+    """Keeps the reports to the operator."""
 
     def __init__(self) -> None:
         self.told: list[str] = []

@@ -34,7 +34,7 @@ class Rig(AccountRig):
         assert self.exchange("$JS.API." + subject, json.dumps(body).encode()) == []
 
     def turns(self, meanwhile: Callable[[], object] = lambda: None) -> tuple[int, dict[str, Any]]:
-        """Let turns pass; return how many that were, and the answer."""
+        """Run turns until the answer; return their number, and the answer."""
         count = 0
 
         def after() -> None:

@@ -1,4 +1,4 @@
-"""Messages that are on their way to the disk reach those who come meanwhile."""
+"""Messages that are being written to the disk reach consumers that come meanwhile."""
 
 from __future__ import annotations
 

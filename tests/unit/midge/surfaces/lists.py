@@ -1,4 +1,4 @@
-"""The lists: what is in them, how they are read, compared and written."""
+"""The lists: their entries, and how they are read, compared and written."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAMES = (*SIMPLE, "metrics", "pages")
 
 
 def collect() -> dict[str, set[str]]:
-    """Return every surface of the tree at hand."""
+    """Return every surface of this tree."""
     found = {name: set(make()) for name, make in SIMPLE.items()}
     made, counted = pages.pages_and_metrics()
     return {**found, "metrics": set(counted), "pages": set(made)}
@@ -47,7 +47,7 @@ def write(name: str, entries: Iterable[str], folder: Path = FOLDER) -> None:
 
 
 def differences(name: str, found: set[str], folder: Path = FOLDER) -> list[str]:
-    """Return `- entry` for what is gone and `+ entry` for what is not in the list yet."""
+    """Return `- entry` for missing entries and `+ entry` for entries not in the list yet."""
     listed = read(name, folder)
     gone = [f"- {entry}" for entry in sorted(listed - found)]
     return gone + [f"+ {entry}" for entry in sorted(found - listed)]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DETAILS = "?subs=detail&auth=true&acc=$G"
-"""Query that fills every part of a page that can be empty; pages ignore what is not theirs."""
+"""Query that fills every part of a page that can be empty; pages ignore others' arguments."""
 
 BY_VALUE = {"http_req_stats", "metadata"}
 """Objects whose keys are values: pages by path, what a user wrote."""

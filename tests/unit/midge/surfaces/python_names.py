@@ -1,4 +1,4 @@
-"""Public Python names: those of the documented packages, with the parameters of what is called.
+"""Public Python names of the documented packages, with the parameters of callables.
 
 Annotations are left out: they name modules, which may move. The text is made from the sources, so
 compiled and interpreted builds give the same.
@@ -65,7 +65,7 @@ def public_names(module: Any) -> list[str]:
 
 
 def describe(path: str, value: Any) -> Iterator[str]:
-    """Yield the lines of one public name, first that of the name itself."""
+    """Yield the lines of one public name, beginning with the name itself."""
     if inspect.isclass(value):
         bases = [base.__name__ for base in value.__mro__[1:] if base.__module__ == "builtins"]
         yield f"{path}: class, {bases[0] if bases else 'object'}"

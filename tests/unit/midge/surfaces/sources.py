@@ -74,7 +74,7 @@ def documented_paths() -> Iterator[str]:
 
 
 def resolves(path: str) -> bool:
-    """Tell whether `module:name` can be imported and is not a module itself."""
+    """Return whether `module:name` can be imported and is not a module itself."""
     module, _, name = path.partition(":")
     try:
         found = getattr(importlib.import_module(module), name)
@@ -96,12 +96,12 @@ def entry_points() -> Iterator[str]:
 
 
 def walk(folder: Path) -> Iterator[Path]:
-    """Yield what is below `folder`, which may be a symbolic link."""
+    """Yield the files below `folder`, which may be a symbolic link."""
     return folder.resolve().rglob("*")
 
 
 def is_data(path: Path) -> bool:
-    """Tell whether a file is installed beside the modules; headers are modules' own."""
+    """Return whether a file is installed beside the modules; headers are modules' own."""
     return path.name == "py.typed" or path.suffix in DATA_SUFFIXES
 
 

@@ -1,4 +1,4 @@
-"""Mappings: weights, what is remembered, and what cannot be."""
+"""Mappings: weights, cached subjects, and invalid mappings."""
 
 from __future__ import annotations
 

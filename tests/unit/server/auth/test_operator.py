@@ -230,7 +230,7 @@ class TestTokens:
 
 
 class TestExternalService:
-    """An account may leave it to a service who its users are."""
+    """An account may let a service decide on its users."""
 
     @pytest.mark.parametrize("users", [[], None, [STRANGER.public]])
     def test_an_account_with_a_service_is_found_whether_the_user_is_proven_or_not(

@@ -1,4 +1,4 @@
-"""PendingAuth of who a client is that take time: while they are open, everything may change."""
+"""Slow decisions on a client's identity: while they are open, everything may change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking a service who a client is: what is left of the question, and what a reload changes."""
+"""Asking a service about a client: leftovers of the question, and changes by a reload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hints: a request for what is not switched on is logged, once per account."""
+"""Hints: a request for a feature that is switched off is logged, once per account."""
 
 from __future__ import annotations
 

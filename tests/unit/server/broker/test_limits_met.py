@@ -159,7 +159,7 @@ async def silent() -> AsyncIterator[Silent]:
 async def test_handshakes(start: Start, silent: Silent, tls_files: dict[str, str]) -> None:
     served = await start(tls=Tls(**tls_files), limits=Limits(max_connections=2))
     url = served.server.urls()["nats"][0]
-    # One more than may connect is heard, so that it is told why it may not.
+    # One connection over the limit is accepted, so that it gets the reason for its refusal.
     shaking = [await silent.dial(url) for _ in range(3)]
     for reader in shaking:
         assert (await reader.readline()).startswith(b"INFO ")

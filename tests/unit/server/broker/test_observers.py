@@ -13,7 +13,7 @@ from tests.support.transports import Transport
 
 
 class Failing(Observer):
-    """Raises whatever it is told."""
+    """Raises in every method."""
 
     def client_connected(self, connection) -> None:
         raise RuntimeError("no")
@@ -84,7 +84,7 @@ class SeeingRuns(Seeing):
 
 
 class FailingAtRuns(SeeingRuns):
-    """Raises when it is told of a run, somewhere in it."""
+    """Raises at a run, somewhere in it."""
 
     def run_routed(self, account, publisher, frame, count, plain) -> None:
         frame.base += frame.end
@@ -92,7 +92,7 @@ class FailingAtRuns(SeeingRuns):
 
 
 def seen_of_a_run(*observers: Observer) -> bytes:
-    """Let `observers` look on at a run; return what its receiver got."""
+    """Add `observers`, and route a run; return the receiver's messages."""
     broker, transport = Broker(Options(), ManualClock(), Random(1)), Transport()
     for observer in observers:
         broker.watch_messages(observer)

@@ -20,7 +20,7 @@ MESSAGE = b"PUB a 1000\r\n" + b"x" * 1000 + b"\r\n"
 
 
 class Socket(Transport):
-    """A transport; while `full` it keeps what is written."""
+    """A transport that keeps its output while it is `full`."""
 
     def __init__(self) -> None:
         super().__init__()

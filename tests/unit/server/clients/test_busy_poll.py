@@ -26,7 +26,7 @@ class Loop:
         self.is_in_turn = False
         self._due_calls: list[Callable[[], None]] = []
         self.due_ms = -1
-        self.asked = 0  # what is due
+        self.asked = 0  # calls of `due`
         self.read_s = 0.0  # what a read within a call takes
         self.busy_poll = BusyPoll(
             self._soon, self.input, longest_us, lambda: self.cpu_s, self._find, self._due
@@ -43,7 +43,7 @@ class Loop:
             call()
 
     def turn(self, reads: int) -> None:
-        """Have so many reads in one turn of the loop, each of 20 us."""
+        """Make this number of reads in one turn of the loop, each of 20 us."""
         self.is_in_turn = True
         self.read(reads, sleeping_us=20, busy_us=20)
         self.is_in_turn = False
@@ -59,7 +59,7 @@ class Loop:
         return self.due_ms
 
     def call(self, reads: int) -> int:
-        """Have the loop call, and reads come one after the other; return how many came within."""
+        """Call from the loop, with one read after the other; return the number of reads within."""
         busy_poll = self.busy_poll
         done = 0
         self.is_in_turn = True
@@ -78,7 +78,7 @@ class Loop:
         return done
 
     def begin_to_poll(self) -> None:
-        """Have the trials favour it."""
+        """Make the trials favour polling."""
         self.arrive()
         self.read(REST + 2 * TRIAL, sleeping_us=20, busy_us=20)
 
@@ -90,7 +90,7 @@ class Loop:
         os.close(self._output)
 
     def read(self, times: int, *, sleeping_us: float, busy_us: float, count: int = 40) -> int:
-        """Have so many reads, which take so much CPU time; return after how many it waited."""
+        """Make reads that take the given CPU time; return the number of reads until it waited."""
         before = self.waits
         for _ in range(times):
             waited = self.waits

@@ -56,7 +56,7 @@ class Lines(StreamParser):
 
 
 class Echo(ChannelOwner):
-    """Answers each line in capitals, and keeps what it has been told."""
+    """Answers each line in capitals, and records its calls."""
 
     def __init__(self, host: Host) -> None:
         ChannelOwner.__init__(self, 7, Account("lines"), host.chunks, host.router)
@@ -223,7 +223,7 @@ def loop(request: pytest.FixtureRequest) -> Iterator[asyncio.AbstractEventLoop]:
 
 
 async def talk(owners: list[Echo], host: Host, context: ssl.SSLContext | None) -> bytes:
-    """Serve one client, which says two lines, and return what it was told."""
+    """Serve one client, which sends two lines, and return the calls."""
     loop = asyncio.get_running_loop()
 
     def protocol() -> Any:

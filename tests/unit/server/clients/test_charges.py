@@ -37,7 +37,7 @@ class Sink(Transport):
 
 
 class Generous(FairTurns):
-    """Turns that never end, and count what is drawn of them."""
+    """Turns that never end, and count the draws."""
 
     def __init__(self) -> None:
         FairTurns.__init__(self, ManualClock())

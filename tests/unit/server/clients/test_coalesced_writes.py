@@ -22,7 +22,7 @@ CONNECT = b'CONNECT {"verbose":false,"pedantic":false}\r\n'
 
 
 class Counting:
-    """A transport that counts what is written to the one within."""
+    """A transport that counts the writes to the inner one."""
 
     def __init__(self, transport: Any) -> None:
         self._transport = transport

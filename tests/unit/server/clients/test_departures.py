@@ -1,4 +1,4 @@
-"""A crowd that leaves at once is ended in turns: all of it, in order, and once."""
+"""A crowd that leaves at once is ended turn by turn: all of it, in order, and once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ UPGRADE = (
 
 
 class RoundByRound(ManualClock):
-    """Fires what is due in rounds, as a loop does: what is set meanwhile comes in the next."""
+    """Fires due timers in rounds, like a loop: timers set meanwhile fire in the next round."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
-"""The input of one read is handled in turns, in order and completely, so that no client waits
-long."""
+"""The input of one read is handled over several turns, in order and completely, so that no client
+waits long."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_after_the_end_of_tls_the_rest_is_done_in_turns() -> None:
     data, payloads = publishes(6000, "alike")
     peers.publisher.channel.feed(data)
     assert not peers.publisher.channel.eof_received()
-    peers.publisher.channel.connection_lost(None)  # whatever is answered
+    peers.publisher.channel.connection_lost(None)  # in any case
     assert len(peers.take()) < len(payloads)
     assert peers.broker.finishing == {peers.publisher.channel}
     got = []

@@ -39,7 +39,7 @@ def client() -> Iterator[Connection]:
 
 
 def taken_bytes() -> int:
-    """Tell what has been allocated at most, beyond what there was when this was called last."""
+    """Return the peak of the memory allocated since the last call."""
     now, peak = tracemalloc.get_traced_memory()
     tracemalloc.reset_peak()
     taken = peak - taken_bytes.before

@@ -36,7 +36,7 @@ BLOCKS = 200
 
 
 class Entrance:
-    """A broker, its listener on a free port, and what the loop was told of faults."""
+    """A broker, its listener on a free port, and the faults reported to the loop."""
 
     def __init__(self) -> None:
         self.broker = Broker(Options(), LoopClock(), Random(1))
@@ -93,7 +93,7 @@ def test_a_reset_behind_the_last_bytes_is_noticed_at_once(run: Callable[[Scene],
         sock.close()
         time.sleep(0.05)  # noqa: ASYNC251 - the loop is to find both at once
         await entrance.until(lambda: connection.reason is not None)
-        assert connection.in_messages in {0, 1}  # a reset may lose what came before it
+        assert connection.in_messages in {0, 1}  # a reset may lose earlier input
         await entrance.broker.emptied()
         assert entrance.faults == []
 
@@ -101,7 +101,7 @@ def test_a_reset_behind_the_last_bytes_is_noticed_at_once(run: Callable[[Scene],
 
 
 async def reset_a_crowd(entrance: Entrance) -> None:
-    """Have many clients reset at once, and see that they end in turns."""
+    """Reset many clients at once, and check that they end turn by turn."""
     clients = [await entrance.client() for _ in range(CROWD)]
     loop = asyncio.get_running_loop()
     ended = [0]

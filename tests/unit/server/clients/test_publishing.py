@@ -1,4 +1,4 @@
-"""Publishers find what they have published lately at hand, and nothing that has become stale."""
+"""Publishers find the results of recent subjects in the cache, and no stale ones."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Sender:
         self._sent = 0
 
     def send(self, room_left: int = 0) -> None:
-        """Have as many bytes read as the buffer takes, less `room_left`."""
+        """Read as many bytes as the buffer takes, minus `room_left`."""
         room = self._channel.get_buffer(-1)
         count = len(room) - room_left
         start = self._sent % len(READ)
@@ -150,7 +150,7 @@ class Greedy(Connection):
 
 
 def waits_for_others(kind: type[Connection]) -> bool:
-    """Tell whether such a connection stops within a flood that takes many turns."""
+    """Return whether such a connection stops within a flood that takes many turns."""
     _, connection, _ = connected(kind)
     connection.channel.feed(b"".join(b"SUB a.%d %d\r\n" % (i, i) for i in range(20_000)))
     return bool(connection.parser.halted)

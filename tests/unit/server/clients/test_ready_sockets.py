@@ -1,4 +1,4 @@
-"""Who is told that there is something to read, once for each time that something comes."""
+"""Readers are called once for each arrival of input."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Scene = Callable[["World"], Coroutine[Any, Any, None]]
 
 
 class Reader(Readable):
-    """One end of a connection, which notes what it is told and reads nothing by itself."""
+    """One end of a connection, which records its calls and reads nothing by itself."""
 
     def __init__(self, world: World) -> None:
         self.socket, self.peer = socket.socketpair()

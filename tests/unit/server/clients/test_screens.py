@@ -22,7 +22,7 @@ VERBOSE = b'CONNECT {"verbose":true,"pedantic":false}\r\n'
 
 
 class Deciding(Screen):
-    """Does with each publish what it is told to."""
+    """Handles each publish in a given way."""
 
     decides = True
 
@@ -42,7 +42,7 @@ class Deciding(Screen):
 
 
 class Plain(Deciding):
-    """The same, after the client has been told that its message is taken."""
+    """The same, after the client has got +OK for its message."""
 
     decides = False
 

@@ -31,7 +31,7 @@ class Rounds:
 
 
 class Worker:
-    """Somebody who would never end, and counts what it may do."""
+    """A client with endless work, which counts the work that it may do."""
 
     def __init__(self, turns: FairTurns) -> None:
         self._turns = turns

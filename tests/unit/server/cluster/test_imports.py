@@ -58,7 +58,7 @@ def accounts() -> Accounts:
 
 
 def told(route: Route) -> list[str]:
-    """Return what of A's interest has been told since the last time."""
+    """Return the interest of A announced since the last call."""
     return [line for line in route.take() if line[3:6] == " A "]
 
 
@@ -145,7 +145,7 @@ def test_other_imports_are_told_at_once(accounts: Accounts) -> None:
 
 
 def renewed(known: set[str], lines: list[str]) -> set[str]:
-    """Return what is told of after `lines`, where that was `known` before them."""
+    """Return the interest announced after `lines`, if `known` was announced before them."""
     for line in lines:
         sign, interest = line[2], line.removeprefix("RS+ A ").removeprefix("RS- A ")
         known -= {one for one in known if one.split()[:2] == interest.split()[:2]}

@@ -1,4 +1,4 @@
-"""Routes, with a peer in memory: who is let in, what is told, what is taken and what is sent."""
+"""Routes, with a peer in memory: accepted servers, announcements, input and output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def world() -> World:
     return World()
 
 
-# Who is let in.
+# Accepted servers.
 
 
 def test_the_accepting_server_speaks_first_and_registers_after_both_documents(world: World) -> None:

@@ -1,4 +1,4 @@
-"""Servers that another one tells of: many of them are connected to in turns."""
+"""Servers known through gossip: many of them are connected to a few at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the settings of leaf nodes may be, and what is said of those that cannot be."""
+"""Valid settings of leaf nodes, and the errors for invalid ones."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ async def client(server: midge.Server) -> AsyncIterator[SettlingClient]:
 
 
 def texts(subscription: midge.DirectSubscription) -> list[str]:
-    """Take what waits."""
+    """Take the waiting messages."""
     found = [message.text for message in subscription._waiting]
     subscription._waiting.clear()
     return found
@@ -308,7 +308,7 @@ def test_faults_from_another_thread() -> None:
         with pytest.raises(AttributeError):
             server.faults.explode()  # type: ignore[attr-defined]
         server.faults.lame_duck()
-        server.call(lambda _: None)  # what was handed over before has been received by now
+        server.call(lambda _: None)  # earlier messages have been received by now
     assert heard == ["2"]
 
 

@@ -1,4 +1,4 @@
-"""Publishing within the process: what is checked, counted and remembered."""
+"""Publishing within the process: checks, counts and caches."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from tests.support.transports import Transport
 
 
 class Receiver(Client):
-    """A client that may be far behind; it remembers who waits for it."""
+    """A client that may be far behind; it records the publishers that wait for it."""
 
     def __init__(self, account: Account) -> None:
         super().__init__(5, account, ChunkPool())
@@ -46,7 +46,7 @@ class Soon:
         self.due.append(function)
 
     def turn(self) -> int:
-        """Call what is due; return how many functions that were."""
+        """Call the due functions; return their number."""
         due, self.due = self.due, []
         for function in due:
             function()
@@ -109,7 +109,7 @@ def test_mappings_apply_only_when_asked_for(internal: InternalPublisher, account
 
 
 class Seeing(Observer):
-    """Notes who published what it sees."""
+    """Records the publisher of each message."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[Client | None, bytes]] = []

@@ -66,7 +66,7 @@ class Place:
         return made
 
     def delivered(self) -> list[tuple[bytes, int]]:
-        """Return to whom messages went since the last time, and their sequences."""
+        """Return the receivers of messages since the last call, and the sequences."""
         sent = [(one.to, one.numbers[1]) for one in self.sink.sent if one.reply]
         self.sink.sent.clear()
         return sent

@@ -55,7 +55,7 @@ async def test_a_file_is_no_storage_directory(tmp_path: Path) -> None:
 
 async def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     segment = tmp_path / "jetstream" / "0000000000000001.log"
-    segment.mkdir(parents=True)  # nobody may open a directory to write to it, not even root
+    segment.mkdir(parents=True)  # a directory cannot be opened for writing, not even by root
     for name in ("store.a", "store.b"):
         (tmp_path / "jetstream" / name).write_bytes(IDENTITY)
     with pytest.raises(ConfigError) as caught:

@@ -1,4 +1,4 @@
-"""What is said of the file system that a store lies on."""
+"""The type of the file system of a store, and the warnings about it."""
 
 from __future__ import annotations
 

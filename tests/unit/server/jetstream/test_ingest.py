@@ -1,4 +1,4 @@
-"""What is stored many messages at once is what one by one would have been."""
+"""Storing many messages at once gives the same stream as storing them one by one."""
 
 from __future__ import annotations
 

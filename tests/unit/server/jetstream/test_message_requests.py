@@ -91,7 +91,7 @@ def test_direct_gets_in_a_row_are_answered_by_their_subjects() -> None:
         assert asked.payloads() == [b"%d" % number]
     assert asked.again(GET + b"a.9")
     assert asked.rig.outbox.sent[0][1] == b"NATS/1.0 404 Message Not Found\r\n\r\n"
-    assert asked.requests.take_next(compose(GET + b"a.1", b""))  # nobody waits for an answer
+    assert asked.requests.take_next(compose(GET + b"a.1", b""))  # a request without a reply subject
     assert not asked.again(b"$JS.API.DIRECT.GET.B.a.1")
     assert not asked.again(b"$JS.API.DIRECT.GET.A")
 

@@ -24,7 +24,7 @@ HEADERS = b"NATS/1.0\r\nA: b\r\n\r\n"
 
 
 class Listening(Client):
-    """A client; `wire` has what was written to it."""
+    """A client; `wire` has the output to it."""
 
     def __init__(self, account: Account) -> None:
         super().__init__(1, account, ChunkPool())

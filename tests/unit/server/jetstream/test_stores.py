@@ -1,4 +1,4 @@
-"""Stores of recovered streams follow their configurations, and a full disk is told of."""
+"""Stores of recovered streams follow their configurations, and a full disk is reported."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_a_full_disk_is_logged_once_and_so_is_that_there_is_room_again(
     assert not publish()
     assert told() == told() == []
     disk.free = 100_000_000
-    assert told() == []  # nobody has asked for room
+    assert told() == []  # no publish has needed room
     assert publish()
     assert told() == ["jetstream_disk_has_room"]
     assert publish()

@@ -1,4 +1,4 @@
-"""The times that are read for each message are those of the clock."""
+"""The times that are read for each message are the clock's."""
 
 from __future__ import annotations
 

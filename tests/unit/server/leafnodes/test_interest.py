@@ -1,4 +1,4 @@
-"""What links are told of interest, by whose it is."""
+"""The interest announced over links, by its origin."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Link:
         self.lines.append(piece.decode().removesuffix("\r\n"))
 
     def take(self) -> list[str]:
-        """Return what was sent since the last time."""
+        """Return the lines sent since the last call."""
         lines, self.lines = self.lines, []
         return sorted(lines)
 
@@ -60,7 +60,7 @@ class World:
         return subscription
 
     def tell(self, link: Link, subject: bytes, queue: bytes | None, change: int) -> None:
-        """Have `link` tell of interest."""
+        """Announce interest over `link`."""
         known = link.interest.get((subject, queue))
         if known is None:
             known = link.interest[subject, queue] = RemoteSubscription(subject, queue, link, change)

@@ -17,7 +17,7 @@ HEADS = Heads(b"RMSG A ", b"HMSG A ")
 
 
 class Keeps(Handler):
-    """Writes the run that it is told of, with what is before it, to a link."""
+    """Writes a run, with the messages before it, to a link."""
 
     def __init__(self, queues: list[bytes] | None, before: int) -> None:
         super().__init__()

@@ -157,7 +157,7 @@ def test_only_the_chosen_suites_are_offered(files: Files) -> None:
 
 
 def test_what_is_sent_is_what_the_certificates_file_holds(files: Files) -> None:
-    """Without verify; with it OpenSSL completes the chain by what is in ca_file."""
+    """Without verify; with it, OpenSSL completes the chain from ca_file."""
     table = files.table(ca_file=files.authority)
     _, client = shake_hands(build_server_context(table), client_context(files))
     assert len(client._sslobj.get_unverified_chain()) == 1  # type: ignore[attr-defined]

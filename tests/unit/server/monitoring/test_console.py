@@ -1,4 +1,4 @@
-"""The console's page, what it is told, and what its token allows."""
+"""The console's page, its data, and the actions that its token allows."""
 
 import asyncio
 import json
@@ -223,7 +223,7 @@ async def test_tails_are_few(console: Page) -> None:
 
 
 class TestOnATurnedClock:
-    """What goes by the clock."""
+    """The parts that use the clock."""
 
     @pytest.fixture
     def settings(self) -> dict[str, Any]:

@@ -108,7 +108,7 @@ async def large(_request: web.Request) -> web.Response:
 
 
 async def ended(reader: asyncio.StreamReader) -> bytes:
-    """Read until the server has closed; give what came."""
+    """Read until the server has closed; return the input."""
     got = b""
     with contextlib.suppress(ConnectionError):
         while piece := await reader.read(65536):

@@ -1,4 +1,4 @@
-"""Pages that list very many subscriptions: they end at what a page may hold, and give way."""
+"""Pages with very many subscriptions: they end at a page's limit, and yield to other work."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Pages are made one at a time, once for all who wait for it, and sent as they are read."""
+"""Pages are made one at a time, once for all waiting requests, and sent as they are read."""
 
 import asyncio
 import contextlib

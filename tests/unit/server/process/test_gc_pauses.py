@@ -105,7 +105,7 @@ def test_asking_again_changes_nothing() -> None:
 
 
 def test_what_grows_is_visited_in_pieces(clocks: Time) -> None:
-    """A full collection visits what is new since the last one, if that was slow."""
+    """A full collection visits only objects newer than the last one, if that was slow."""
     threshold = gc.get_threshold()
     visited: list[int] = []
 

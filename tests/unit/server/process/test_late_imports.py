@@ -1,4 +1,4 @@
-"""What stands in for modules of Python's own while the event loop is imported, and what is left."""
+"""The stand-ins for modules of Python while the event loop is imported, and their removal."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ print(json.dumps(found))
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, Any]:
-    """Import the loop in a fresh process; return what was seen there."""
+    """Import the loop in a fresh process; return its observations."""
     done = subprocess.run(
         [sys.executable, "-c", IMPORTED], capture_output=True, text=True, timeout=50, check=True
     )

@@ -1,4 +1,4 @@
-"""The name that the program goes by, and what it says of its versions."""
+"""The name of the program, and its version line."""
 
 from __future__ import annotations
 

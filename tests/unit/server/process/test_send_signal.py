@@ -1,4 +1,4 @@
-"""`--signal`: which process, which signal, and what is said when there is none."""
+"""`--signal`: the process, the signal, and the error if there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The writer's thread: rolling, failing disks, and what is counted."""
+"""The writer's thread: rolling, failing disks, and counts."""
 
 import os
 import threading

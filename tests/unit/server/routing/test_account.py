@@ -1,4 +1,4 @@
-"""An account owns its interest: what comes in by `add` and leaves by `remove`, and is told of."""
+"""An account owns its interest: `add` and `remove` change it and notify listeners."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Event = tuple[str, bytes, bytes | None]
 
 
 class Listener:
-    """Notes what it is told."""
+    """Records its calls."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -36,7 +36,7 @@ class Listener:
         self.events.append(("remote", subject, queue))
 
     def take(self) -> list[Event]:
-        """Return what it was told since the last time."""
+        """Return the calls since the last time."""
         events, self.events = self.events, []
         return events
 

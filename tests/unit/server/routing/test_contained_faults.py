@@ -33,7 +33,7 @@ def faults(time: Time) -> ContainedFaults:
 
 @pytest.fixture
 def fail(faults: ContainedFaults, caplog: pytest.LogCaptureFixture) -> Fail:
-    """Note faults of a source; return what was logged of them."""
+    """Record faults of a source; return the log lines about them."""
 
     def fail(source: object, times: int = 1) -> list[str]:
         caplog.clear()

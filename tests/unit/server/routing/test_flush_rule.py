@@ -34,7 +34,7 @@ class Soon:
         self.due.append(function)
 
     def turn(self) -> int:
-        """Call what is due; return how many functions that were."""
+        """Call the due functions; return their number."""
         due, self.due = self.due, []
         for function in due:
             function()
@@ -42,7 +42,7 @@ class Soon:
 
 
 class Socket(Transport):
-    """A transport that counts writes; while it is `full` it keeps what is written."""
+    """A transport that counts writes, and keeps its output while it is `full`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class Socket(Transport):
 
 
 class Receiver(Client):
-    """A client that notes when its owner was told to look at its socket."""
+    """A client that records the checks of its socket."""
 
     def __init__(self, account: Account, pool: ChunkPool) -> None:
         super().__init__(len(account.sublist), account, pool)
@@ -388,7 +388,7 @@ class Server:
 
 
 def test_a_thousand_publishers_and_one_receiver_that_reads_nothing() -> None:
-    """All are ready in one poll: what waits for the receiver is bounded all the same."""
+    """All are ready in one poll: the output waiting for the receiver is still bounded."""
     limit = 8 * MIB
     server = Server(max_pending_bytes=limit)
     receiver, socket = server.receiver()

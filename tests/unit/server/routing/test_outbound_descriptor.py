@@ -45,7 +45,7 @@ class World:
         self.outbound.attach(self.transport, self.near.fileno())
 
     def arrived(self) -> bytes:
-        """Return what has come to the other end."""
+        """Return the input of the other end."""
         data = b""
         while True:
             try:

@@ -57,7 +57,7 @@ class Delivering(Handler):
 @pytest.mark.parametrize("sid", [b"7", b"123456789012345678"])
 @pytest.mark.parametrize("length", [1, 7, 8, 31, 32, 33, 64, 65, 100])
 def test_messages_in_a_read_buffer_up_to_its_last_byte(length: int, sid: bytes) -> None:
-    # What is behind a message in both buffers decides how it is copied.
+    # The bytes after a message in both buffers decide how it is copied.
     outbound = Outbound(ChunkPool())
     transport = Taking()
     outbound.attach(transport)

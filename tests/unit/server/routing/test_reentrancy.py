@@ -87,7 +87,7 @@ def close_publisher(world: World, frame: Frame) -> None:
 
 def abort_receiver(world: World, frame: Frame) -> None:
     if one := connection(world, SECOND):
-        world.broker.router.flush()  # what has not been written when it is cut is lost
+        world.broker.router.flush()  # output that is not written when it is aborted is lost
         one.close(ClosedReason.SLOW_CONSUMER_PENDING)
 
 

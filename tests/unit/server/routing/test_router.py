@@ -176,7 +176,7 @@ def test_swallowed_counts_as_taken_and_writes_nothing(account: Account) -> None:
     subscription.client.swallows = True
     assert publish(router, account) == 1
     router.flush()
-    assert subscription.delivered == 0  # whoever keeps it counts it, once it is delivered
+    assert subscription.delivered == 0  # the screen that keeps it counts it, once it is delivered
     assert subscription.client.wire.written == b""
 
 
@@ -196,7 +196,7 @@ def test_without_a_client(account: Account) -> None:
 
 
 class Counting(Observer):
-    """Notes what it is told of messages."""
+    """Records the observed messages."""
 
     def __init__(self) -> None:
         self.told: list[tuple[int, int]] = []
@@ -259,7 +259,7 @@ def test_a_run_reaches_everybody_in_order_and_is_counted(account: Account) -> No
 
 
 class CountingRuns(Counting):
-    """Is told of runs too, and asks for their payloads."""
+    """Also observes runs, and asks for their payloads."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What other servers tell of an account's connections, with a peer in memory."""
+"""Other servers' announcements of an account's connections, with a peer in memory."""
 
 from __future__ import annotations
 

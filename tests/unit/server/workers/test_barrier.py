@@ -19,7 +19,7 @@ class FakeLink:
 
 
 class Turns:
-    """What is to be done in the next turn of the loop."""
+    """The callbacks of the next turn of the loop."""
 
     def __init__(self) -> None:
         self.soon: list[Callable[[], None]] = []

@@ -61,21 +61,21 @@ class Ends:
         self.subscriber, self.other = Peer(self.there), Peer(self.there)
 
     def tell(self) -> bytes:
-        """Have the publisher's worker know what the other one has told; return the lines."""
+        """Pass the other worker's announcements to the publisher's worker; return the lines."""
         self.there.router.flush()
         told = self._into.take()
         self.out.channel.feed(told)
         return told
 
     def publish(self, lines: bytes) -> bytes:
-        """Publish, and return what is on its way."""
+        """Publish, and return the bytes in transit."""
         assert self.publisher.says(lines) == b""
         while self.publisher.connection.channel.parser.halted:
             self._clock.advance(0.0)  # until its turns have come
         return self._out.take()
 
     def arrive(self, crossing: bytes, cut: int = 1 << 30) -> bytes:
-        """Have it arrive, in pieces of `cut` bytes; return what the subscriber gets."""
+        """Deliver it in pieces of `cut` bytes; return the subscriber's messages."""
         for start in range(0, len(crossing), cut):
             self.into.channel.feed(crossing[start : start + cut])
             while self.into.channel.parser.halted:

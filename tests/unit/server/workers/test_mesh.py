@@ -40,7 +40,7 @@ class Taking(RoutedSubscription):
 
 
 class RunNotes(Handler):
-    """Gives runs of messages, and what is no run as one of 1, to `route`."""
+    """Passes runs of messages, and single messages as runs of 1, to `route`."""
 
     def __init__(self, route: Callable[[Frame, int], int]) -> None:
         self._route = route

@@ -1,4 +1,4 @@
-"""What is read of a WebSocket after others have used up the turn: little, and it waits."""
+"""Reads of a WebSocket after others have used up the turn: they are short, and their data waits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LINE = b"one" * 4000  # three reads of 4 KiB
 
 
 class Peer:
-    """A client of `host` by WebSocket: its frames, and what its socket is told."""
+    """A WebSocket client of `host`: its frames, and the calls on its socket."""
 
     def __init__(self, host: Host) -> None:
         self.owner = Echo(host)

@@ -49,7 +49,7 @@ def pieces(frames: WaitingFrames) -> list[bytes]:
 
 
 def compressed(data: bytes, fragments: int = 1) -> list[Frame]:
-    """A compressed message in so many frames."""
+    """A compressed message in a number of frames."""
     body = deflate(data)
     size = -(-len(body) // fragments)
     parts = [body[i : i + size] for i in range(0, len(body), size)] or [b""]
