@@ -1,7 +1,8 @@
-"""The documented path to `midge.pipeline.spark_source.source`."""
+"""The documented path to the source's `register`, and to the errors of a program that uses it."""
 
 from __future__ import annotations
 
+from midge.pipeline.errors import exit_on_error, sentence_of
 from midge.pipeline.spark_source.source import register
 
-__all__ = ["register"]
+__all__ = ["exit_on_error", "register", "sentence_of"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from midge.pipeline.commands import demo
 from midge.pipeline.commands import lake_commands as commands
 from midge.pipeline.commands.argument_types import key_and_value, positive_int, positive_number
-from midge.pipeline.commands.terminal import errors_told
+from midge.pipeline.commands.terminal import errors_told, termination_told
 from midge.pipeline.lake.tables import FORMATS
 from midge.pipeline.matching.strategies import STRATEGIES
 
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
     codes: list[int] = []
-    with errors_told(f"midge pipeline {args.action}", codes):
+    with errors_told(f"midge pipeline {args.action}", codes), termination_told():
         command: _Command = args.command
         command(args)
     return codes[0] if codes else 0

@@ -16,7 +16,7 @@ from midge.pipeline.commands.terminal import (
     stop_signals,
     warn,
 )
-from midge.pipeline.errors import OptionError, PipelineError, reason_of
+from midge.pipeline.errors import OptionError, PipelineError, reason_of, sentence_of
 from midge.pipeline.lake.settings import PipelineSettings, load_settings
 from midge.sublist.subjects import is_valid_subject
 
@@ -251,14 +251,8 @@ def spark_errors_told(what: str) -> Iterator[None]:
 
     try:
         yield
-    except PySparkException as error:
-        raise PipelineError(f"{what}: {str(error).splitlines()[0]}") from error
-    except Py4JJavaError as error:  # what PySpark has no class of its own for
-        cause = error.java_exception
-        while cause.getCause() is not None:
-            cause = cause.getCause()
-        lines = str(cause.getMessage() or cause.toString()).splitlines()
-        raise PipelineError(f"{what}: {lines[0]}") from error
+    except (PySparkException, Py4JJavaError) as error:
+        raise PipelineError(f"{what}: {sentence_of(error)}") from error
 
 
 def _document(outcome: "Outcome") -> dict[str, Any]:

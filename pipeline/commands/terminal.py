@@ -88,6 +88,20 @@ def errors_told(program: str, codes: list[int]) -> Iterator[None]:
 
 
 @contextmanager
+def termination_told() -> Iterator[None]:
+    """Raise `PipelineError` in the block when SIGTERM arrives, so that it ends with a line."""
+
+    def end(*_: object) -> None:
+        raise PipelineError("ended by SIGTERM")
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
 def stop_signals() -> Iterator[Callable[[], bool]]:
     """Yield a function that tells whether SIGINT or SIGTERM has arrived."""
     asked: list[bool] = []

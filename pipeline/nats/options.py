@@ -5,6 +5,7 @@ checked once on the driver, so that no task starts with a value that has no mean
 """
 
 import difflib
+import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -269,10 +270,15 @@ class _Reader:
         return tuple(part.strip() for part in self.text(name).split(",") if part.strip())
 
     def subject_filters(self, name: str) -> tuple[str, ...]:
-        filters = self.names(name)
+        filters = tuple(dict.fromkeys(self.names(name)))
         for pattern in filters:
             if not subjects.is_valid_subject(pattern.encode()):
                 raise OptionError(f"{name}: expected a subject, wildcards allowed, got {pattern!r}")
+        for one, other in itertools.combinations(filters, 2):
+            if subjects.overlaps(one.encode(), other.encode()):
+                raise OptionError(
+                    f"{name}: expected filters that do not overlap, got {one!r} and {other!r}"
+                )
         return filters
 
     def file(self, name: str) -> str:

@@ -37,6 +37,7 @@ from midge.pipeline.errors import AuthorizationError, OptionError, PublishError,
 from midge.pipeline.nats.client import Backoff, Client
 from midge.pipeline.nats.headers import parse_headers
 from midge.pipeline.nats.options import SinkOptions
+from midge.pipeline.spark_source.spark_worker import plain_errors
 from midge.protocol.client_side import Message, publish_frame
 from midge.sublist import subjects
 
@@ -86,6 +87,7 @@ class _Sink:
         check_schema(schema, options)
         self._options = options
 
+    @plain_errors
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Write one partition, on an executor.
 

@@ -68,6 +68,7 @@ from midge.pipeline.spark_source.partitions import SequenceRange, split
 from midge.pipeline.spark_source.pushdown import Narrowing, rfc3339
 from midge.pipeline.spark_source.reader import Columns, RangeReader, header_pairs
 from midge.pipeline.spark_source.sink import NatsStreamWriter, NatsWriter
+from midge.pipeline.spark_source.spark_worker import handed_to_spark, plain_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,24 +108,29 @@ class NatsDataSource(DataSource):
         """Return the name of the format."""
         return FORMAT
 
+    @plain_errors
     def schema(self) -> StructType:
         """Return the columns; `includeHeaders` adds one."""
         options = SourceOptions.parse(_plain(self.options))
         return source_schema(include_headers=options.include_headers)
 
+    @plain_errors
     def reader(self, schema: StructType) -> "NatsReader":
         """Return the batch reader."""
         options = self._source_options(schema)
         return (NatsFilteringReader if options.push_filters else NatsReader)(options, schema)
 
+    @plain_errors
     def streamReader(self, schema: StructType) -> "NatsStreamReader":  # noqa: N802 - Spark's name
         """Return the streaming reader."""
         return NatsStreamReader(self._source_options(schema), schema)
 
+    @plain_errors
     def writer(self, schema: StructType, overwrite: bool) -> NatsWriter:
         """Return the batch writer."""
         return NatsWriter(_sink_options(self.options, overwrite=overwrite), schema)
 
+    @plain_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> NatsStreamWriter:  # noqa: N802
         """Return the streaming writer."""
         return NatsStreamWriter(_sink_options(self.options, overwrite=overwrite), schema)
@@ -182,8 +188,18 @@ class _Planner:
         return JetStream(Client(self._options.connect), self._options.connect.domain)
 
     def _state(self) -> StreamState:
-        """Return the stream's state."""
-        return self._ask(lambda jetstream: jetstream.stream_state(self._options.stream))
+        """Return the stream's state.
+
+        Raises:
+            StreamError: its messages can only be read by taking them out.
+        """
+        state = self._ask(lambda jetstream: jetstream.stream_state(self._options.stream))
+        if state.retention == "workqueue":
+            raise StreamError(
+                f"stream {state.name} has work-queue retention: whoever reads a message takes it "
+                "out, so a query cannot read it twice. Read a mirror of it"
+            )
+        return state
 
     def _ask(self, question: Callable[[JetStream], Answer]) -> Answer:
         """Return the answer to a question, over a new connection when the old one broke.
@@ -262,6 +278,7 @@ class NatsReader(_Planner, DataSourceReader):
     _narrowing: Narrowing | None = None
     """What the query's filters leave of the stream; None before there were any."""
 
+    @plain_errors
     def partitions(self) -> list[InputPartition]:
         """Return one range of sequences per task."""
         try:
@@ -304,7 +321,8 @@ class NatsReader(_Planner, DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one range, on an executor."""
-        return self._read(partition) if isinstance(partition, NatsPartition) else iter(())
+        rows = self._read(partition) if isinstance(partition, NatsPartition) else iter(())
+        return handed_to_spark(rows)
 
 
 class NatsFilteringReader(NatsReader):
@@ -316,6 +334,7 @@ class NatsFilteringReader(NatsReader):
     `pushFilters` unless the session allows filters to be pushed down.
     """
 
+    @plain_errors
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         """Narrow the read by the filters; return all of them, for Spark to apply to the rows."""
         before = Narrowing(subjects=self._options.subjects or None)
@@ -337,6 +356,7 @@ class NatsStreamReader(_Planner, DataSourceStreamReader, SupportsTriggerAvailabl
     """The offset after which there was nothing at the last look."""
     _arrivals: PullConsumer | None = None
 
+    @plain_errors
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where a query without a checkpoint starts: `startingOffsets`, else latest."""
         state = self._state()
@@ -352,6 +372,7 @@ class NatsStreamReader(_Planner, DataSourceStreamReader, SupportsTriggerAvailabl
         limit = self._options.max_offsets_per_trigger
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
+    @plain_errors
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return the end of the next batch; wait a while before looking again for one."""
         begin = Offset.from_dict(start)
@@ -375,12 +396,14 @@ class NatsStreamReader(_Planner, DataSourceStreamReader, SupportsTriggerAvailabl
         self._idle_at = None
         return end.to_dict()
 
+    @plain_errors
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Remember what there is now: an `availableNow` query reads that and ends."""
         state = self._state_or_none()
         if state is not None:
             self._available = Offset(state.name, state.created, state.end_seq)
 
+    @plain_errors
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """Return the end of the stream; against the batch's end it shows the lag."""
         is_fresh = time.monotonic() - self._state_time < IDLE_INTERVAL_S
@@ -389,6 +412,7 @@ class NatsStreamReader(_Planner, DataSourceStreamReader, SupportsTriggerAvailabl
             return None
         return Offset(state.name, state.created, state.end_seq).to_dict()
 
+    @plain_errors
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return one range of sequences per task."""
         begin, until = Offset.from_dict(start), Offset.from_dict(end)
@@ -461,7 +485,8 @@ class NatsStreamReader(_Planner, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one range, on an executor."""
-        return self._read(partition) if isinstance(partition, NatsPartition) else iter(())
+        rows = self._read(partition) if isinstance(partition, NatsPartition) else iter(())
+        return handed_to_spark(rows)
 
     def stop(self) -> None:
         """Close the driver's connection."""

@@ -94,6 +94,14 @@ def test_from_records_to_report_plan_and_match(one_session, simulation, records,
     assert 0 < after < before
 
 
+def test_sigterm_ends_a_command_with_a_line(monkeypatch, capsys):
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(commands, "run_job", lambda _: signal.raise_signal(signal.SIGTERM))
+    assert call(cli, "run") == 1
+    assert capsys.readouterr().err == "midge pipeline run: ended by SIGTERM\n"
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
 def test_stream_follows_until_told_to_stop(
     one_session, simulation, records, tmp_path, capsys, monkeypatch
 ):

@@ -61,6 +61,7 @@ def test_timestamp_in_milliseconds():
         ({"stream": "../x"}, "stream: expected a name"),
         ({"subject": "a..b"}, "subject: expected a subject, wildcards allowed, got 'a..b'"),
         ({"subject": "ok,a b"}, "subject: expected a subject, wildcards allowed, got 'a b'"),
+        ({"subject": "a.*,b, a.>"}, r"do not overlap, got 'a\.\*' and 'a\.>'"),
         ({"servers": "http://x"}, "servers: expected nats://host:port"),
         ({"servers": "nats://me:pw@x:notaport"}, r"nats://\*\*\*@x:notaport"),
         ({"servers": ""}, "servers: expected nats://host:port"),

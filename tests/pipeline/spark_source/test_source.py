@@ -199,7 +199,7 @@ def filtering(source):
         ([GreaterThan(("sequence",), 5000)], {}, []),
         ([LessThan(("sequence",), 0)], {}, []),
         ([EqualTo(("subject",), "orders.3")], {}, range(4, 101, 10)),
-        ([EqualTo(("subject",), "orders.3")], {"subject": "*.3,x.>"}, range(4, 101, 10)),
+        ([EqualTo(("subject",), "orders.3")], {"subject": "*.3,x.4"}, range(4, 101, 10)),
         ([EqualTo(("subject",), "orders.3")], {"subject": "orders.4"}, []),
         ([StringStartsWith(("subject",), "others.")], {}, []),
         ([GreaterThan(("time",), datetime(2100, 1, 1, tzinfo=UTC))], {}, []),
@@ -448,9 +448,8 @@ def test_jetstream_off(make_nats_server):
 def test_work_queue_stream_says_why_it_cannot_be_read(batch, nats_server, make_stream):
     stream = make_stream(nats_server, retention="workqueue")
     stream.publish(3)
-    reader = batch()
-    with pytest.raises(StreamError, match="explicit ack"):
-        sequences(reader, reader.partitions())
+    with pytest.raises(StreamError, match="ORDERS has work-queue retention"):
+        batch().partitions()
 
 
 def test_nobody_listens(source):

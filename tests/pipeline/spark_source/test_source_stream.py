@@ -11,6 +11,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
+from midge.pipeline.errors import exit_on_error
 from midge.pipeline.nats.offsets import lag
 from midge.pipeline.spark_source.source import register
 
@@ -129,11 +130,37 @@ def test_purged_stream_fails_the_query_or_is_accepted(spark, read, orders, tmp_p
     assert sorted(seqs) == [*range(1, 11), *range(16, 21)]
 
 
-def test_errors_reach_the_user_by_name(spark, read, nats_server):
-    with pytest.raises(Exception, match=r"STREAM\.INFO.ORDERS: stream not found"):
-        read(spark.read).collect()
-    with pytest.raises(Exception, match="there is no such option; did you mean stream"):
-        read(spark.read, straem="x")
+def test_errors_begin_with_the_sentence(spark, read, orders, nats_server, tmp_path, capsys):
+    def copy():
+        """Stream into a subject that no stream takes."""
+        rows = read(spark.readStream, startingOffsets="earliest").select("payload")
+        query = rows.writeStream.format("nats").options(servers=nats_server.url, subject="no.x")
+        query = query.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+        query.start().awaitTermination(60)
+
+    orders.publish(1)
+    cases = [
+        (lambda: read(spark.read, stream="X").count(), "STREAM.INFO.X: stream not found"),
+        (lambda: read(spark.read, straem="x"), "straem: there is no such option; did you mean"),
+        (lambda: read(spark.read, subject="a.>,a.b"), "subject: expected filters that do not"),
+        (copy, "row 0 of partition 0 (subject 'no.x'): no stream takes this subject"),
+    ]
+    for action, words in cases:
+        with pytest.raises(SystemExit) as ended, exit_on_error("orders"):
+            action()
+        assert ended.value.code == 1
+        told = capsys.readouterr().err
+        assert told.startswith(f"orders: {words}")
+        assert told.count("\n") == 1
+        assert "Traceback" not in str(ended.value.__cause__)
+        assert words in "\n".join(str(ended.value.__cause__).splitlines()[:2])
+
+
+def test_a_limit_ends_the_reader_without_a_trace(spark, read, orders, capfd):
+    orders.publish(60_000, payload=b"x" * 200)
+    assert len(read(spark.read).limit(10).collect()) == 10
+    assert read(spark.read).count() == 60_000
+    assert "Traceback" not in capfd.readouterr().err
 
 
 @pytest.mark.timeout(240)
