@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
@@ -188,6 +189,18 @@ def test_every_message_is_there_once_after_kill_9(spark, read, orders, tmp_path,
     rows = spark.read.parquet(f"{tmp_path}/data")
     total, distinct = rows.agg(F.count("sequence"), F.countDistinct("sequence")).first()
     assert (total, distinct) == (count, count)
+    # The files that the killed query left outside its log are not among those that the docs read.
+    sequences = pq.ParquetDataset(committed_by_docs(tmp_path / "data")).read(["sequence"])
+    assert sorted(sequences.column(0).to_pylist()) == list(range(1, count + 1))
+
+
+def committed_by_docs(directory):
+    """Return the committed files by the function that docs/pipeline-source.md gives."""
+    text = (Path(__file__).parents[3] / "docs" / "pipeline-source.md").read_text()
+    program = next(part for part in text.split("```python\n") if "def committed(" in part)
+    names = {}
+    exec(program.partition("```")[0], names)
+    return names["committed"](directory)
 
 
 def kill_group(process):
