@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from midge.pipeline.errors import exit_on_error, sentence_of
-from midge.pipeline.spark_source.source import register
+from midge.pipeline.spark_source.source import latest_by_key, register
 
-__all__ = ["exit_on_error", "register", "sentence_of"]
+__all__ = ["exit_on_error", "latest_by_key", "register", "sentence_of"]

@@ -6,6 +6,7 @@ checked once on the driver, so that no task starts with a value that has no mean
 
 import difflib
 import itertools
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from midge.pipeline.nats.offsets import EARLIEST, LATEST, check_offsets_option
 from midge.sublist import subjects
 
 _TRUE, _FALSE = {"true", "1", "yes"}, {"false", "0", "no"}
+_UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600}
 _DEFAULT_PORT = 4222
 _STREAM_NAME = re.compile(r"[^\s.*>/\\\x00-\x1f\x7f]{1,255}")
 
@@ -79,6 +81,9 @@ class SourceOptions:
     starting_timestamp: str = ""
     ending_timestamp: str = ""
     max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_s: float = 900.0
+    """How long a micro-batch waits at most for `min_offsets_per_trigger`."""
     min_partitions: int | None = None
     fail_on_data_loss: bool = True
     include_headers: bool = False
@@ -100,16 +105,27 @@ class SourceOptions:
             subjects=reader.subject_filters("subject"),
             starting_offsets=reader.offsets("startingOffsets", "", stream),
             ending_offsets=reader.offsets("endingOffsets", LATEST, stream),
-            starting_timestamp=reader.timestamp("startingTimestamp"),
-            ending_timestamp=reader.timestamp("endingTimestamp"),
+            starting_timestamp=reader.timestamp("startingTimestamp")
+            or reader.timestamp_of("startingOffsetsByTimestamp", stream),
+            ending_timestamp=reader.timestamp("endingTimestamp")
+            or reader.timestamp_of("endingOffsetsByTimestamp", stream),
             max_offsets_per_trigger=reader.positive("maxOffsetsPerTrigger"),
+            min_offsets_per_trigger=reader.positive("minOffsetsPerTrigger"),
+            max_trigger_delay_s=reader.duration("maxTriggerDelay", cls.max_trigger_delay_s),
             min_partitions=reader.positive("minPartitions"),
             fail_on_data_loss=reader.boolean("failOnDataLoss", default=True),
             include_headers=reader.boolean("includeHeaders", default=False),
             push_filters=reader.boolean("pushFilters", default=False),
         )
-        reader.refuse_both("startingOffsets", "startingTimestamp")
-        reader.refuse_both("endingOffsets", "endingTimestamp")
+        for end in ("starting", "ending"):
+            names = (f"{end}Offsets", f"{end}Timestamp", f"{end}OffsetsByTimestamp")
+            for one, other in itertools.combinations(names, 2):
+                reader.refuse_both(one, other)
+        least, most = parsed.min_offsets_per_trigger, parsed.max_offsets_per_trigger
+        if least and most and least > most:
+            raise OptionError(
+                f"minOffsetsPerTrigger: expected at most maxOffsetsPerTrigger, {most}, got {least}"
+            )
         if parsed.ending_offsets.strip().lower() == EARLIEST:
             raise OptionError('endingOffsets: expected latest or {"STREAM": <sequence>}')
         return parsed
@@ -127,6 +143,7 @@ class SinkOptions:
     subject: str = ""
     stream: str = ""
     id_columns: tuple[str, ...] = ()
+    ignores_extra_columns: bool = False
     ack_window: int = 1024
     ack_timeout_s: float = 30.0
 
@@ -145,9 +162,13 @@ class SinkOptions:
         subject = reader.text("subject")
         if subject and not subjects.is_valid_publish_subject(subject.encode()):
             raise OptionError(f"subject: expected a subject without wildcards, got {subject!r}")
+        extra = reader.text("extraColumns", "refuse").lower()
+        if extra not in ("refuse", "ignore"):
+            raise OptionError(f"extraColumns: expected refuse or ignore, got {extra!r}")
         return cls(
             connect=_connect_options(reader),
             mode=mode,
+            ignores_extra_columns=extra == "ignore",
             subject=subject,
             stream=reader.stream_name("stream"),
             id_columns=reader.names("idColumns"),
@@ -163,9 +184,13 @@ _CONNECT_NAMES = {
 _SOURCE_NAMES = {
     *("stream", "subject", "startingOffsets", "endingOffsets", "startingTimestamp"),
     *("endingTimestamp", "maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss"),
+    *("startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "minOffsetsPerTrigger"),
+    "maxTriggerDelay",
     *("includeHeaders", "pushFilters"),
 }
-_SINK_NAMES = {"mode", "subject", "stream", "idColumns", "ackWindow", "ackTimeout"}
+_SINK_NAMES = {
+    *("mode", "subject", "stream", "idColumns", "extraColumns", "ackWindow", "ackTimeout")
+}
 # Spark adds these by itself.
 _SPARK_NAMES = {"path", "checkpointlocation", "queryname"}
 
@@ -231,6 +256,36 @@ class _Reader:
             raise OptionError(f"{name}: expected seconds above 0, such as 2.5, got {text!r}")
         return float(text)
 
+    def duration(self, name: str, default: float) -> float:
+        """Return seconds from a time with its unit as Spark writes it, or from plain seconds."""
+        text = self.text(name).strip().lower()
+        found = re.fullmatch(r"(\d{1,6}) ?(ms|s|m|min|h)?", text)
+        if not text:
+            return default
+        if found is None or int(found[1]) == 0:
+            raise OptionError(f"{name}: expected a time such as 30s, 5m or 1h, got {text!r}")
+        return int(found[1]) * _UNITS_S[found[2] or "s"]
+
+    def timestamp_of(self, name: str, stream: str) -> str:
+        """Return RFC 3339 from `{"STREAM": milliseconds}`, as Kafka's options have it."""
+        text = self.text(name)
+        if not text:
+            return ""
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = None
+        if (
+            not isinstance(value, dict)
+            or list(value) != [stream]
+            or type(value[stream]) is not int
+            or value[stream] < 0
+        ):
+            raise OptionError(
+                f'{name}: expected {{"{stream}": <milliseconds since 1970>}}, got {text!r}'
+            )
+        return _rfc3339(name, str(value[stream]))
+
     def offsets(self, name: str, default: str, stream: str) -> str:
         text = self.text(name, default)
         if text:
@@ -238,23 +293,8 @@ class _Reader:
         return text
 
     def timestamp(self, name: str) -> str:
-        """Return RFC 3339 in UTC from milliseconds since 1970, as Kafka's option, or RFC 3339."""
         text = self.text(name).strip()
-        if not text:
-            return ""
-        try:
-            if text.isascii() and text.isdecimal():
-                moment = datetime.fromtimestamp(int(text) / 1000, tz=UTC)
-            else:
-                moment = datetime.fromisoformat(text)
-        except (ValueError, OverflowError, OSError):
-            moment = None
-        if moment is None or moment.tzinfo is None:
-            raise OptionError(
-                f"{name}: expected milliseconds since 1970 or a time with its zone such as "
-                f"2026-01-31T12:00:00Z, got {text!r}"
-            )
-        return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        return _rfc3339(name, text) if text else ""
 
     def stream_name(self, name: str, *, required: bool = False) -> str:
         text = self.text(name)
@@ -306,6 +346,23 @@ class _Reader:
             user = user or unquote(split.username or "")
             password = password or unquote(split.password or "")
         return tuple(addresses), user, password
+
+
+def _rfc3339(name: str, text: str) -> str:
+    """Return RFC 3339 in UTC from milliseconds since 1970, as Kafka's option, or RFC 3339."""
+    try:
+        if text.isascii() and text.isdecimal():
+            moment = datetime.fromtimestamp(int(text) / 1000, tz=UTC)
+        else:
+            moment = datetime.fromisoformat(text)
+    except (ValueError, OverflowError, OSError):
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise OptionError(
+            f"{name}: expected milliseconds since 1970 or a time with its zone such as "
+            f"2026-01-31T12:00:00Z, got {text!r}"
+        )
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def _mask(url: str) -> str:

@@ -30,6 +30,7 @@ from pyspark.sql.types import (
     LongType,
     MapType,
     StringType,
+    StructField,
     StructType,
 )
 
@@ -43,12 +44,24 @@ from midge.sublist import subjects
 
 MSG_ID_HEADER = "Nats-Msg-Id"
 _EXPECTED_STREAM_HEADER = "Nats-Expected-Stream"
+_BUCKET_PREFIX = b"$KV."
 _BATCH_ID_PROPERTY = "streaming.sql.batchId"
 _QUERY_ID_PROPERTY = "sql.streaming.queryId"
 _SEND_BYTES = 1 << 16
 SEEN_ROWS = 1 << 16
 """Different rows over which equal ones are counted: about 10 MB of digests."""
 _NO_RESPONDERS = 503
+
+_TEXT, _BINARY = StringType(), BinaryType()
+COLUMNS = {
+    "subject": (_TEXT,),
+    "payload": (_BINARY, _TEXT),
+    "headers": (MapType(_TEXT, ArrayType(_TEXT)), MapType(_TEXT, _TEXT)),
+    "msg_id": (_TEXT,),
+    "stream": (_TEXT,),
+    "sequence": (LongType(),),
+}
+"""The columns that the sink takes, with their types."""
 
 _log = logging.getLogger(__name__)
 
@@ -137,32 +150,12 @@ class NatsStreamWriter(_Sink, DataSourceStreamArrowWriter):
 
 def check_schema(schema: StructType, options: SinkOptions) -> None:
     """Raise `OptionError` unless the columns are those of the sink."""
-    text, binary = StringType(), BinaryType()
-    expected = {
-        "subject": (text,),
-        "payload": (binary, text),
-        "headers": (MapType(text, ArrayType(text)), MapType(text, text)),
-        "msg_id": (text,),
-        "stream": (text,),
-        "sequence": (LongType(),),
-    }
+    names = set(schema.fieldNames())
     for name in options.id_columns:
-        if name not in schema.fieldNames():
+        if name not in names:
             raise OptionError(f"idColumns: there is no column {name}")
     for column in schema.fields:
-        if column.name in options.id_columns and column.name not in expected:
-            continue
-        types = expected.get(column.name)
-        if types is None:
-            raise OptionError(
-                f"column {column.name}: expected only {', '.join(expected)}; select those"
-            )
-        if not any(_same_type(column.dataType, wanted) for wanted in types):
-            raise OptionError(
-                f"column {column.name}: expected {' or '.join(t.simpleString() for t in types)}, "
-                f"got {column.dataType.simpleString()}"
-            )
-    names = set(schema.fieldNames())
+        _check_column(column, options)
     if "payload" not in names:
         raise OptionError("column payload: expected one, binary or string")
     if ("subject" in names) == bool(options.subject):
@@ -172,6 +165,22 @@ def check_schema(schema: StructType, options: SinkOptions) -> None:
             raise OptionError("column msg_id: expected only with mode jetstream")
         if options.id_columns:
             raise OptionError("idColumns: expected only with mode jetstream")
+
+
+def _check_column(column: StructField, options: SinkOptions) -> None:
+    types = COLUMNS.get(column.name)
+    if types is None:
+        if options.ignores_extra_columns or column.name in options.id_columns:
+            return
+        raise OptionError(
+            f"column {column.name}: expected only {', '.join(COLUMNS)}; select those, or set "
+            "extraColumns to ignore"
+        )
+    if not any(_same_type(column.dataType, wanted) for wanted in types):
+        raise OptionError(
+            f"column {column.name}: expected {' or '.join(t.simpleString() for t in types)}, "
+            f"got {column.dataType.simpleString()}"
+        )
 
 
 def _same_type(one: object, other: object) -> bool:
@@ -223,7 +232,7 @@ class RowReader:
         """
         number = 0
         for batch in batches:
-            columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+            columns = {name: batch.column(name).to_pylist() for name in self._wanted(batch)}
             nothing = [None] * batch.num_rows
             fixed = [self._options.subject] * batch.num_rows
             for subject, payload, headers, msg_id, stream, sequence, *key in zip(
@@ -240,6 +249,10 @@ class RowReader:
                 yield self._row(number, subject, payload, headers, _Identity(msg_id, key, source))
                 number += 1
 
+    def _wanted(self, batch: pa.RecordBatch) -> set[str]:
+        """Return the names of the columns that rows are made of; others are not even decoded."""
+        return {*COLUMNS, *self._options.id_columns}.intersection(batch.schema.names)
+
     def _row(
         self,
         number: int,
@@ -250,10 +263,15 @@ class RowReader:
     ) -> Row:
         try:
             wire_subject = _checked_subject(subject)
-            if payload is None:
-                raise ValueError("payload is null")
-            body = payload.encode() if isinstance(payload, str) else bytes(payload)
             lines = [line for name, value in headers or () for line in _header_lines(name, value)]
+            if payload is None:
+                if not wire_subject.startswith(_BUCKET_PREFIX):
+                    raise ValueError("payload is null")
+                # As a tombstone in Kafka: the key is deleted.
+                payload = b""
+                if not any(line.lower().startswith(b"kv-operation:") for line in lines):
+                    lines += _header_lines("KV-Operation", "DEL")
+            body = payload.encode() if isinstance(payload, str) else bytes(payload)
             if self._options.mode == SinkOptions.JETSTREAM:
                 given = identity.msg_id or _take_msg_id(lines)
                 chosen = given or self._derived_id(identity, wire_subject, lines, body)

@@ -71,7 +71,7 @@ from midge.pipeline.spark_source.sink import NatsStreamWriter, NatsWriter
 from midge.pipeline.spark_source.spark_worker import handed_to_spark, plain_errors
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 FORMAT = "nats"
 IDLE_INTERVAL_S = 1.0
@@ -84,6 +84,26 @@ _log = logging.getLogger(__name__)
 def register(spark: "SparkSession") -> None:
     """Make `format("nats")` known to a Spark session; again does no harm."""
     spark.dataSource.register(NatsDataSource)
+
+
+def latest_by_key(messages: "DataFrame") -> "DataFrame":
+    """Return the keys of a bucket as they are now: the last message of each, without deleted ones.
+
+    `messages` are those of the bucket's stream, read with `includeHeaders`. The columns are `key`
+    before those of the source.
+    """
+    from pyspark.sql import functions as sf
+
+    columns = [name for name in messages.columns if name != "subject"]
+    last = sf.max_by(sf.struct(*columns), "sequence").alias("last")
+    operation = sf.element_at(sf.col("last.headers")["KV-Operation"], 1)
+    is_marker = sf.col("last.headers")["Nats-Marker-Reason"].isNotNull()
+    is_deleted = sf.coalesce(operation.isin("DEL", "PURGE"), sf.lit(False)) | sf.coalesce(
+        is_marker, sf.lit(False)
+    )
+    key = sf.regexp_replace("subject", r"^\$KV\.[^.]*\.", "").alias("key")
+    rows = messages.groupBy("subject").agg(last).where(~is_deleted)
+    return rows.select(key, "subject", "last.*")
 
 
 def source_schema(*, include_headers: bool) -> StructType:
@@ -238,6 +258,8 @@ class _Planner:
             seq = self._seq_at_time(state, options.starting_timestamp)
         else:
             seq = starting_seq(options.starting_offsets or default, state)
+            # As by time: what is there now from here on, and what comes.
+            seq = min(max(seq, state.first_seq), state.end_seq)
         return Offset(state.name, state.created, seq)
 
     def _seq_at_time(self, state: StreamState, moment: str) -> int:
@@ -312,12 +334,7 @@ class NatsReader(_Planner, DataSourceReader):
             seq = self._seq_at_time(state, options.ending_timestamp)
         else:
             seq = starting_seq(options.ending_offsets, state, "endingOffsets")
-        if seq > state.end_seq:
-            raise OptionError(
-                f"endingOffsets: stream {state.name} ends at sequence {state.last_seq}, "
-                f"expected at most {state.end_seq}, got {seq}"
-            )
-        return Offset(state.name, state.created, seq)
+        return Offset(state.name, state.created, min(seq, state.end_seq))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one range, on an executor."""
@@ -355,6 +372,8 @@ class NatsStreamReader(_Planner, DataSourceStreamReader, SupportsTriggerAvailabl
     _idle_at: dict[str, Any] | None = None
     """The offset after which there was nothing at the last look."""
     _arrivals: PullConsumer | None = None
+    _batch_time = float("-inf")
+    """When the last batch was handed out; the first waits for nothing."""
 
     @plain_errors
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -391,10 +410,17 @@ class NatsStreamReader(_Planner, DataSourceStreamReader, SupportsTriggerAvailabl
                 # Made again since: what the new stream has now is the last that the query reads.
                 self._available = Offset(state.name, state.created, state.end_seq)
             end = Offset(end.stream, end.created, min(end.seq, self._available.seq))
-        if loss is None and end.seq <= begin.seq:
+        if loss is None and (end.seq <= begin.seq or self._waits_for_more(begin, end)):
             return start
-        self._idle_at = None
+        self._idle_at, self._batch_time = None, time.monotonic()
         return end.to_dict()
+
+    def _waits_for_more(self, begin: Offset, end: Offset) -> bool:
+        """Return whether the next batch is still too small; a query that ends waits for nothing."""
+        least = self._options.min_offsets_per_trigger
+        if least is None or self._available is not None or end.seq - begin.seq >= least:
+            return False
+        return time.monotonic() - self._batch_time < self._options.max_trigger_delay_s
 
     @plain_errors
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
@@ -457,7 +483,8 @@ class NatsStreamReader(_Planner, DataSourceStreamReader, SupportsTriggerAvailabl
         if left_s <= 0:
             return
         state = self._latest
-        if state is None or state.retention != "limits":
+        has_some = state is not None and state.end_seq > begin.seq
+        if state is None or has_some or state.retention != "limits":
             time.sleep(left_s)
             return
         try:

@@ -52,9 +52,34 @@ def test_timestamp_in_milliseconds():
     assert source(startingTimestamp="1500").starting_timestamp == "1970-01-01T00:00:01.500000Z"
 
 
+def test_names_that_kafka_has():
+    options = source(
+        startingOffsetsByTimestamp='{"ORDERS": 1500}',
+        endingOffsetsByTimestamp='{"ORDERS": 2000}',
+        minOffsetsPerTrigger="5",
+        maxTriggerDelay="2m",
+    )
+    assert options.starting_timestamp == "1970-01-01T00:00:01.500000Z"
+    assert options.ending_timestamp == "1970-01-01T00:00:02Z"
+    assert (options.min_offsets_per_trigger, options.max_trigger_delay_s) == (5, 120)
+    assert source().max_trigger_delay_s == 900
+    assert source(maxTriggerDelay="500ms").max_trigger_delay_s == 0.5
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        ({"startingOffsetsByTimestamp": '{"OTHER": 1}'}, 'expected {"ORDERS": <milliseconds'),
+        ({"startingOffsetsByTimestamp": "1"}, 'expected {"ORDERS": <milliseconds'),
+        (
+            {"endingOffsetsByTimestamp": '{"ORDERS": 1}', "endingTimestamp": "1"},
+            "endingOffsetsByTimestamp: expected to stand alone",
+        ),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay: expected a time such as 30s"),
+        (
+            {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"},
+            "minOffsetsPerTrigger: expected at most maxOffsetsPerTrigger, 8, got 9",
+        ),
         ({"stream": ""}, "stream: expected a name"),
         ({"stream": "a.b"}, "stream: expected a name"),
         ({"stream": "a\r\nPUB x 0"}, "stream: expected a name"),
@@ -100,6 +125,7 @@ def test_sink_defaults():
     [
         ({"mode": "kafka"}, "mode: expected jetstream or core, got 'kafka'"),
         ({"subject": "a.*"}, "subject: expected a subject without wildcards, got 'a.*'"),
+        ({"extraColumns": "drop"}, "extraColumns: expected refuse or ignore, got 'drop'"),
         ({"ackWindow": "0"}, "ackWindow: expected a whole number"),
         ({"stream": "a b"}, "stream: expected a name"),
         ({"startingOffsets": "latest"}, "startingoffsets: there is no such option"),

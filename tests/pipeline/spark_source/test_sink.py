@@ -3,6 +3,7 @@
 import pickle
 import signal
 import threading
+from base64 import b64decode
 
 import pyarrow as pa
 import pytest
@@ -207,6 +208,24 @@ def test_a_wrong_column_is_named(schema, options, words):
         check_schema(schema, SinkOptions.parse(options))
 
 
+def test_extra_columns_are_ignored_when_asked(write, orders):
+    schema = StructType().add("payload", StringType()).add("time", LongType())
+    fields = pa.schema([("payload", pa.string()), ("time", pa.int64())])
+    options = {"subject": "orders.x", "extraColumns": "ignore"}
+    assert write([{"payload": "1", "time": 2}], fields, schema, **options).rows == 1
+    assert stored(orders, 1)["subject"] == "orders.x"
+
+
+def test_null_payload_deletes_a_key(write, nats_server, make_stream):
+    make_stream(nats_server, "KV_b", ["$KV.b.>"], max_msgs_per_subject=5)
+    rows = [{"subject": "$KV.b.k", "payload": payload} for payload in (b"1", None)]
+    assert write(rows).rows == 2
+    with nats_server.client() as client:
+        message = JetStream(client).call("STREAM.MSG.GET.KV_b", {"seq": 2})["message"]
+    assert "data" not in message
+    assert parse_headers(b64decode(message["hdrs"])).fields["KV-Operation"] == ["DEL"]
+
+
 def test_right_columns_pass():
     headers = MapType(StringType(), ArrayType(StringType(), containsNull=False))
     schema = StructType().add("payload", StringType()).add("headers", headers)
@@ -271,9 +290,7 @@ def test_headers_arrive(write, orders):
     schema = schema.add("headers", MapType(StringType(), ArrayType(StringType())))
     rows = [{"payload": "x", "headers": [("K", ["1", "2"])]}]
     write(rows, pa.schema(fields), schema, subject="orders.x", stream="ORDERS")
-    import base64
-
-    headers = parse_headers(base64.b64decode(stored(orders, 1)["hdrs"])).fields
+    headers = parse_headers(b64decode(stored(orders, 1)["hdrs"])).fields
     assert headers["K"] == ["1", "2"]
     assert headers["Nats-Expected-Stream"] == ["ORDERS"]
 

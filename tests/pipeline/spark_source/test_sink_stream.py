@@ -4,7 +4,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
-from midge.pipeline.spark_source.source import register
+from midge.pipeline.spark_source.source import latest_by_key, register
 
 
 @pytest.fixture
@@ -126,3 +126,28 @@ def test_a_query_rides_out_restarts_of_its_server(
     assert query.exception() is None
     payloads = nats(spark.read, stream="COPIES").load().select("payload").collect()
     assert sorted(int(row.payload) for row in payloads) == list(range(count))
+
+
+def test_a_buckets_latest_state(spark, nats, nats_server, make_stream):
+    make_stream(nats_server, "KV_b", ["$KV.b.>"], max_msgs_per_subject=5)
+    rows = [("k.1", "a"), ("k.2", "b"), ("k.1", "c"), ("k.2", None), ("k.3", None), ("k.3", "d")]
+    for key, value in rows:
+        frame = spark.createDataFrame([(f"$KV.b.{key}", value)], "subject string, payload string")
+        nats(frame.write).mode("append").save()
+    bucket = nats(spark.read, stream="KV_b", includeHeaders="true").load()
+    found = {row.key: (bytes(row.payload), row.sequence) for row in latest_by_key(bucket).collect()}
+    assert found == {"k.1": (b"c", 3), "k.3": (b"d", 6)}
+
+
+def test_several_streams_in_one_query(spark, nats, nats_server, make_stream, tmp_path):
+    frames = []
+    for name in ("A", "B"):
+        make_stream(nats_server, name, [f"{name}.>"]).publish(50, subject=name.encode() + b".x")
+        frames.append(nats(spark.readStream, stream=name, startingOffsets="earliest").load())
+    everything = make_stream(nats_server, "ALL", ["all.>"])
+    rows = frames[0].unionByName(frames[1])
+    for _ in range(2):
+        query = nats(rows.drop("subject").writeStream, subject="all.x", extraColumns="ignore")
+        query = query.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+        assert query.start().awaitTermination(60)
+    assert everything.state().messages == 100

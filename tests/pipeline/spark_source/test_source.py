@@ -115,22 +115,45 @@ def test_batch_reads_between_timestamps(batch, orders):
     assert future.partitions() == []
 
 
-def test_batch_ending_beyond_the_stream_is_an_error(batch, orders):
-    orders.publish(10)
-    with pytest.raises(
-        OptionError, match="ORDERS ends at sequence 10, expected at most 11, got 12"
-    ):
-        batch(endingOffsets='{"ORDERS": 12}').partitions()
-
-
-def test_batch_starting_before_what_is_left_is_a_loss(batch, orders, caplog):
+def test_offsets_outside_the_stream_mean_its_ends(batch, streaming, orders):
     orders.publish(10)
     orders.purge(seq=5)
-    with pytest.raises(DataLossError, match="messages 2 to 4"):
-        batch(startingOffsets='{"ORDERS": 2}').partitions()
-    reader = batch(startingOffsets='{"ORDERS": 2}', failOnDataLoss="false")
+    reader = batch(startingOffsets='{"ORDERS": 2}', endingOffsets='{"ORDERS": 99}')
     assert sequences(reader, reader.partitions()) == list(range(5, 11))
-    assert "messages 2 to 4" in caplog.text
+    assert batch(startingOffsets='{"ORDERS": 99}').partitions() == []
+    assert streaming(startingOffsets='{"ORDERS": 2}').initialOffset()["seq"] == 5
+    assert streaming(startingOffsets='{"ORDERS": 99}').initialOffset()["seq"] == 11
+
+
+def test_small_batches_wait_for_more(streaming, orders, monkeypatch):
+    monkeypatch.setattr(source_module, "IDLE_INTERVAL_S", 0.01)
+    options = {"startingOffsets": "earliest", "minOffsetsPerTrigger": "10"}
+    reader = streaming(**options, maxTriggerDelay="1h")
+    start = reader.initialOffset()
+    orders.publish(4)
+    first = reader.latestOffset(start, EVERYTHING)
+    assert first["seq"] == 5, "the first batch waits for nothing"
+    orders.publish(9)
+    for _ in range(3):
+        assert reader.latestOffset(first, EVERYTHING) == first
+    orders.publish(1)
+    assert reader.latestOffset(first, EVERYTHING)["seq"] == 15
+    hasty = streaming(**options, maxTriggerDelay="1ms")
+    assert hasty.latestOffset(first, EVERYTHING)["seq"] == 15
+    orders.publish(1)
+    end = dict(first, seq=15)
+    while (later := hasty.latestOffset(end, EVERYTHING)) == end:
+        pass
+    assert later["seq"] == 16
+
+
+def test_a_query_that_ends_takes_small_batches(streaming, orders):
+    reader = streaming(startingOffsets="earliest", minOffsetsPerTrigger="10")
+    orders.publish(4)
+    start = reader.initialOffset()
+    reader.latestOffset(start, EVERYTHING)
+    reader.prepareForTriggerAvailableNow()
+    assert reader.latestOffset(start, EVERYTHING)["seq"] == 5
 
 
 def test_columns_of_a_message(batch, orders):
