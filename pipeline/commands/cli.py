@@ -119,6 +119,9 @@ def _add_report(actions: "_Actions") -> None:
         metavar="TEXT",
         help="its heading (default: midge traffic report)",
     )
+    parser.add_argument(
+        "--csv", type=Path, metavar="DIR", help="write each gold table there too, as CSV"
+    )
     _add_lake(parser)
     parser.set_defaults(spark=None)
 

@@ -194,7 +194,7 @@ def what_if(args: argparse.Namespace) -> None:
 
 def write_html(args: argparse.Namespace) -> None:
     """Write the report of a lake that is there already; needs no Spark."""
-    from midge.pipeline.report.page import read_gold, write_report
+    from midge.pipeline.report.page import read_gold, write_csv, write_report
 
     settings = settings_of(args)
     write_report(read_gold(settings.lake_directory), args.output, args.title)
@@ -211,6 +211,9 @@ def _require(settings: PipelineSettings, *, rebuild: bool) -> None:
         require_records(Path(settings.records_directory))
     if "://" not in settings.lake_directory:
         require_writable(settings.lake_directory)
+    if args.csv is not None:
+        write_csv(gold, args.csv)
+        say(f"{args.csv}")
         if not rebuild:
             require_same_here(settings)
 

@@ -1,5 +1,6 @@
 """The report: all gold tables in one HTML file that needs neither network nor Spark."""
 
+import csv
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from html import escape
@@ -59,10 +60,29 @@ def write_report(gold: Gold, path: Path, title: str = "midge traffic report") ->
         raise PipelineError(f"{path}: cannot be written: {reason_of(error)}") from error
 
 
+def write_csv(gold: Gold, directory: Path) -> None:
+    """Write each gold table to a file of its name in `directory`; times are in UTC.
+
+    Raises:
+        PipelineError: it cannot be written there.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for table in GOLD:
+            name = table.name.removeprefix("gold/")
+            columns = [column.split()[0] for column in table.columns.split(", ")]
+            with (directory / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
+                writer = csv.DictWriter(file, columns, extrasaction="ignore")
+                writer.writeheader()
+                writer.writerows(gold[name])
+    except OSError as error:
+        raise PipelineError(f"{directory}: cannot be written: {reason_of(error)}") from error
+
+
 def render(gold: Gold, title: str = "midge traffic report") -> str:
     """Return the report as one HTML document."""
     sections = "\n".join(_render_section(section, gold) for section in SECTIONS)
-    links = "".join(f'<a href="#{each.table}">{escape(each.title)}</a>' for each in SECTIONS)
+    links = "".join(f'<a href="#{each.anchor}">{escape(each.title)}</a>' for each in SECTIONS)
     figures = "".join(
         f'<div class="figure"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
         for name, value in headline(gold)
@@ -145,7 +165,7 @@ def format_bytes(size: float) -> str:
 def _render_section(section: Section, gold: Gold) -> str:
     wide = ' class="wide"' if section.is_wide else ""
     return (
-        f'<section id="{section.table}"{wide}><h2>{escape(section.title)}</h2>'
+        f'<section id="{section.anchor}"{wide}><h2>{escape(section.title)}</h2>'
         f'<p class="about">{escape(section.about)}</p>{_render_body(section, gold)}</section>'
     )
 
@@ -167,7 +187,7 @@ def _render_body(section: Section, gold: Gold) -> str:
         section.plot(rows),
         include_plotlyjs=False,
         full_html=False,
-        div_id=f"plot-{section.table}",
+        div_id=f"plot-{section.anchor}",
         config={"displaylogo": False, "responsive": True},
     )
     return left_out + html

@@ -28,26 +28,39 @@ _PALETTE = (
     *("#9aa7b2", "#d17a9a", "#4f9170", "#b5693a"),
 )
 _OTHER = "#b3bdc6"
+_TOOL_BAR = 34
+"""Height of Plotly's tool bar in pixels."""
+_NUMBERS_WIDTH = 56
+"""Characters in a row that fit over the bars of a figure of half the page's width."""
 _CLEAR = "rgba(0,0,0,0)"
 
 
 def rates(rows: Sequence[Row]) -> go.Figure:
     """Messages a second over time, the busiest prefixes apart and the rest together."""
+    return _over_time(rows, "messages", "messages_per_s", "messages/s")
+
+
+def byte_rates(rows: Sequence[Row]) -> go.Figure:
+    """Bytes a second over time, the prefixes with the most bytes apart and the rest together."""
+    return _over_time(rows, "bytes", "bytes_per_s", "bytes/s")
+
+
+def _over_time(rows: Sequence[Row], sums: str, rate: str, unit: str) -> go.Figure:
     totals: defaultdict[str, float] = defaultdict(float)
     for row in rows:
-        totals[row["prefix"]] += row["messages"]
+        totals[row["prefix"]] += row[sums]
     busiest = sorted(totals, key=lambda prefix: (-totals[prefix], prefix))
     windows = _windows(rows)
     if len(windows) == 1:
         length_s = window_length(rows).total_seconds()
         top = busiest[:TOP]
-        return _ranking(top, [totals[prefix] / length_s for prefix in top], "messages/s")
+        return _ranking(top, [totals[prefix] / length_s for prefix in top], unit)
     series: dict[str, defaultdict[Any, float]] = {
         name: defaultdict(float) for name in busiest[: len(_PALETTE)]
     }
     other: defaultdict[Any, float] = defaultdict(float)
     for row in rows:
-        series.get(row["prefix"], other)[row["window_start"]] += row["messages_per_s"]
+        series.get(row["prefix"], other)[row["window_start"]] += row[rate]
     figure = go.Figure()
     colors = dict(zip(series, _PALETTE, strict=False))
     stacked = [*series.items(), ("all others", other)] if other else list(series.items())
@@ -61,7 +74,7 @@ def rates(rows: Sequence[Row]) -> go.Figure:
             line={"width": 0.5, "color": colors.get(name, _OTHER)},
             hovertemplate="%{y:,.1f}/s",
         )
-    figure.update_layout(hovermode="x unified", yaxis_title="messages/s")
+    figure.update_layout(hovermode="x unified", yaxis_title=unit)
     figure.update_yaxes(rangemode="tozero")
     return _styled(figure, height=380, has_legend=True)
 
@@ -93,6 +106,7 @@ def fan_out(rows: Sequence[Row]) -> go.Figure:
         hovertemplate="%{x} deliveries: %{y:,} messages<extra></extra>",
         # A bar of one message beside one of a million is seen by its number.
         texttemplate="%{y:,}" if len(deliveries) <= TOP else None,
+        textangle=_number_angle(counts.values()),
         textposition="outside",
         textfont_size=10,
         constraintext="none",
@@ -188,8 +202,9 @@ def late_data(rows: Sequence[Row]) -> go.Figure:
     ordered = sorted(rows, key=lambda row: row["batch"])
     batches = [row["batch"] for row in ordered]
     figure = go.Figure()
-    on_time = [row["messages"] - row["late_messages"] for row in ordered]
-    late = [row["late_messages"] for row in ordered]
+    # A batch without messages, of bad files alone, has no number of late ones.
+    late = [row["late_messages"] or 0 for row in ordered]
+    on_time = [row["messages"] - each for row, each in zip(ordered, late, strict=True)]
     for name, values, color in (("on time", on_time, _PALETTE[2]), ("late", late, _PALETTE[3])):
         figure.add_bar(
             x=batches, y=values, name=name, marker_color=color, hovertemplate="%{y:,} messages"
@@ -237,8 +252,9 @@ def _styled(figure: go.Figure, *, height: int = 320, has_legend: bool = False) -
     """Set what all figures have in common; the page's script adds the colors of text and lines."""
     figure.update_layout(
         template="plotly_white",
-        height=height,
-        margin={"l": 10, "r": 16, "t": 10, "b": 10},
+        height=height + _TOOL_BAR,
+        # The tool bar comes up above the first bar, not over it.
+        margin={"l": 10, "r": 16, "t": _TOOL_BAR, "b": 10},
         paper_bgcolor=_CLEAR,
         plot_bgcolor=_CLEAR,
         showlegend=has_legend,
@@ -250,6 +266,12 @@ def _styled(figure: go.Figure, *, height: int = 320, has_legend: bool = False) -
     figure.update_yaxes(automargin=True)
     figure.update_traces(marker_line_width=0, selector={"type": "bar"})
     return figure
+
+
+def _number_angle(counts: Iterable[int]) -> int:
+    """Return the angle of the numbers over bars: upright where they would run together."""
+    lengths = [len(f"{count:,}") + 1 for count in counts]
+    return -90 if max(lengths, default=0) * len(lengths) > _NUMBERS_WIDTH else 0
 
 
 def _whole(values: Iterable[float]) -> dict[str, Any]:

@@ -32,6 +32,13 @@ class Section:
     """Whether only a server that records by itself knows it, and no listener."""
     chosen: Callable[[Gold], Sequence[Row]] | None = None
     """The rows of gold to show; by default all rows of `table`."""
+    name: str = ""
+    """The section's place in the page, where another section shows the same table."""
+
+    @property
+    def anchor(self) -> str:
+        """Return the section's place in the page."""
+        return self.name or self.table
 
     def rows(self, gold: Gold) -> Sequence[Row]:
         """Return the rows that are shown."""
@@ -48,6 +55,16 @@ SECTIONS = (
         is_wide=True,
         needs_server=False,
         chosen=rows.whole_windows,
+    ),
+    Section(
+        "rates",
+        "Bytes",
+        "Bytes a second by subject prefix, over the same windows.",
+        plots.byte_rates,
+        is_wide=True,
+        needs_server=False,
+        chosen=rows.whole_windows,
+        name="bytes",
     ),
     Section(
         "subjects",

@@ -1,5 +1,6 @@
 """The report: what is in it without a browser, and what a browser makes of it."""
 
+import csv
 import re
 import shutil
 from datetime import datetime, timedelta
@@ -10,7 +11,14 @@ import pytest
 
 from midge.pipeline.errors import PipelineError
 from midge.pipeline.lake.tables import GOLD, LakeError
-from midge.pipeline.report.page import format_bytes, headline, read_gold, render, write_report
+from midge.pipeline.report.page import (
+    format_bytes,
+    headline,
+    read_gold,
+    render,
+    write_csv,
+    write_report,
+)
 from tests.support.chromium import launched
 
 START = datetime(2026, 3, 2, 8, 0)  # noqa: DTZ001 - as the tables give it
@@ -237,8 +245,8 @@ def test_a_browser_shows_every_plot_and_asks_for_nothing(page):
         "section", "all => all.filter(s => s.querySelector('.main-svg')).map(s => s.id)"
     )
     assert set(drawn) == {
-        *("rates", "subjects", "talkers", "fan_out", "no_interest", "latency", "queue_balance"),
-        *("disconnects", "late_data"),
+        *("rates", "bytes", "subjects", "talkers", "fan_out", "no_interest", "latency"),
+        *("queue_balance", "disconnects", "late_data"),
     }
     assert page.eval_on_selector_all("#subjects .bars path", "all => all.length") == 3
     assert page.eval_on_selector_all(".figure b", "all => all.length") == 8
@@ -292,3 +300,23 @@ def test_light_and_dark_follow_the_reader(page):
         page.wait_for_function(f"{label} === '{ink}'")
         shown[scheme] = page.evaluate(color)
     assert shown == {"dark": "rgb(16, 22, 28)", "light": "rgb(245, 247, 249)"}
+
+
+def test_each_table_as_csv(tmp_path):
+    write_csv(sample(), tmp_path / "csv")
+    assert sorted(path.stem for path in (tmp_path / "csv").iterdir()) == sorted(sample())
+    with (tmp_path / "csv" / "subjects.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["subject"] for row in rows] == ["fleet.eu", HOSTILE, "a.b"]
+    assert rows[0]["first_time"] == "2026-03-02 08:00:00"
+    assert rows[0]["publishers"] == ""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PipelineError, match="file: cannot be written"):
+        write_csv(sample(), tmp_path / "file")
+
+
+def test_bytes_over_time_are_a_section_of_their_own():
+    html = render(sample())
+    assert '<section id="rates"' in html
+    assert '<section id="bytes"' in html
+    assert 'id="plot-bytes"' in html

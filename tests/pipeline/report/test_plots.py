@@ -37,7 +37,11 @@ FIGURES = {
     ),
     "late_data": (
         plots.late_data,
-        [{"batch": number, "messages": 3, "late_messages": 1} for number in range(3)],
+        [
+            *({"batch": number, "messages": 3, "late_messages": 1} for number in range(3)),
+            # A batch of bad files alone.
+            {"batch": 3, "messages": 0, "late_messages": None},
+        ],
     ),
     "disconnects": (plots.disconnects, [{"reason": "x", "disconnects": 4}]),
 }
@@ -74,3 +78,15 @@ def test_names_that_are_cut_alike_keep_bars_of_their_own():
     long = "x" * 50
     rows = [{"subject": f"{long}{end}{long}", "messages": 2} for end in "ab"]
     assert list(plots.subjects(rows).data[0].y) == [0, 1]
+
+
+def test_numbers_over_bars_stand_upright_where_they_would_run_together():
+    few = [{"deliveries": n, "messages": 10**6 + n} for n in range(4)]
+    many = [{"deliveries": n, "messages": 10**6 + n} for n in range(12)]
+    assert [plots.fan_out(rows).data[0].textangle for rows in (few, many)] == [0, -90]
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_the_tool_bar_has_room_above_the_bars(name):
+    plot, rows = FIGURES[name]
+    assert plot(rows).layout.margin.t >= 30
