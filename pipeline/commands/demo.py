@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from midge.pipeline.commands.argument_types import positive_int, positive_number
 from midge.pipeline.commands.lake_commands import fill, settings_of, tell
-from midge.pipeline.commands.terminal import bars, say
+from midge.pipeline.commands.terminal import bars, counted, say
 from midge.pipeline.errors import PipelineError
 from midge.pipeline.fleet.fleet import Truth, build_fleet
 from midge.pipeline.lake.settings import PipelineSettings
@@ -98,7 +98,7 @@ def run_demo(args: argparse.Namespace) -> None:
     tell(progress, settings)
     report = directory / "report.html"
     write_report(read_gold(settings.lake_directory), report)
-    say(f"{truth.total:,} messages sent, {progress.messages:,} in the lake")
+    say(f"{counted(truth.total, 'message')} sent, {progress.messages:,} in the lake")
     say(f"{report} ({time.monotonic() - begun_s:.0f} s in all)")
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from midge.pipeline.commands.terminal import (
     bars,
+    counted,
     quiet_interrupts,
     say,
     show_table,
@@ -60,7 +61,13 @@ def session(settings: PipelineSettings, show: "Bars") -> "Iterator[SparkSession]
 
 def run_job(args: argparse.Namespace) -> None:
     """Take all new records into the lake and rebuild gold."""
+    from midge.pipeline.lake import taken
+
     settings = settings_of(args)
+    _require(settings, rebuild=args.rebuild)
+    if not args.rebuild and taken.is_complete(settings):
+        say(f"nothing new since the last run: {settings.lake_directory}")
+        return
     with bars() as show:
         progress = fill(settings, show, rebuild=args.rebuild)
     tell(progress, settings)
@@ -68,9 +75,16 @@ def run_job(args: argparse.Namespace) -> None:
 
 def fill(settings: PipelineSettings, show: "Bars", *, rebuild: bool = False) -> "Progress":
     """Fill the lake of `settings` from its records, with progress bars."""
+    from midge.pipeline.lake import taken
+
     _require(settings, rebuild=rebuild)
+    is_local = "://" not in settings.records_directory + settings.lake_directory
+    files = taken.recorded_files(settings) if is_local else {}
     with session(settings, show) as spark:
-        return make_job(spark, settings, show, rebuild=rebuild).run()
+        progress = make_job(spark, settings, show, rebuild=rebuild).run()
+    if is_local:
+        taken.note_complete(settings, files)
+    return progress
 
 
 def stream(args: argparse.Namespace) -> None:
@@ -117,11 +131,11 @@ def make_job(
 
 def tell(progress: "Progress", settings: PipelineSettings) -> None:
     """Print what a run did, and every file that went to the quarantine."""
+    segments = progress.files - progress.quarantined
     say(
-        f"{progress.messages:,} messages from {progress.files - progress.quarantined:,} segments "
-        f"in {progress.batches:,} batch{'' if progress.batches == 1 else 'es'}, "
-        f"{progress.gold_tables:,} gold tables: "
-        f"{settings.lake_directory}"
+        f"{counted(progress.messages, 'message')} from {counted(segments, 'segment')} in "
+        f"{counted(progress.batches, 'batch', 'batches')}, "
+        f"{counted(progress.gold_tables, 'gold table')}: {settings.lake_directory}"
     )
     for segment, reason in progress.bad_files:
         warn(f"quarantined {segment}: {reason}")
@@ -149,7 +163,7 @@ def match_subjects(args: argparse.Namespace) -> None:
             )
             with spark_errors_told("output"):
                 pairs.write.mode("error").parquet(args.output)
-            say(f"{spark.read.parquet(args.output).count():,} pairs: {args.output}")
+            say(f"{counted(spark.read.parquet(args.output).count(), 'pair')}: {args.output}")
             return
         counts = match_counts(
             messages, patterns, strategy=strategy, scope=scope, broadcast_max_patterns=most
@@ -197,8 +211,12 @@ def write_html(args: argparse.Namespace) -> None:
     from midge.pipeline.report.page import read_gold, write_csv, write_report
 
     settings = settings_of(args)
-    write_report(read_gold(settings.lake_directory), args.output, args.title)
+    gold = read_gold(settings.lake_directory)
+    write_report(gold, args.output, args.title)
     say(f"{args.output}")
+    if args.csv is not None:
+        write_csv(gold, args.csv)
+        say(f"{args.csv}")
 
 
 def _require(settings: PipelineSettings, *, rebuild: bool) -> None:
@@ -211,9 +229,6 @@ def _require(settings: PipelineSettings, *, rebuild: bool) -> None:
         require_records(Path(settings.records_directory))
     if "://" not in settings.lake_directory:
         require_writable(settings.lake_directory)
-    if args.csv is not None:
-        write_csv(gold, args.csv)
-        say(f"{args.csv}")
         if not rebuild:
             require_same_here(settings)
 

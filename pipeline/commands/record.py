@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from midge.pipeline.commands.argument_types import positive_number
 from midge.pipeline.commands.connect_arguments import add_connect_arguments, connect_options
-from midge.pipeline.commands.terminal import bars, errors_told, say, stop_signals
+from midge.pipeline.commands.terminal import bars, counted, errors_told, say, stop_signals
 
 if TYPE_CHECKING:
     from midge.pipeline.replay.listen import TapOptions, Tapped
@@ -50,7 +50,8 @@ def run(args: argparse.Namespace) -> int:
             keeps_payload=not args.no_payload,
         )
         done = _record(args, options)
-        say(f"{done.messages:,} messages in {done.segments:,} segments: {args.records}")
+        messages, segments = counted(done.messages, "message"), counted(done.segments, "segment")
+        say(f"{messages} in {segments}: {args.records}")
     return codes[0] if codes else 0
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from midge.pipeline.commands.argument_types import positive_int
 from midge.pipeline.commands.connect_arguments import add_connect_arguments, connect_options
-from midge.pipeline.commands.terminal import bars, errors_told, say, warn
+from midge.pipeline.commands.terminal import bars, counted, errors_told, say, warn
 from midge.pipeline.errors import OptionError
 from midge.pipeline.subject_rewriting import Rewrite
 
@@ -127,11 +127,12 @@ def _from_spark(args: argparse.Namespace, options: "ReplayOptions") -> "Replayed
 def _tell(done: "Replayed", took_s: float) -> None:
     rate = done.messages / max(took_s, 1e-9)
     say(
-        f"{done.messages:,} messages in {took_s:.1f} s ({rate:,.0f}/s), "
+        f"{counted(done.messages, 'message')} in {took_s:.1f} s ({rate:,.0f}/s), "
         f"{done.skipped:,} left out by the filters"
     )
     if done.padded:
-        warn(f"{done.padded:,} messages were recorded without payload and sent with zero bytes")
+        was = "message was" if done.padded == 1 else "messages were"
+        warn(f"{done.padded:,} {was} recorded without payload and sent with zero bytes")
     for bad in done.bad_segments:
         warn(f"passed over {bad.path}: {bad.reason}")
 

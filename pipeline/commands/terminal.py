@@ -59,6 +59,11 @@ def say(text: str) -> None:
     sys.stdout.write(text + "\n")
 
 
+def counted(number: int, one: str, several: str = "") -> str:
+    """Return a count with its noun, as in "1 message" and "2,000 messages"."""
+    return f"{number:,} {one if number == 1 else several or f'{one}s'}"
+
+
 def warn(text: str) -> None:
     """Print one line to standard error."""
     sys.stderr.write(text + "\n")

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from midge.pipeline.lake import taken
 from midge.pipeline.lake.description import (
     FILE,
     Description,
@@ -96,7 +97,7 @@ def clear(lake: Lake, records: Storage) -> None:
             "another --lake"
         )
     # The description goes first: what an interruption leaves is not taken for a whole lake.
-    for place in (FILE, CHECKPOINT, "_scratch", *TABLES):
+    for place in (FILE, taken.FILE, CHECKPOINT, "_scratch", *TABLES):
         lake.storage.delete(place)
 
 

@@ -48,7 +48,9 @@ def one_session(spark, monkeypatch):
     monkeypatch.setattr(commands, "session", session)
 
 
-def test_from_records_to_report_plan_and_match(one_session, simulation, records, tmp_path, capsys):
+def test_from_records_to_report_plan_and_match(
+    one_session, simulation, records, tmp_path, capsys, monkeypatch
+):
     """One lake through every command that uses it, as a user would go."""
     lake = tmp_path / "lake"
     bad = list_segments(records, MESSAGES)[0].with_name("part-midge-1-000777.parquet")
@@ -57,6 +59,20 @@ def test_from_records_to_report_plan_and_match(one_session, simulation, records,
     told = capsys.readouterr()
     assert f"{simulation.truth.total:,} messages from" in told.out
     assert "000777.parquet: not a readable Parquet file" in told.err
+
+    # Nothing new: neither Spark nor a table is touched until there is a file more, or one less.
+    with monkeypatch.context() as patched:
+        patched.setattr(commands, "session", lambda *_: pytest.fail("Spark was started"))
+        assert call(cli, "run", "--records", records, "--lake", lake) == 0
+    assert capsys.readouterr().out == f"nothing new since the last run: {lake}\n"
+    (lake / "gold" / "rates").rename(lake / "gold" / "_rates")
+    worse = bad.with_name("part-midge-1-000778.parquet")
+    worse.write_bytes(b"nothing")
+    assert call(cli, "run", "--records", records, "--lake", lake) == 0
+    told = capsys.readouterr()
+    assert told.out.startswith("0 messages from 0 segments in 1 batch, 14 gold tables")
+    assert "000778.parquet" in told.err
+    assert (lake / "gold" / "rates").is_dir()
 
     report = tmp_path / "out" / "report.html"
     assert call(cli, "report", "--lake", lake, "--output", report, "--title", "Our <fleet>") == 0
