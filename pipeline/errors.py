@@ -10,6 +10,7 @@ MidgeError
     |   +-- StreamNotFoundError
     +-- DataLossError          messages that were asked for have been removed
     +-- PublishError           a row could not be written; names it
+    +-- TableError             a stream's table cannot be read, made or written to
 """
 
 import re
@@ -70,6 +71,10 @@ class DataLossError(PipelineError):
 
 class PublishError(PipelineError):
     """A row could not be published; the text names partition, row and subject."""
+
+
+class TableError(PipelineError):
+    """A stream's table is missing, of another stream, or cannot be written to."""
 
 
 def reason_of(error: BaseException) -> str:

@@ -60,7 +60,7 @@ def session(settings: PipelineSettings, show: "Bars") -> "Iterator[SparkSession]
 
 
 def run_job(args: argparse.Namespace) -> None:
-    """Load all new records into the lake and rebuild gold."""
+    """Take all new records into the lake and rebuild gold."""
     from midge.pipeline.lake import taken
 
     settings = settings_of(args)

@@ -89,8 +89,8 @@ def register(spark: "SparkSession") -> None:
 def latest_by_key(messages: "DataFrame") -> "DataFrame":
     """Return the keys of a bucket as they are now: the last message of each, without deleted ones.
 
-    `messages` are those of the bucket's stream, read with `includeHeaders`. The columns are `key`
-    before those of the source.
+    `messages` is the bucket's stream, read with `includeHeaders`. The column `key` comes before the
+    source's columns.
     """
     from pyspark.sql import functions as sf
 
@@ -258,7 +258,7 @@ class _Planner:
             seq = self._seq_at_time(state, options.starting_timestamp)
         else:
             seq = starting_seq(options.starting_offsets or default, state)
-            # As by time: what is there now from here on, and what comes.
+            # As with a time outside the stream: begin at its nearest end.
             seq = min(max(seq, state.first_seq), state.end_seq)
         return Offset(state.name, state.created, seq)
 

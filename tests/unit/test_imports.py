@@ -162,7 +162,7 @@ PIPELINE_ROOMS = (
     ("matching", "nats", "records", "spark_session", "subject_rewriting"),
     ("fleet", "lake", "spark_source"),
     ("match", "offsets", "session", "source"),
-    ("replay", "report", "what_if"),
+    ("replay", "report", "tables", "what_if"),
     ("commands",),
     ("client_commands",),
 )

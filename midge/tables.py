@@ -1,0 +1,8 @@
+"""The documented path to streams as tables: `midge.pipeline.tables`."""
+
+from __future__ import annotations
+
+from midge.pipeline.tables.landing import Landed, create_table, land
+from midge.pipeline.tables.scanning import scan
+
+__all__ = ["Landed", "create_table", "land", "scan"]

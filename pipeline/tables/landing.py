@@ -1,0 +1,178 @@
+"""Bring a stream's messages into its table, from the table's position up to the stream's end."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from midge.pipeline.errors import DataLossError, TableError
+from midge.pipeline.nats.client import Client
+from midge.pipeline.nats.jetstream import JetStream
+from midge.pipeline.nats.offsets import StreamState
+from midge.pipeline.nats.options import SourceOptions
+from midge.pipeline.spark_source.partitions import SequenceRange
+from midge.pipeline.spark_source.reader import RangeReader
+from midge.pipeline.tables.decoding import QUARANTINE, Decoded, Decoder
+from midge.pipeline.tables.delta import Source, StreamTable, create, locked
+
+BLOCK_BYTES = 128 << 20
+"""A commit comes when its rows have as many bytes in memory."""
+
+_log = logging.getLogger(__name__)
+
+Server = str | Mapping[str, str]
+"""A server's URL, or the options of a connection as the `nats` source of Spark names them."""
+
+
+@dataclass
+class Landed:
+    """Counts of one call of `land`, and the position that the table has now."""
+
+    rows: int = 0
+    quarantined: int = 0
+    lost: int = 0
+    """Sequences that were removed from the stream before they were read."""
+    commits: int = 0
+    position: int = 0
+
+
+def create_table(
+    url: str,
+    stream: str,
+    server: Server = "nats://127.0.0.1:4222",
+    *,
+    columns: Mapping[str, str] | None = None,
+    subject: str = "",
+) -> None:
+    """Make an empty table of `stream` at `url`, a directory or an object store's URL.
+
+    With `columns`, the kind of each by its name, payloads are JSON objects; without, they stay as
+    they are. `subject` filters, as the source's option does. A table that is there already and is
+    the same passes.
+
+    Raises:
+        OptionError: a column, an option or the subject cannot be.
+        ServerError: the server cannot be reached.
+        StreamNotFoundError: there is no such stream.
+        TableError: the stream cannot be a table, or there is another table.
+    """
+    decoder = Decoder(columns)
+    options = _options(server, stream, subject)
+    state = stream_state(options)
+    with locked(url):
+        create(url, decoder.schema, Source(stream, state.created, subject, decoder.columns))
+
+
+def land(
+    url: str, server: Server = "nats://127.0.0.1:4222", *, block_bytes: int = BLOCK_BYTES
+) -> Landed:
+    """Bring the table at `url` up to the stream's present end; again does no harm.
+
+    Raises:
+        ServerError: the server cannot be reached, or not again within the request time-out.
+        TableError: the stream was deleted and made again, another process is writing to the table,
+            or the table cannot be written to.
+    """
+    with locked(url):
+        table = StreamTable(url)
+        decoder = Decoder(table.source.columns)
+        options = options_of(table, server)
+        state = same_stream(table, stream_state(options))
+        end = state.end_seq
+        done = Landed(position=table.position)
+        while done.position + 1 < end:
+            gap = max(0, min(state.first_seq, end) - done.position - 1)
+            start = done.position + 1 + gap
+            reader = RangeReader(options, state.created, SequenceRange(start, end))
+            try:
+                for decoded, upto in _blocks(reader, decoder, end - 1, block_bytes):
+                    done.rows += table.append(decoded, upto)
+                    done.quarantined += decoded.bad.num_rows
+                    done.commits += 1
+            except DataLossError:
+                # Removed under our hands: look again at where the stream begins now.
+                state = same_stream(table, stream_state(options))
+            if gap and table.position > done.position:
+                done.lost += gap
+                _log.warning(
+                    "%s: %d messages of stream %s before sequence %d were removed before they "
+                    "were read",
+                    url,
+                    gap,
+                    state.name,
+                    start,
+                )
+            done.position = table.position
+        return done
+
+
+def read_rows(
+    options: SourceOptions, created: str, wanted: SequenceRange, decoder: Decoder
+) -> pa.Table:
+    """Return the rows of the messages of a range."""
+    reader = RangeReader(options, created, wanted)
+    parts = [decoder.decode(columns).rows for columns in reader.batches()]
+    return pa.concat_tables([decoder.schema.empty_table(), *parts])
+
+
+def stream_state(options: SourceOptions) -> StreamState:
+    """Return the state of a stream that can be a table.
+
+    Raises:
+        TableError: the stream removes messages on acknowledgement.
+    """
+    with Client(options.connect) as client:
+        state = JetStream(client, options.connect.domain).stream_state(options.stream)
+    if state.retention != "limits":
+        raise TableError(
+            f"stream {state.name} has {state.retention} retention and removes messages when "
+            "others acknowledge them: make a table of a mirror of it"
+        )
+    return state
+
+
+def same_stream(table: StreamTable, state: StreamState) -> StreamState:
+    """Return the state when it is of the stream that the table was made of.
+
+    Raises:
+        TableError: the stream was deleted and made again.
+    """
+    if state.created != table.source.created:
+        raise TableError(
+            f"{table.url}: stream {state.name} was made at {state.created}, and the table holds "
+            f"the one that was made at {table.source.created}: make another table"
+        )
+    return state
+
+
+def options_of(table: StreamTable, server: Server) -> SourceOptions:
+    """Return how to read the stream of a table."""
+    return _options(server, table.source.stream, table.source.subject)
+
+
+def _options(server: Server, stream: str, subject: str) -> SourceOptions:
+    given = {"servers": server} if isinstance(server, str) else dict(server)
+    return SourceOptions.parse({**given, "stream": stream, "subject": subject})
+
+
+def _blocks(
+    reader: RangeReader, decoder: Decoder, last: int, block_bytes: int
+) -> Iterator[tuple[Decoded, int]]:
+    """Yield the rows of each commit with the position that it makes; the last one makes `last`."""
+    parts: list[Decoded] = []
+    size = 0
+    for columns in reader.batches():
+        parts.append(decoder.decode(columns))
+        size += columns.size_bytes + len(columns)
+        if size >= block_bytes and columns.seqs[-1] < last:
+            yield _joined(parts, decoder), columns.seqs[-1]
+            parts, size = [], 0
+    yield _joined(parts, decoder), last
+
+
+def _joined(parts: list[Decoded], decoder: Decoder) -> Decoded:
+    return Decoded(
+        pa.concat_tables([decoder.schema.empty_table(), *(part.rows for part in parts)]),
+        pa.concat_tables([QUARANTINE.empty_table(), *(part.bad for part in parts)]),
+    )
