@@ -10,7 +10,8 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet install --con
 # editable install that folders may shadow it; that is what it is for.
 EDITABLE := MIDGE_PURE=1 PYTHONWARNINGS=ignore $(PIP) --no-build-isolation --editable
 
-# What the extension modules are made of.
+PACKAGES := midge protocol sublist jetstream server pipeline testing
+# What the extension modules and the bytecode are made of.
 COMPILED := $(shell find protocol sublist jetstream server -name '*.py' -o -name '*.pxd' -o -name '*.h')
 # What exercises them without a loop or a socket.
 HOT_PATH_TESTS := tests/fuzz tests/property tests/unit/protocol tests/unit/sublist tests/unit/jetstream \
@@ -28,23 +29,6 @@ export PYTHONUNBUFFERED := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-RUN := build/run
-
-# What `make run` prints once the server listens; it gets the folder of the ports file, and $(BIN).
-define TRY_NEXT
-import json, pathlib, sys
-for path in pathlib.Path(sys.argv[1]).glob("*.ports"):
-    urls, programs = json.loads(path.read_text()), sys.argv[2]
-    nats, pages = urls["nats"][0], urls.get("monitoring", [])
-    print(f"\nClients connect to {nats}. What to try next:\n")
-    for page in pages[:1]:
-        print(f"  rates, subjects, clients   {page}/console")
-        print(f"  monitoring pages           {page}")
-    print(f"  how fast it is             {programs}/midge bench pub hello --server {nats}")
-    print(f"  the programs in README.md  {programs}/python, once 'make test' has installed nats-py")
-    print("\nCtrl-C ends the server.", flush=True)
-endef
-export TRY_NEXT
 # The sample project's own environment: it sees midge as a user does, as a wheel.
 EXAMPLES := build/examples
 
@@ -53,11 +37,8 @@ EXAMPLES := build/examples
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: $(STAMPS)/build ## Install what is missing and start a server on 127.0.0.1:4222 (ARGS="..." adds flags)
-	@rm -rf $(RUN) && mkdir -p $(RUN)
-	@{ while kill -0 $$$$ 2>/dev/null && ! ls $(RUN)/*.ports >/dev/null 2>&1; do sleep 0.1; done; \
-	  $(BIN)/python -c "$$TRY_NEXT" $(RUN) $(BIN); } & \
-	exec $(BIN)/midge-server -a 127.0.0.1 -p 4222 -m 8222 --ports_file_dir $(RUN) $(ARGS)
+run: $(STAMPS)/install ## Serve on 127.0.0.1:4222 at once, compile meanwhile (ARGS="..." adds flags)
+	@exec $(BIN)/python quickstart.py "$(MAKE)" $(ARGS)
 
 # A worker per core takes whole files; tests/conftest.py has the tables of `slow` and `measured` tests.
 PYTEST   := $(BIN)/python -m pytest
@@ -172,13 +153,13 @@ clean: ## Remove the virtual environment and everything that was built
 $(STAMPS)/venv: constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "midge needs Python 3.11 or newer; PYTHON=... names another one" >&2; exit 1; }
-	@echo "Making $(VENV), installing and compiling: a minute or two, the first time only." >&2
+	@echo "Making $(VENV) and installing into it: half a minute, the first time only." >&2
 	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) --upgrade setuptools Cython
+	@$(PIP) --upgrade setuptools
 	@mkdir -p $(@D) && touch $@
 
 $(STAMPS)/install: $(STAMPS)/venv pyproject.toml setup.py
-	@$(EDITABLE) .
+	@$(EDITABLE) . Cython nats-py
 	@touch $@
 
 $(STAMPS)/dev: $(STAMPS)/install
@@ -186,8 +167,8 @@ $(STAMPS)/dev: $(STAMPS)/install
 	@touch $@
 
 $(STAMPS)/build: $(STAMPS)/install $(COMPILED)
-	@echo "Compiling what has changed: the first time takes a minute." >&2
 	@for module in $$(find protocol sublist jetstream server -name '*.so'); do \
 	  test -e "$${module%%.*}.pxd" || rm "$$module"; done
 	@$(BIN)/python setup.py --quiet build_ext --inplace
+	@$(BIN)/python -m compileall -q $(PACKAGES)
 	@touch $@

@@ -8,22 +8,30 @@ variables change the build:
 - `MIDGE_BOUNDSCHECK=1` turns on every run-time check Cython has, for fuzzing.
 - `MIDGE_SANITIZE=address` instruments the C code (any name that `-fsanitize=` takes).
 
-A level of optimization in `CFLAGS` takes the place of `-O3`.
+A level of optimization in `CFLAGS` takes the place of the one that a module has here.
 """
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import re
 import shutil
+import signal
 import sys
 import sysconfig
+import threading
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 COMPILED_FOLDERS = ("protocol", "sublist", "jetstream", "server")
 
@@ -50,10 +58,82 @@ INLINE_ONLY = frozenset(
     }
 )
 
+OPTIMIZED = frozenset(
+    {
+        "midge.jetstream.archive.nats_store.highway",
+        "midge.jetstream.archive.s2",
+        "midge.jetstream.consumer.ack_subject",
+        "midge.jetstream.consumer.delivering",
+        "midge.jetstream.consumer.pending",
+        "midge.jetstream.consumer.pull",
+        "midge.jetstream.consumer.push",
+        "midge.jetstream.consumer.requests",
+        "midge.jetstream.consumer.tracking",
+        "midge.jetstream.store.entering",
+        "midge.jetstream.store.file.commit_thread",
+        "midge.jetstream.store.file.log",
+        "midge.jetstream.store.file.reader",
+        "midge.jetstream.store.file.records",
+        "midge.jetstream.store.file.writer",
+        "midge.jetstream.store.indexed",
+        "midge.jetstream.store.known_subjects",
+        "midge.jetstream.store.lookups",
+        "midge.jetstream.store.memory",
+        "midge.jetstream.store.message_index",
+        "midge.jetstream.store.published",
+        "midge.jetstream.store.subject_index",
+        "midge.jetstream.stream.answers",
+        "midge.jetstream.stream.backlog",
+        "midge.jetstream.stream.contents",
+        "midge.jetstream.stream.direct_get",
+        "midge.jetstream.stream.header_scan",
+        "midge.jetstream.stream.stream",
+        "midge.jetstream.stream.usage",
+        "midge.protocol.link",
+        "midge.protocol.parser",
+        "midge.protocol.worker",
+        "midge.server.auth.salsa20",
+        "midge.server.clients.publishing",
+        "midge.server.jetstream.acks",
+        "midge.server.jetstream.receiver",
+        "midge.server.jetstream.sink",
+        "midge.server.links.outbound",
+        "midge.server.recorder.rows",
+        "midge.server.recorder.tap",
+        "midge.server.routing.flush_rule",
+        "midge.server.routing.outbound",
+        "midge.server.routing.over_links",
+        "midge.server.routing.router",
+        "midge.server.routing.runs",
+        "midge.sublist.broad",
+        "midge.sublist.recent",
+        "midge.sublist.subjects",
+        "midge.sublist.sublist",
+        "midge.sublist.trie",
+    }
+)
+"""Modules that are compiled with `-O3`, the others with `-O1`, which takes half the time.
+
+Each executes at least 2 % of the instructions of a message in one of the scenarios of `bench/`, or
+is a loop over bytes. docs/building.md has the figures.
+"""
+
+GARBAGE_THRESHOLD = 1_000_000
+"""New objects that start a collection while Cython translates: with 700, half of the time goes to
+collections that find nothing; without any, 20 modules leave 130 MB."""
+
 HEADERS = ("*.pxd", "*.h")
 """What several modules share: a change in one of them concerns all."""
 
-DIRECTIVES = {"language_level": 3, "annotation_typing": False, "embedsignature": True}
+DIRECTIVES = {
+    "language_level": 3,
+    "annotation_typing": False,
+    "auto_pickle": False,
+    "binding": False,
+    "embedsignature": True,
+    "embedsignature.format": "clinic",
+    "emit_code_comments": False,
+}
 CHECKS = {"boundscheck": True, "wraparound": True, "nonecheck": True, "overflowcheck": True}
 
 CIMPORT = re.compile(r"^\s*from\s+([\w.]+)\s+cimport\s+(\([^)]*\)|[^\n]*)", re.MULTILINE)
@@ -113,19 +193,18 @@ def headers_of(module: str, headers: dict[str, Path]) -> set[Path]:
     return inlined | {header for pxd in inlined for header in pxd.parent.glob("*.h")}
 
 
-def drop_outdated(c_folder: Path) -> None:
-    """Delete the generated files that are older than a `.pxd` that they inline.
+def is_outdated(built: Path, module: str, headers: dict[str, Path]) -> bool:
+    """Return whether `built` is missing, or older than what `module` is made of.
 
     Cython follows `from midge.protocol cimport frame` to the package and not to `frame.pxd`, so it
     would miss a change there.
     """
-    headers, here = headers_by_module(), Path(__file__)  # which patches what Cython does
-    for name in compiled_modules():
-        generated = c_folder.joinpath(*name.split(".")).with_suffix(".c")
-        if generated.exists():
-            made = generated.stat().st_mtime
-            if any(path.stat().st_mtime > made for path in (*headers_of(name, headers), here)):
-                generated.unlink()
+    if not built.exists():
+        return True
+    source = Path(*module.split(".")).with_suffix(".py")
+    here = Path(__file__)  # which has the levels and patches what Cython does
+    made = built.stat().st_mtime
+    return any(path.stat().st_mtime > made for path in (source, here, *headers_of(module, headers)))
 
 
 def missing_compiler() -> str:
@@ -153,17 +232,24 @@ def extensions() -> list[Extension]:
     """List what to compile, still as Python sources."""
     if is_set("MIDGE_PURE"):
         return []
-    level = [] if "-O" in os.environ.get("CFLAGS", "") else ["-O3"]
-    compile_args, link_args = [*level, "-g0"], []
+    is_given = "-O" in os.environ.get("CFLAGS", "")
+    # The comparisons that gcc would warn of are of Cython's own temporaries (`max(seq, 1)`), and of
+    # limits whose sign is tested just before.
+    compile_args, link_args = ["-g0", "-Wno-sign-compare"], []
     if sanitizer := os.environ.get("MIDGE_SANITIZE", ""):
+        is_given = True
         link_args = [f"-fsanitize={sanitizer}"]
-        compile_args = ["-O1", "-g", "-fno-omit-frame-pointer", *link_args]
+        compile_args = ["-O1", "-g", "-Wno-sign-compare", "-fno-omit-frame-pointer", *link_args]
     return [
         Extension(
             name,
             [str(source)],
             include_dirs=["."],
-            extra_compile_args=[*compile_args, "-pthread"],
+            extra_compile_args=[
+                *([] if is_given else ["-O3" if name in OPTIMIZED else "-O1"]),
+                *compile_args,
+                "-pthread",
+            ],
             extra_link_args=[*link_args, "-pthread"],
         )
         for name, source in compiled_modules().items()
@@ -215,10 +301,37 @@ def heed_final() -> None:
     Symtab.CClassScope.declare_cfunction = declare_and_keep
 
 
-def translators() -> int:
-    """Return how many processes translate: one per core where they inherit what is heeded."""
-    is_inherited = multiprocessing.get_start_method() == "fork"
-    return (os.cpu_count() or 1) if is_inherited else 0
+@contextmanager
+def translators(jobs: int) -> Iterator[Callable[[Extension], Extension]]:
+    """Lend a function by which threads translate an extension: in processes that inherit all this.
+
+    Where processes are not forked, one thread at a time translates.
+    """
+    from Cython.Build import cythonize  # noqa: PLC0415 - a pure build does without Cython
+
+    heed_no_gc()
+    heed_final()
+    gc.set_threshold(GARBAGE_THRESHOLD)
+    options = {
+        "build_dir": str(Path("build", "cython", variant())),
+        "compiler_directives": DIRECTIVES | (CHECKS if is_set("MIDGE_BOUNDSCHECK") else {}),
+        "include_path": ["."],
+        "force": True,
+        "quiet": True,
+    }
+    if sys.platform == "linux":
+        # Ctrl-C is for the parent: a task that it ended in a worker would never come back.
+        ignore = (signal.SIGINT, signal.SIG_IGN)
+        with multiprocessing.get_context("fork").Pool(jobs, signal.signal, ignore) as pool:
+            yield lambda extension: pool.apply(cythonize, ([extension],), options)[0]
+    else:
+        alone = threading.Lock()
+
+        def translate(extension: Extension) -> Extension:
+            with alone:
+                return cythonize([extension], **options)[0]
+
+        yield translate
 
 
 class CythonBuild(build_ext):
@@ -227,6 +340,8 @@ class CythonBuild(build_ext):
     The translation happens here and not when `setup.py` is read, so that asking for metadata or
     making an sdist needs no C compiler and leaves no C file in it.
     """
+
+    is_ending = False
 
     def run(self) -> None:
         """Build everything anew when the last build in place was of another variant."""
@@ -242,28 +357,37 @@ class CythonBuild(build_ext):
                 Path(self.get_ext_fullpath(extension.name)).touch()
 
     def build_extensions(self) -> None:
-        """Put the generated C file in place of each Python source."""
-        from Cython.Build import cythonize  # noqa: PLC0415 - a pure build does without Cython
-
-        heed_no_gc()
-        heed_final()
-        c_folder = Path("build", "cython", variant())
-        drop_outdated(c_folder)
-        directives: dict[str, Any] = DIRECTIVES | (CHECKS if is_set("MIDGE_BOUNDSCHECK") else {})
-        translated = cythonize(
-            self.extensions,
-            build_dir=str(c_folder),
-            compiler_directives=directives,
-            include_path=["."],
-            force=self.force,
-            nthreads=translators(),
+        """Translate and compile the modules that are out of date, with a line for each."""
+        headers = headers_by_module()
+        stale = [
+            extension
+            for extension in self.extensions
+            if self.force
+            or is_outdated(Path(self.get_ext_fullpath(extension.name)), extension.name, headers)
+        ]
+        if not stale:
+            return
+        stale.sort(key=lambda extension: -Path(extension.sources[0]).stat().st_size)
+        self.force = (
+            True  # what is listed is to be compiled, whatever setuptools makes of its dates
         )
-        c_sources = {extension.name: extension for extension in translated}
-        for extension in self.extensions:
-            extension.sources = c_sources[extension.name].sources
-            extension.depends = c_sources[extension.name].depends
-        self.parallel = self.parallel or os.cpu_count()
-        super().build_extensions()
+        jobs = self.parallel if isinstance(self.parallel, int) else os.cpu_count() or 1
+        with translators(jobs) as translated, ThreadPoolExecutor(jobs) as threads:
+            waiting = {threads.submit(self.make, one, translated): one.name for one in stale}
+            try:
+                for number, made in enumerate(as_completed(waiting), 1):
+                    made.result()
+                    sys.stderr.write(f"[{number}/{len(stale)}] {waiting[made]}\n")
+            except BaseException:
+                self.is_ending = True
+                threads.shutdown(wait=True, cancel_futures=True)
+                raise
+
+    def make(self, extension: Extension, translated: Callable[[Extension], Extension]) -> None:
+        """Put the generated C file in place of the Python source, and compile it."""
+        extension.sources = translated(extension).sources
+        if not self.is_ending:
+            self.build_extension(extension)
 
 
 if __name__ == "__main__":

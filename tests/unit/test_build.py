@@ -1,10 +1,12 @@
-"""The build and `make run`, as far as that takes no minute."""
+"""The build, as far as that takes no minute."""
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import runpy
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -42,27 +44,95 @@ def test_only_the_user_decides_to_do_without(root: Path, tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_make_run_ends_in_what_to_try_next(root: Path, tmp_path: Path) -> None:
-    ports = tmp_path / "midge-server_1.ports"
-    urls = {"nats": ["nats://127.0.0.1:4"], "monitoring": ["http://127.0.0.1:8"]}
-    ports.write_text(json.dumps(urls))
-    program = subprocess.run(
-        ["make", "--no-print-directory", "--eval", 'shown:;@printf "%s\\n" "$$TRY_NEXT"', "shown"],
-        cwd=root,
+@pytest.fixture
+def checkout(root: Path, tmp_path: Path) -> Path:
+    """A checkout of two modules to compile, which takes two seconds."""
+    package = tmp_path / "midge" / "protocol"
+    package.mkdir(parents=True)
+    shutil.copy(root / "setup.py", tmp_path)
+    for folder in (package.parent, package):
+        (folder / "__init__.py").touch()
+        (folder / "__init__.pxd").touch()
+    for name in ("one", "two"):
+        (package / f"{name}.py").write_text("def twice(n):\n    return n * 2\n")
+        (package / f"{name}.pxd").write_text("cpdef Py_ssize_t twice(Py_ssize_t n)\n")
+    return tmp_path
+
+
+def compile_in(checkout: Path, *words: str) -> list[str]:
+    """Build in place without optimization; return what is printed."""
+    done = subprocess.run(
+        [sys.executable, "setup.py", "--quiet", "build_ext", *words],
+        cwd=checkout,
+        env={**os.environ, "CFLAGS": "-O0", "MIDGE_PURE": ""},
         capture_output=True,
         text=True,
         timeout=50,
         check=True,
-    ).stdout
-    said = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path), ".venv/bin"],
+    )
+    return (done.stdout + done.stderr).splitlines()
+
+
+def make_newer(path: Path) -> None:
+    at = path.stat().st_mtime + 60
+    os.utime(path, (at, at))
+
+
+def test_a_build_compiles_what_has_changed_and_prints_a_line_for_each_module(
+    checkout: Path,
+) -> None:
+    package = checkout / "midge" / "protocol"
+    printed = compile_in(checkout, "--inplace")
+    assert [line.split()[0] for line in printed] == ["[1/2]", "[2/2]"]
+    assert {line.split()[1] for line in printed} == {"midge.protocol.one", "midge.protocol.two"}
+    assert len(list(package.glob("*.so"))) == 2
+    assert compile_in(checkout, "--inplace") == []
+    make_newer(package / "two.py")
+    assert compile_in(checkout, "--inplace") == ["[1/1] midge.protocol.two"]
+
+
+def test_a_compiler_that_fails_ends_the_build(checkout: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"],
+        cwd=checkout,
+        env={**os.environ, "CC": "false", "MIDGE_PURE": ""},
         capture_output=True,
         text=True,
         timeout=50,
-        check=True,
-    ).stdout
-    for part in ("nats://127.0.0.1:4", "http://127.0.0.1:8/console", "midge bench pub hello"):
-        assert part in said
+        check=False,
+    )
+    assert done.returncode == 1
+    assert re.search(r"^error: .*false.* (failed|returned non-zero)", done.stderr, re.MULTILINE)
+    assert list((checkout / "midge" / "protocol").glob("*.so")) == []
+
+
+def test_ctrl_c_ends_the_build(checkout: Path) -> None:
+    slow = checkout / "midge" / "protocol" / "slow.py"
+    slow.write_text("".join(f"def f{n}(x):\n    return x[{n}] + 1\n" for n in range(300)))
+    slow.with_suffix(".pxd").write_text("cpdef object f0(object x)\n")
+    process = subprocess.Popen(
+        [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"],
+        cwd=checkout,
+        env={**os.environ, "MIDGE_PURE": ""},
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
+    assert process.stderr is not None
+    first = process.stderr.readline()
+    assert first.startswith("[1/3] midge.protocol.")
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=50)
+    assert process.returncode != 0
+    assert list(slow.parent.glob("*.so")) == []
+
+
+def test_a_build_that_is_not_in_place_leaves_the_sources_alone_until_one_is(checkout: Path) -> None:
+    package = checkout / "midge" / "protocol"
+    assert len(compile_in(checkout)) == 2
+    assert list(package.glob("*.so")) == []
+    assert compile_in(checkout, "--inplace") == []
+    assert len(list(package.glob("*.so"))) == 2
 
 
 @pytest.mark.parametrize("page", ["README.md"])
@@ -70,22 +140,28 @@ def test_the_speed_table_is_of_code_that_there_is(root: Path, page: str) -> None
     assert "uncommitted" not in (root / page).read_text()
 
 
-def test_a_generated_file_goes_with_the_headers_that_it_inlines(
+def test_a_module_is_outdated_when_a_header_is_newer_that_it_inlines(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     setup = runpy.run_path(str(root / "setup.py"))
     monkeypatch.chdir(root)
     headers = setup["headers_by_module"]()
-    router = setup["headers_of"]("midge.server.routing.router", headers)
+    name = "midge.server.routing.router"
+    router = setup["headers_of"](name, headers)
     named = {str(path) for path in router}
     assert "midge/protocol/frame.pxd" in named  # by way of others
     assert "midge/protocol/memory.pxd" in named  # cimported from its package
     assert "midge/server/clients/channel.pxd" not in named
-    generated = tmp_path / "midge" / "server" / "routing" / "router.c"
-    generated.parent.mkdir(parents=True)
-    newest = max(path.stat().st_mtime for path in (*router, root / "setup.py"))
-    for made, stays in ((newest + 1, True), (newest - 1, False)):
-        generated.touch()
-        os.utime(generated, (made, made))
-        setup["drop_outdated"](tmp_path)
-        assert generated.exists() is stays
+    built = tmp_path / "router.so"
+    assert setup["is_outdated"](built, name, headers)
+    source = root / "midge" / "server" / "routing" / "router.py"
+    newest = max(path.stat().st_mtime for path in (*router, source, root / "setup.py"))
+    for made, is_fresh in ((newest + 1, True), (newest - 1, False)):
+        built.touch()
+        os.utime(built, (made, made))
+        assert setup["is_outdated"](built, name, headers) is not is_fresh
+
+
+def test_each_module_that_is_optimized_is_compiled(root: Path) -> None:
+    setup = runpy.run_path(str(root / "setup.py"))
+    assert setup["OPTIMIZED"] - set(setup["compiled_modules"](root)) == set()
