@@ -56,7 +56,7 @@ class Entry(NamedTuple):
     payload: bytes
 
     def is_end(self) -> bool:
-        """Tell whether this is the entry that ends an archive."""
+        """Return whether this is the entry that ends an archive."""
         return not (self.name or self.seq or self.time_ns or self.headers or self.payload)
 
 

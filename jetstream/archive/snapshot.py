@@ -107,7 +107,7 @@ class Snapshot(Keeper):
         return spent
 
     def is_done(self) -> bool:
-        """Tell whether all is written."""
+        """Return whether all is written."""
         return self._is_done
 
     def close(self) -> None:

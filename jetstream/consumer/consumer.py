@@ -108,7 +108,7 @@ class Consumer(Delivering):
         """Answer waiting requests, as the consumer is deleted."""
 
     def is_push_bound(self) -> bool:
-        """Tell whether the deliver subject has a subscriber."""
+        """Return whether the deliver subject has a subscriber."""
         return False
 
     def num_waiting(self) -> int:
@@ -124,7 +124,7 @@ class Consumer(Delivering):
         self._recount()
 
     def is_paused(self) -> bool:
-        """Tell whether the consumer is paused now."""
+        """Return whether the consumer is paused now."""
         return self.paused_until_ns > 0 and self.clock.wall_ns() < self.paused_until_ns
 
     # What the stream tells.
@@ -208,7 +208,7 @@ class Consumer(Delivering):
             self.num_pending = store.count_pending(self.filters, self.next_seq, False, visible)
 
     def _is_more_coming(self) -> bool:
-        """Tell whether a message that matches is on its way to the disk."""
+        """Return whether a message that matches is on its way to the disk."""
         store = self.store
         visible = store.visible_seq
         if visible >= store.last_seq:
@@ -229,7 +229,7 @@ class Consumer(Delivering):
             self.count_pending()
 
     def _is_counted(self) -> bool:
-        """Tell whether all that was counted is there."""
+        """Return whether all that was counted is there."""
         return self._removals == self.store.removals - self.host.known_removals
 
     # Changing.

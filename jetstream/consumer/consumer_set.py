@@ -92,7 +92,7 @@ class ConsumerSet(ConsumerHost):
         return len(self._by_name)
 
     def is_empty(self) -> bool:
-        """Tell whether the set is empty."""
+        """Return whether the set is empty."""
         return not self._by_name
 
     def __iter__(self) -> Iterator[Consumer]:
@@ -200,7 +200,7 @@ class ConsumerSet(ConsumerHost):
         return (*self._unfiltered, *filtered)  # type: ignore[arg-type]
 
     def has_interest(self, subject: bytes) -> bool:
-        """Tell whether any consumer is for messages of this subject."""
+        """Return whether any consumer is for messages of this subject."""
         return bool(self.matching(subject))
 
     def stored(self, seq: int, subject: bytes) -> None:

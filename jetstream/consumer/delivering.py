@@ -137,7 +137,7 @@ class Delivering(Tracking):
         return self._ack_subject
 
     def _may_deliver(self) -> bool:
-        """Tell whether there is a receiver, and delivering is allowed."""
+        """Return whether there is a receiver, and delivering is allowed."""
         raise NotImplementedError
 
     def _target(self, size: int) -> bytes | None:
@@ -161,7 +161,7 @@ class Delivering(Tracking):
         """Handle a message that the receiver found by `_target` did not take."""
 
     def _held_back(self, message: StoredMessage, size: int) -> bool:
-        """Tell whether a message must wait: for its time in a replay, or for the rate limit."""
+        """Return whether a message must wait: for its time in a replay, or for the rate limit."""
         if self._pace is None:
             return False
         if message.seq == self._held_seq:
@@ -295,7 +295,7 @@ class Delivering(Tracking):
         return message
 
     def _is_at_hand(self, seq: int) -> bool:
-        """Tell whether a message can be read at once; otherwise this turn ends, for another."""
+        """Return whether a message can be read at once; otherwise this turn ends, for another."""
         self._is_fetching = not self.store.is_at_hand(seq, self)
         return not self._is_fetching
 

@@ -34,7 +34,7 @@ class ConsumerEvents:
         self._advise(b"PAUSE", "consumer_pause", {"paused": is_paused, "pause_until": moment})
 
     def pinned(self, group: str, pin_id: str) -> None:
-        """Tell which client a priority group is pinned to."""
+        """Return which client a priority group is pinned to."""
         self._advise(
             b"PINNED",
             "consumer_group_pinned",
@@ -69,7 +69,7 @@ class ConsumerEvents:
         self._advise(b"MSG_TERMINATED", "terminated", fields)
 
     def acked(self, seq: int, consumer_seq: int, deliveries: int, ack_time_ns: int) -> None:
-        """Tell how long an ack took."""
+        """Return how long an ack took."""
         host = self._host
         subject = b"$JS.EVENT.METRIC.CONSUMER.ACK.%b.%b" % (host.stream, self.name)
         if not host.sink.has_interest(subject):

@@ -226,7 +226,7 @@ class Pending:
         return entry
 
     def is_queued(self, entry: Entry) -> bool:
-        """Tell whether an entry is to be delivered again."""
+        """Return whether an entry is to be delivered again."""
         return entry.line == QUEUED
 
     def wait_ns(self, redeliveries: int) -> int:

@@ -79,7 +79,7 @@ class Progress:
         self.delivered_seq = max(self.next_seq, 1) - 1
 
     def _shows_more(self) -> bool:
-        """Tell whether reports show more than decides; nats-server does not go back there."""
+        """Return whether reports show more than decides; nats-server does not go back there."""
         return (
             self.next_consumer_seq <= self.delivered_consumer_seq
             or self.floor_seq < self.shown_floor_seq

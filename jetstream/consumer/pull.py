@@ -275,7 +275,7 @@ class PullConsumer(Consumer):
         return self.requests.first is not None and not (self.paused_until_ns and self.is_paused())
 
     def _is_stalled(self) -> bool:
-        """Tell whether too much awaits its ack for anything but redeliveries."""
+        """Return whether too much awaits its ack for anything but redeliveries."""
         return not self.pending.queued and self.is_full()
 
     def _target(self, size: int) -> bytes | None:
@@ -338,7 +338,7 @@ class PullConsumer(Consumer):
         self._served = self.requests.serve_first()
 
     def _is_passed_over(self, request: PullRequest) -> bool:
-        """Tell whether a request waits although it is its turn."""
+        """Return whether a request waits although it is its turn."""
         if self.pin is not None and self.pin.pin_id:
             return request.pin_id != self.pin.pin_id
         if self.priority_policy != _OVERFLOW:
@@ -362,7 +362,7 @@ class PullConsumer(Consumer):
         return True
 
     def _has_interest(self, request: PullRequest) -> bool:
-        """Tell whether a request's inbox is subscribed to; asked once in a turn."""
+        """Return whether a request's inbox is subscribed to; asked once in a turn."""
         if request.checked_turn == self._turn:
             return True
         if self.sink.has_interest(request.reply):
@@ -433,7 +433,7 @@ class PullConsumer(Consumer):
         return asked
 
     def _is_over(self, request: PullRequest, now_ns: int, is_at_end: bool) -> bool:
-        """Tell whether a request ends now, and tell its client why."""
+        """Return whether a request ends now, and tell its client why."""
         if request.expires_ns and now_ns >= request.expires_ns:
             self._say(request, statuses.request_timeout(request.left, request.bytes_left))
             return True
@@ -447,7 +447,7 @@ class PullConsumer(Consumer):
     # Requests that must not wait, while messages are on their way to the disk.
 
     def _waits_for_disk(self, request: PullRequest) -> bool:
-        """Tell whether a request that would end waits for what is on its way to the disk.
+        """Return whether a request that would end waits for what is on its way to the disk.
 
         It waits once after each message that it gets, as new messages may replace those it waits
         for as fast as the disk takes them; and not for a disk that is full.

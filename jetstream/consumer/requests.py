@@ -216,7 +216,7 @@ class RequestQueue:
             request = request.next
 
     def is_full(self) -> bool:
-        """Tell whether no further request may wait."""
+        """Return whether no further request may wait."""
         return self._count >= self.limit
 
     def add(self, request: PullRequest) -> None:

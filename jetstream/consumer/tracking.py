@@ -78,7 +78,7 @@ class Tracking(Progress):
         return ConsumerEvents(self.host, self.name)
 
     def takes_acks(self) -> bool:
-        """Tell whether messages are acknowledged to ack subjects."""
+        """Return whether messages are acknowledged to ack subjects."""
         return self.ack_policy == _ACK_EXPLICIT or self.ack_policy == _ACK_ALL
 
     def num_redelivered(self) -> int:
@@ -192,7 +192,7 @@ class Tracking(Progress):
     # Waiting for acks.
 
     def is_full(self) -> bool:
-        """Tell whether as many messages await their acks as may."""
+        """Return whether as many messages await their acks as may."""
         return 0 < self.max_ack_pending <= len(self.pending.entries)
 
     def _track(self, seq: int, consumer_seq: int) -> None:
@@ -262,7 +262,7 @@ class Tracking(Progress):
             self.signal()
 
     def _has_max_deliveries(self, seq: int) -> bool:
-        """Tell whether a message must not be delivered again; if so it is given up."""
+        """Return whether a message must not be delivered again; if so it is given up."""
         if not self.max_deliver:
             return False
         count = self._delivery_count(seq)
@@ -464,7 +464,7 @@ class Tracking(Progress):
         return answers
 
     def needs_ack(self, seq: int) -> bool:
-        """Tell whether the stream must keep a message that matches the filters."""
+        """Return whether the stream must keep a message that matches the filters."""
         if seq > self.floor_seq:
             if self.ack_policy != _ACK_EXPLICIT or seq >= self.next_seq:
                 return True

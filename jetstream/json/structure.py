@@ -55,7 +55,7 @@ class Kind:
         return None
 
     def is_empty(self, value: Any) -> bool:
-        """Tell whether ``omitempty`` leaves `value` out; it does so with all that is false."""
+        """Return whether ``omitempty`` leaves `value` out; it does so with all that is false."""
         return not value
 
     def encode(self, value: Any) -> Any:
@@ -468,11 +468,11 @@ def decode_lenient(data: bytes, structure: Structure, into: Any) -> Any:
 
 
 def is_empty_request(data: bytes) -> bool:
-    """Tell whether a request is nothing, or an object without members."""
+    """Return whether a request is nothing, or an object without members."""
     return not data or _EMPTY.fullmatch(data) is not None
 
 
 def is_object_or_array(data: bytes) -> bool:
-    """Tell whether a request looks like JSON at all; others are taken as absent."""
+    """Return whether a request looks like JSON at all; others are taken as absent."""
     at = syntax.skip_blanks(data, 0)
     return data[at : at + 1] in {b"{", b"["}

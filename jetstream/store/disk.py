@@ -147,7 +147,7 @@ class Disk:
         raise NotImplementedError
 
     def is_outdated(self, file: DiskFile) -> bool:
-        """Tell whether a file is to be written anew: the disk would write another form now."""
+        """Return whether a file is to be written anew: the disk would write another form now."""
         return False
 
     def free_bytes(self) -> int:

@@ -143,7 +143,7 @@ class EncryptedDisk(Disk):
         self._inner.sync_directory()
 
     def is_outdated(self, file: DiskFile) -> bool:
-        """Tell whether a file is not encrypted, or with another cipher."""
+        """Return whether a file is not encrypted, or with another cipher."""
         return not isinstance(file, EncryptedFile) or file.stream.cipher != self._cipher
 
     def free_bytes(self) -> int:

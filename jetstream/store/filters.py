@@ -66,7 +66,7 @@ class Filters:
             self.literal = filters[0]
 
     def takes_all(self) -> bool:
-        """Tell whether every subject that is stored now matches."""
+        """Return whether every subject that is stored now matches."""
         if self.is_all:
             return True
         if self._narrowed != self._subjects.narrowed:
@@ -77,7 +77,7 @@ class Filters:
         return self._takes_all
 
     def is_match(self, subject: int) -> bool:
-        """Tell whether the subject of a number in use matches."""
+        """Return whether the subject of a number in use matches."""
         if subject >= len(self._noted):
             numbers.resize(self._noted, self._subjects.limit())
         noted = self._noted[subject]

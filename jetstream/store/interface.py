@@ -314,21 +314,21 @@ class StreamStore:
         raise NotImplementedError
 
     def is_at_hand(self, seq: int, waiter: Waiter) -> bool:
-        """Tell whether a message can be loaded without waiting for a disk.
+        """Return whether a message can be loaded without waiting for a disk.
 
         Otherwise it is fetched for `waiter`. There need not be one of this sequence.
         """
         raise NotImplementedError
 
     def is_time_at_hand(self, seq: int, waiter: Waiter) -> bool:
-        """Tell whether `time_of` can be told without waiting for a disk.
+        """Return whether `time_of` can be told without waiting for a disk.
 
         Otherwise what it needs is fetched for `waiter`. There need not be such a message.
         """
         raise NotImplementedError
 
     def is_first_time_at_hand(self, waiter: Waiter) -> bool:
-        """Tell whether `first_time_ns` can be told without waiting for a disk.
+        """Return whether `first_time_ns` can be told without waiting for a disk.
 
         Otherwise what it needs is fetched for `waiter`.
         """
@@ -346,7 +346,7 @@ class StreamStore:
         raise NotImplementedError
 
     def exists(self, seq: int) -> bool:
-        """Tell whether there is a message of this sequence."""
+        """Return whether there is a message of this sequence."""
         raise NotImplementedError
 
     def subject_of(self, seq: int) -> bytes | None:
@@ -542,9 +542,9 @@ class StreamStore:
         raise NotImplementedError
 
     def is_held(self, then: Callable[[], object]) -> bool:
-        """Tell whether who writes much has to wait, as more is on its way to the disk than should.
+        """Return whether bulk writers must pause, because the write backlog is over its limit.
 
-        If so, `then` is called on the loop as soon as that is written.
+        If so, `then` is called on the loop as soon as the backlog is written.
         """
         raise NotImplementedError
 

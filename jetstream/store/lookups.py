@@ -70,15 +70,15 @@ class SearchableStore(RemovingStore):
         return 1 if self.show_next(filters, start_seq, end_seq, view) else 0
 
     def is_at_hand(self, seq: int, waiter: Waiter) -> bool:
-        """Tell whether a message can be loaded without waiting for a disk; see `StreamStore`."""
+        """Return whether a message can be loaded without waiting for a disk; see `StreamStore`."""
         return True
 
     def is_time_at_hand(self, seq: int, waiter: Waiter) -> bool:
-        """Tell whether `time_of` can be told without waiting for a disk; see `StreamStore`."""
+        """Return whether `time_of` can be told without waiting for a disk; see `StreamStore`."""
         return True
 
     def is_first_time_at_hand(self, waiter: Waiter) -> bool:
-        """Tell whether `first_time_ns` can be told without waiting; see `StreamStore`."""
+        """Return whether `first_time_ns` can be told without waiting; see `StreamStore`."""
         return True
 
     def show(self, seq: int, view: MessageView) -> bool:
@@ -147,7 +147,7 @@ class SearchableStore(RemovingStore):
         return found
 
     def exists(self, seq: int) -> bool:
-        """Tell whether there is a message of this sequence."""
+        """Return whether there is a message of this sequence."""
         return self._index.locate(seq) >= 0
 
     def subject_of(self, seq: int) -> bytes | None:

@@ -299,7 +299,7 @@ class MessageIndex:
             self._far.pop((seq, layout.ROW_AFTER), None)
 
     def knows_time(self, seq: int) -> bool:
-        """Tell whether the block of a message, which it leaves in `block`, has the message's time.
+        """Return whether the block of a message has its time; store the block in `block`.
 
         So it has of its first one, until that goes.
         """

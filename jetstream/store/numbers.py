@@ -84,7 +84,7 @@ def move(data: bytearray, target: int, start: int, end: int) -> None:
 
 
 def is_same(data: bytearray, position: int, other: Octets, start: int, end: int) -> bool:
-    """Tell whether ``other[start:end]`` stands in `data` at byte `position`."""
+    """Return whether ``other[start:end]`` stands in `data` at byte `position`."""
     return data[position : position + end - start] == other[start:end]
 
 

@@ -256,7 +256,7 @@ class SubjectIndex:
         numbers.set_u64_at(self._rows, subject * layout.SUBJECT + layout.SUBJECT_LAST, seq)
 
     def is_match(self, subject: int, pattern: Pattern) -> bool:
-        """Tell whether the subject of a number in use is one that `pattern` stands for."""
+        """Return whether the subject of a number in use is one that `pattern` stands for."""
         row = subject * layout.SUBJECT
         start = numbers.u64_at(self._rows, row)
         end = start + numbers.u32_at(self._rows, row + layout.SUBJECT_LENGTH)
@@ -282,7 +282,7 @@ class SubjectIndex:
         return len(self._names) + len(self._rows) + len(self._table) + len(self._larger)
 
     def are_all_below(self, pattern: Pattern) -> bool:
-        """Tell whether every subject here is sure to match, such as all of one bucket.
+        """Return whether every subject here is sure to match, such as all of one bucket.
 
         That is so for a pattern whose only wildcard is a ``>`` behind what all begin with.
         """
@@ -415,7 +415,7 @@ class Pattern:
         self.prefix_size = self._fixed if subject[self._fixed :] == b">" else 0
 
     def is_match(self, data: bytearray, start: int, end: int) -> bool:
-        """Tell whether the valid literal subject ``data[start:end]`` matches."""
+        """Return whether the valid literal subject ``data[start:end]`` matches."""
         length = end - start
         if length < self._fixed + self._end:
             return False

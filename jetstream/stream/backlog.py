@@ -24,7 +24,7 @@ class Backlog:
         self._written_seq = 0
 
     def refuses(self, size: int) -> bool:
-        """Tell whether a message of `size` bytes would be too much."""
+        """Return whether a message of `size` bytes would be too much."""
         if size > self._max_bytes:
             return True
         visible = self._store.visible_seq
@@ -49,7 +49,7 @@ class Backlog:
         self._last_seq = seq
 
     def refuses_lines(self, count: int, size: int) -> bool:
-        """Tell whether any of `count` messages, of `size` bytes together, might be too much."""
+        """Return whether any of `count` messages, of `size` bytes together, might be too much."""
         messages, waiting = count, size
         visible = self._store.visible_seq
         if visible < self._last_seq:

@@ -64,13 +64,13 @@ class Contents:
         return size + (34 if message.headers else 30)
 
     def has_room(self, size: int) -> bool:
-        """Tell whether a plain message of `size` bytes needs no closer look."""
+        """Return whether a plain message of `size` bytes needs no closer look."""
         return (self._max_msg_size < 0 or size <= self._max_msg_size) and self.usage.has_room(
             size + 1024
         )
 
     def has_room_for(self, lines: PublishedLines) -> bool:
-        """Tell whether messages need no closer look: no limit has to be looked at between two.
+        """Return whether messages need no closer look: no limit has to be looked at between two.
 
         Without consumers nobody sees how many there are in between.
         """

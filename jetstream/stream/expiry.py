@@ -186,7 +186,7 @@ class Expiry:
         return store.next_seq((), start) if store.messages and start <= store.last_seq else 0
 
     def _is_at_hand(self, seq: int) -> bool:
-        """Tell whether a message can be loaded now; otherwise it is fetched for the next look."""
+        """Return whether a message can be loaded now; otherwise it is fetched for the next look."""
         self._is_fetching = not self._stream.store.is_at_hand(seq, self)
         return not self._is_fetching
 
@@ -272,7 +272,7 @@ def _is_immortal(header_block: bytes) -> bool:
 
 
 def _is_marker(header_block: bytes) -> bool:
-    """Tell whether a message itself says that its subject is deleted."""
+    """Return whether a message itself says that its subject is deleted."""
     if not header_block:
         return False
     if headers.find(header_block, names.MARKER_REASON):

@@ -44,7 +44,7 @@ class _Request:
 
     @property
     def commits(self) -> bool:
-        """Tell whether the message ends the batch."""
+        """Return whether the message ends the batch."""
         return self.operation in {_COMMIT, _COMMIT_BEFORE}
 
 
@@ -145,7 +145,7 @@ class FastBatches:
         self._send_flow(reply, batch.acked, batch.every)
 
     def _follows(self, request: _Request, batch: _Batch, reply: bytes) -> bool:
-        """Tell whether a message is the next one, or may be taken for it."""
+        """Return whether a message is the next one, or may be taken for it."""
         expected = batch.last + 1
         if request.sequence > expected:
             self._send_gap(reply, expected, request.sequence)

@@ -27,7 +27,7 @@ class GetRequest:
     no_hdr: bool = False
 
     def asks_nothing(self) -> bool:
-        """Tell whether no message is named."""
+        """Return whether no message is named."""
         return not (
             self.seq
             or self.last_by_subj
@@ -37,7 +37,7 @@ class GetRequest:
         )
 
     def is_contradictory(self) -> bool:
-        """Tell whether a direct request names messages in two ways."""
+        """Return whether a direct request names messages in two ways."""
         has_time = self.start_time is not None
         last = bool(self.last_by_subj)
         return bool(
@@ -50,7 +50,7 @@ class GetRequest:
         )
 
     def says_more_than_headers(self) -> bool:
-        """Tell whether more is asked for than to leave headers out."""
+        """Return whether more is asked for than to leave headers out."""
         return bool(
             self.last_by_subj
             or self.next_by_subj

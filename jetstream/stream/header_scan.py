@@ -33,7 +33,7 @@ class HeaderScan:
         self.id_end = 0
 
     def scan(self, data: Octets, start: int, end: int) -> int:
-        """Tell which headers the block ``data[start:end]`` has whose names begin with ``Nats-``.
+        """Return which headers the block ``data[start:end]`` has whose names begin with ``Nats-``.
 
         Returns:
             `NOTHING`, `MSG_ID` when it is the only one, else `OTHERS`; that stands, too, for a
@@ -60,7 +60,7 @@ class HeaderScan:
         return kind
 
     def _begins(self, data: Octets, at: int, end: int, word: bytes, length: int) -> bool:
-        """Tell whether `word`, of `length` bytes, stands at `at`."""
+        """Return whether `word`, of `length` bytes, stands at `at`."""
         if at + length > end:
             return False
         for i in range(length):  # noqa: SIM110 - compiled, this is a loop in C

@@ -114,7 +114,7 @@ class StreamHost:
         raise NotImplementedError
 
     def is_schedule(self, subject: bytes) -> bool | None:
-        """Tell whether the last message of a subject is a schedule; None without a message."""
+        """Return whether the last message of a subject is a schedule; None without a message."""
         raise NotImplementedError
 
     def save_origins(self) -> None:
@@ -135,7 +135,7 @@ class StreamHost:
     # Many messages at once.
 
     def takes_lines(self) -> bool:
-        """Tell whether `publish_lines` may take messages of this stream."""
+        """Return whether `publish_lines` may take messages of this stream."""
         raise NotImplementedError
 
     def publish_lines(self, lines: PublishedLines, epoch: int) -> int:

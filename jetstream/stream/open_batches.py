@@ -42,7 +42,7 @@ class OpenBatches(Generic[Batch]):
         return self._batches.get(batch_id)
 
     def has_room(self) -> bool:
-        """Tell whether stream and server may have one more."""
+        """Return whether stream and server may have one more."""
         quota = self._quota
         return len(self._batches) < quota.per_stream and quota.open < quota.total
 

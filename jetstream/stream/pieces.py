@@ -21,7 +21,7 @@ class Owner(Protocol):
 
     @property
     def is_closed(self) -> bool:
-        """Tell whether it is gone, and its work with it."""
+        """Return whether it is gone, and its work with it."""
 
     @property
     def surroundings(self) -> Surroundings:

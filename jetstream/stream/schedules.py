@@ -130,7 +130,7 @@ class Schedules:
         self._arm()
 
     def is_schedule(self, subject: bytes) -> bool | None:
-        """Tell whether the last message of a subject is a schedule; None without a message."""
+        """Return whether the last message of a subject is a schedule; None without a message."""
         store = self._stream.store
         seq = store.last_for_subject(subject)
         if seq and self._by_subject.get(subject, (0, 0))[0] == seq:

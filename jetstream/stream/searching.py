@@ -32,7 +32,7 @@ NEAR = 1024
 
 
 def is_quick(store: StreamStore, filters: tuple[bytes, ...]) -> bool:
-    """Tell whether each of these filters is a subject, or the stream is small."""
+    """Return whether each of these filters is a subject, or the stream is small."""
     if not any(is_pattern(one) for one in filters):
         return True
     return store.messages <= piece_of(filters)
@@ -44,7 +44,7 @@ def piece_of(filters: tuple[bytes, ...]) -> int:
 
 
 def is_pattern(subject: bytes) -> bool:
-    """Tell whether a subject may stand for others."""
+    """Return whether a subject may stand for others."""
     return _PWC in subject or _FWC in subject
 
 

@@ -198,7 +198,7 @@ class Stream(StreamHost):
         )
 
     def _look_at(self, frame: Frame) -> int:
-        """Tell whether a message is a plain one, has an id, or needs a closer look."""
+        """Return whether a message is a plain one, has an id, or needs a closer look."""
         if not self._is_plain or not self.contents.has_room(frame.size):
             return _OTHERS
         if (

@@ -23,16 +23,16 @@ class Usage:
             usage = usage.parent
 
     def is_exceeded(self, size: int) -> bool:
-        """Tell whether the server would use more than it may with `size` bytes more."""
+        """Return whether the server would use more than it may with `size` bytes more."""
         parent = self.parent
         return parent is not None and 0 <= parent.limit < parent.used + size
 
     def would_exceed_account(self, size: int) -> bool:
-        """Tell whether the account would use more than it may with `size` bytes more."""
+        """Return whether the account would use more than it may with `size` bytes more."""
         return 0 <= self.limit < self.used + size
 
     def has_room(self, size: int) -> bool:
-        """Tell whether `size` bytes more are within all limits."""
+        """Return whether `size` bytes more are within all limits."""
         parent = self.parent
         return not 0 <= self.limit < self.used + size and not (
             parent is not None and 0 <= parent.limit < parent.used + size

@@ -38,7 +38,7 @@ class Storage:
         return f"{self.root}/{place}"
 
     def exists(self, place: str) -> bool:
-        """Tell whether there is a file or directory."""
+        """Return whether there is a file or directory."""
         return bool(self._fs.exists(self._path(place)))
 
     def rename(self, place: str, target: str) -> None:

@@ -248,7 +248,7 @@ class Lake:
         return self.storage.uri(name)
 
     def exists(self, name: str) -> bool:
-        """Tell whether a table has ever been written."""
+        """Return whether a table has ever been written."""
         return self.storage.exists(name)
 
     def read(self, name: str) -> "DataFrame":

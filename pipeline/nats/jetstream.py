@@ -312,7 +312,7 @@ class PullConsumer:
 
 
 def is_no_responders(message: Message) -> bool:
-    """Tell whether the server answers that nobody subscribes to what was asked."""
+    """Return whether the server answers that nobody subscribes to what was asked."""
     return bool(message.headers) and parse_headers(message.headers).status == 503
 
 

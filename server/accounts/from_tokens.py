@@ -194,7 +194,7 @@ def _may(
     known: dict[str, Claims[AccountBody]],
     now_s: float,
 ) -> bool:
-    """Tell whether `account` may make the import of `claim`."""
+    """Return whether `account` may make the import of `claim`."""
     exporter = known.get(claim.account)
     kind = _kind(claim.type)
     subject = claim.subject.encode()
@@ -216,7 +216,7 @@ def _is_activated(
     export: ExportClaim,
     now_s: float,
 ) -> bool:
-    """Tell whether the import's activation token is valid."""
+    """Return whether the import's activation token is valid."""
     try:
         activation = decode_activation(claim.token)
     except BadTokenError:

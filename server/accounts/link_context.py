@@ -61,7 +61,7 @@ class LinkContext:
 
 
 def may_cross(publisher: Client | None, border: int) -> bool:
-    """Tell whether a message of `publisher` may go through an import here."""
+    """Return whether a message of `publisher` may go through an import here."""
     return publisher is None or crosses(publisher.role, border)
 
 

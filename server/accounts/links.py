@@ -95,7 +95,7 @@ class AccountLinks(LinkContext):
         self._account(plan.source_account).remove(link)
 
     def has_crossings(self, account: str) -> bool:
-        """Tell whether messages in `account` go through any import."""
+        """Return whether messages in `account` go through any import."""
         return bool(self._streams.get(account)) or bool(self._services.get(account))
 
     def streams_of(self, account: str) -> list[StreamLink]:

@@ -105,7 +105,7 @@ class _WeightedMapping:
         self.is_steady = not is_random and (reached == 0 or self._choices[0][0] == 100)
 
     def covers(self, subject: bytes, tokens: list[bytes]) -> bool:
-        """Tell whether the source covers `subject`, which is split into `tokens`.
+        """Return whether the source covers `subject`, which is split into `tokens`.
 
         As on nats-server, a published ``>`` is matched by ``>`` but not by ``*``.
         """

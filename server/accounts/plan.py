@@ -321,7 +321,7 @@ def _deciding_exports(
 
 
 def _is_for(export: options.Export, importer: str, subject: bytes) -> bool:
-    """Tell whether `importer` may use `export` by `subject`."""
+    """Return whether `importer` may use `export` by `subject`."""
     if export.accounts and importer not in export.accounts:
         return False
     position = export.account_token_position
@@ -349,7 +349,7 @@ def _pattern_of(transform: Transform) -> bytes:
 
 
 def _is_placeholder(token: bytes) -> bool:
-    """Tell whether a token of a reversible destination stands for a wildcard."""
+    """Return whether a token of a reversible destination stands for a wildcard."""
     return token.startswith(b"{{") or (token.startswith(b"$") and token[1:].isdigit())
 
 

@@ -113,7 +113,7 @@ class ServiceLink(RoutedSubscription):
             self.forget(response)
 
     def is_too_late_for(self, response: Response) -> bool:
-        """Tell whether `response` has expired but has not been dropped yet."""
+        """Return whether `response` has expired but has not been dropped yet."""
         return response.until_s < self._clock.monotonic()
 
     def keep_waiting(self, response: Response) -> None:
@@ -201,13 +201,13 @@ class Response(RoutedSubscription):
             links.delivery = before
 
     def has_receiver(self) -> bool:
-        """Tell whether an answer would have a receiver, in the account of who asked."""
+        """Return whether an answer would have a receiver, in the account of who asked."""
         result = self._service.importer.sublist.match(self.reply)
         return any_reached(result)
 
 
 def any_reached(result: SubListResult) -> bool:
-    """Tell whether what is sent to those of a match would reach anyone, also across accounts."""
+    """Return whether what is sent to those of a match would reach anyone, also across accounts."""
     if result.queues or result.remotes is not None:
         return True
     return any(not isinstance(one, Response) or one.has_receiver() for one in result.plain)

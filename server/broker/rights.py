@@ -50,7 +50,7 @@ class Rights:
     def permits_delivery(
         self, connection: PublishingClient, queue: bytes | None, frame: Frame
     ) -> bool:
-        """Tell whether `frame` comes by a subject that is not denied, whatever subject it shows.
+        """Return whether `frame` comes by a subject that is not denied, whatever subject it shows.
 
         As on nats-server: a consumer would wait for ever where its subscriber is denied one of the
         stream's subjects.

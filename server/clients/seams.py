@@ -127,7 +127,7 @@ class Rights(Protocol[Publisher_contra, Asking_contra]):
     def permits_delivery(
         self, connection: Publisher_contra, queue: bytes | None, frame: Frame
     ) -> bool:
-        """Tell whether `frame` comes by a subject that is not denied, whatever it shows."""
+        """Return whether `frame` comes by a subject that is not denied, whatever it shows."""
 
     def refuse_publish(
         self, connection: Publisher_contra, subject: bytes, frame: Frame

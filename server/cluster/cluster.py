@@ -172,7 +172,7 @@ class Cluster(Observer):
     # The name of the cluster.
 
     def refuses_name(self, name: str, *, is_dynamic: bool, server_id: str) -> bool:
-        """Tell whether a server of a cluster called `name` does not belong to this cluster.
+        """Return whether a server of a cluster called `name` does not belong to this cluster.
 
         A name from the settings outweighs one that was made up, and of two made-up ones the one
         that comes later in the alphabet does: the other server is joined then.

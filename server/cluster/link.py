@@ -194,18 +194,18 @@ class RouteBranch(Client):
     # As a publisher.
 
     def reaches(self, link: Any, origin: str) -> bool:
-        """Tell whether what comes from here may go over `link`, to interest of `origin`."""
+        """Return whether what comes from here may go over `link`, to interest of `origin`."""
         if passes(self.role, link.role) != BOTH:
             return False
         own = self.origin
         return not own or (link.cluster != own and origin != own)
 
     def names_group(self, name: bytes) -> bool:
-        """Tell whether the line at hand names the queue group `name`."""
+        """Return whether the line at hand names the queue group `name`."""
         return self.link.names_group(name)
 
     def run_goes_on(self, generation: int) -> bool:
-        """Tell whether nothing has halted the parser, and the next message is for the same."""
+        """Return whether nothing has halted the parser, and the next message is for the same."""
         halted = self.link.parser.halted
         return not halted and self.account.sublist.generation == generation
 
@@ -225,7 +225,7 @@ class RouteBranch(Client):
         return self.link.send_message(publisher, frame, self._heads, queues)
 
     def takes_run(self, publisher: Client | None, frame: Frame) -> bool:
-        """Tell whether nothing but the subject decides, and that is allowed."""
+        """Return whether nothing but the subject decides, and that is allowed."""
         if publisher is not None and self.link.names_origins and _origin_of(publisher):
             return False
         return self.link.sends_run(frame)

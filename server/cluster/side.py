@@ -151,7 +151,7 @@ class RouteSide:
         """Leave a server in that this one has connected to: it is known where that is."""
 
     def is_trusted(self, link: RouteLink) -> bool:
-        """Tell whether an address of a third server that comes from here may be connected to."""
+        """Return whether an address of a third server that comes from here may be connected to."""
         return True
 
     def first_info(self, link: RouteLink, info: RouteInfo) -> None:
@@ -220,7 +220,7 @@ class RouteSide:
         self.cluster.join(link, info)
 
     def _has_other_streams(self, info: RouteInfo) -> bool:
-        """Tell whether both servers have JetStream."""
+        """Return whether both servers have JetStream."""
         is_there = info.jetstream is True or info.midge_jetstream is True
         return is_there and self.cluster.broker.options.jetstream.enabled
 
@@ -242,7 +242,7 @@ class RouteSide:
         return self.cluster.account_of(name, known)
 
     def allows_interest(self, link: RouteLink, subject: bytes) -> bool:
-        """Tell whether interest in `subject` is taken."""
+        """Return whether interest in `subject` is taken."""
         return self.cluster.telling.takes(subject)
 
     def refuse_surplus(self, link: RouteLink) -> None:
@@ -379,7 +379,7 @@ class AcceptedRoute(RouteSide):
             self._ask(link, self._connect, authenticate)
 
     def is_trusted(self, link: RouteLink) -> bool:
-        """Tell whether the server has proven itself, or is on this machine."""
+        """Return whether the server has proven itself, or is on this machine."""
         has_proof = (
             self._authenticate is not None or self.cluster.broker.options.cluster.tls.enabled
         )

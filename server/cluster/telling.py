@@ -54,5 +54,5 @@ class Telling:
         return allows
 
     def takes(self, subject: bytes) -> bool:
-        """Tell whether interest of another server in `subject` is taken."""
+        """Return whether interest of another server in `subject` is taken."""
         return may_tell(self._exports, subject)

@@ -216,7 +216,7 @@ class WebSocketAuthorization(Table, frozen=True, kw_only=True):
 
     @property
     def is_set(self) -> bool:
-        """Tell whether this listener has rules of its own."""
+        """Return whether this listener has rules of its own."""
         return bool(self.user or self.token or self.no_auth_user)
 
 

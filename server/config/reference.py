@@ -141,7 +141,7 @@ def _with_unit(setting: Setting) -> str:
 
 
 def expectation_is_choice(kind: Any) -> bool:
-    """Tell whether the values of `kind` are a few words."""
+    """Return whether the values of `kind` are a few words."""
     return isinstance(schema.strip_metadata(kind), inspect.LiteralType)
 
 

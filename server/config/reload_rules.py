@@ -54,7 +54,7 @@ class Change(NamedTuple):
 
     @property
     def is_allowed(self) -> bool:
-        """Tell whether a running server can apply it."""
+        """Return whether a running server can apply it."""
         path = self.setting.path
         return not any(path[: len(fixed)] == fixed for fixed in FIXED)
 
@@ -100,7 +100,7 @@ _UNSET = -1
 
 
 def _is_fixed_jetstream(change: Change, old: Options, new: Options) -> bool:
-    """Tell whether a change is one that JetStream cannot take while it goes on."""
+    """Return whether a change is one that JetStream cannot take while it goes on."""
     path = change.setting.path
     if path[0] != "jetstream" or not (old.jetstream.enabled and new.jetstream.enabled):
         return False

@@ -63,7 +63,7 @@ def strip_metadata(kind: Any) -> Any:
 
 
 def is_secret(kind: Any) -> bool:
-    """Tell whether values of `kind` must never be shown."""
+    """Return whether values of `kind` must never be shown."""
     return isinstance(kind, inspect.Metadata) and bool((kind.extra or {}).get("secret"))
 
 
@@ -76,7 +76,7 @@ def struct_of(kind: Any) -> type[msgspec.Struct] | None:
 
 
 def is_optional(kind: Any) -> bool:
-    """Tell whether `kind` accepts None, which means absent."""
+    """Return whether `kind` accepts None, which means absent."""
     kind = strip_metadata(kind)
     return isinstance(kind, inspect.UnionType) and kind.includes_none
 
@@ -133,7 +133,7 @@ def required_in(table: type[msgspec.Struct]) -> tuple[str, ...]:
 
 
 def is_setting(path: tuple[str, ...]) -> bool:
-    """Tell whether `path` is that of a setting of `Options`: neither a table's nor unknown."""
+    """Return whether `path` is that of a setting of `Options`: neither a table's nor unknown."""
     table: type[msgspec.Struct] = Options
     for name in path[:-1]:
         inner = tables_in(table).get(name)
@@ -182,12 +182,12 @@ def docstrings(table: type[msgspec.Struct]) -> dict[str, str]:
 
 
 def is_required(field: inspect.Field) -> bool:
-    """Tell whether `field` has no default."""
+    """Return whether `field` has no default."""
     return field.default is msgspec.NODEFAULT and field.default_factory is msgspec.NODEFAULT
 
 
 def is_table(kind: Any) -> bool:
-    """Tell whether `kind` is a table that always exists, and so is not a setting itself."""
+    """Return whether `kind` is a table that always exists, and so is not a setting itself."""
     return struct_of(kind) is not None and not is_optional(kind)
 
 

@@ -306,7 +306,7 @@ class Tls(Table, frozen=True, kw_only=True):
 
     @property
     def enabled(self) -> bool:
-        """Tell whether this listener speaks TLS."""
+        """Return whether this listener speaks TLS."""
         return bool(self.cert_file or self.certs)
 
     @property

@@ -59,7 +59,7 @@ class AckIntake(RoutedSubscription):
         return True
 
     def _is_for_the_same(self, frame: Frame) -> bool:
-        """Tell whether an ack is for the consumer of the one before; read its numbers if so."""
+        """Return whether an ack is for the consumer of the one before; read its numbers if so."""
         data = frame.data
         start = frame.base + frame.subject_start
         end = frame.base + frame.subject_end
@@ -107,7 +107,7 @@ class AckIntake(RoutedSubscription):
 
 
 def _is_plain(frame: Frame) -> bool:
-    """Tell whether an ack says nothing but that."""
+    """Return whether an ack says nothing but that."""
     if frame.size == 0:
         return True
     start = frame.base + frame.payload

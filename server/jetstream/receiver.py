@@ -128,11 +128,11 @@ class ClientReceiver(Receiver):
         self._line = line
 
     def is_current(self) -> bool:
-        """Tell whether the account's interest is the one that this stands for."""
+        """Return whether the account's interest is the one that this stands for."""
         return self._account.sublist.generation == self._generation
 
     def is_open(self, message: MessageView) -> bool:
-        """Tell whether nothing has to be looked at before the client gets `message`."""
+        """Return whether nothing has to be looked at before the client gets `message`."""
         if not self.is_current() or self._router.observer is not None or self._line.is_busy:
             return False
         checks = self._client.deliver_checks

@@ -118,12 +118,12 @@ class AccountSink(Sink):
         return self.account.sublist.match_within(subject, 0, len(subject))
 
     def has_interest(self, subject: bytes) -> bool:
-        """Tell whether a subscription of the account would get what is sent to `subject`."""
+        """Return whether a subscription of the account would get what is sent to `subject`."""
         result = self.account.sublist.match(subject)
         return bool(result) and any_reached(result)
 
     def is_subscribed(self, subject: bytes, group: bytes) -> bool:
-        """Tell whether there is a subscription of exactly `subject`, in `group` if that is set."""
+        """Return whether `subject` itself has a subscription, in `group` if that is set."""
         return is_subscribed(self.account, subject, group)
 
     def subscribe(self, subject: bytes, take: Take) -> object:
@@ -268,7 +268,7 @@ class Watched:
 
 
 def is_subscribed(account: Account, subject: bytes, group: bytes) -> bool:
-    """Tell whether `account` has a subscription of exactly `subject`, in `group` if that is set."""
+    """Return whether `subject` itself has a subscription, in `group` if that is set."""
     remotes = account.sublist.remotes
     if remotes is not None and remotes.count_members(subject, group or None):
         return True
@@ -280,7 +280,7 @@ def is_subscribed(account: Account, subject: bytes, group: bytes) -> bool:
 
 
 def _is_in_group(result: SubListResult, subject: bytes, group: bytes) -> bool:
-    """Tell whether a member of a queue group in `result` subscribes to exactly `subject`."""
+    """Return whether a member of a queue group in `result` subscribes to exactly `subject`."""
     return any(
         member.subject == subject
         for queue in result.queues
@@ -290,7 +290,7 @@ def _is_in_group(result: SubListResult, subject: bytes, group: bytes) -> bool:
 
 
 def _is_for(one: Subscription, subject: bytes, group: bytes = b"") -> bool:
-    """Tell whether a plain subscription is of exactly `subject`, or leads to one in a group."""
+    """Return whether a plain subscription is of exactly `subject`, or leads to one in a group."""
     if isinstance(one, StreamLink):
         return is_subscribed(one.importer, one.importers_subject(subject), group)
     return not group and one.subject == subject

@@ -319,7 +319,7 @@ class Accepted(Side):
     # What the leaf may not do.
 
     def allows_interest(self, link: LeafLink, subject: bytes) -> bool:
-        """Tell whether the leaf may have `subject`; one that it may not is the end of the link."""
+        """Return whether the leaf may have `subject`; a refused subject ends the link."""
         if Side.allows_interest(self, link, subject):
             return True
         text = errors.subscription_violation(subject)

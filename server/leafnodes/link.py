@@ -73,7 +73,7 @@ class LeafLink(Link):
         self.role = role
 
     def reaches(self, link: Any, origin: str) -> bool:
-        """Tell whether what comes from here may go over `link`, to interest of `origin`."""
+        """Return whether what comes from here may go over `link`, to interest of `origin`."""
         cluster = self.cluster
         if link is self or passes(self.role, link.role) != BOTH:
             return False
@@ -84,7 +84,7 @@ class LeafLink(Link):
         return self.send_message(publisher, frame, _HEADS, queues)
 
     def takes_run(self, publisher: Client | None, frame: Frame) -> bool:
-        """Tell whether nothing but the subject decides, and that is allowed."""
+        """Return whether nothing but the subject decides, and that is allowed."""
         return self.sends_run(frame)
 
     def forward_run(self, frame: Frame, count: int, queues: list[bytes] | None) -> None:

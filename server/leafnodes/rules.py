@@ -39,7 +39,7 @@ def denied_for(jetstream: JetStream) -> Denied:
 
 
 def may_tell(rules: Permissions | None, subject: bytes) -> bool:
-    """Tell whether interest in `subject` may go over a link with these rules.
+    """Return whether interest in `subject` may go over a link with these rules.
 
     What finds loops always may. A wildcard may be wider than what is allowed, as on nats-server:
     what it is too wide for is kept back message by message.

@@ -137,7 +137,7 @@ class Side:
         """Take note of a loop."""
 
     def allows_interest(self, link: LeafLink, subject: bytes) -> bool:
-        """Tell whether interest in `subject` is worth noting; a wildcard may be wider than that."""
+        """Return whether to keep interest in `subject`; a wildcard may match more subjects."""
         rules = link.send_rules
         if rules is None or subject.startswith(LOOP_PREFIX) or not is_literal(subject):
             return True

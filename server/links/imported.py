@@ -238,5 +238,5 @@ class Imports:
 
 
 def _counts(link: Link) -> bool:
-    """Tell whether interest over `link` in an importer's account is interest in the stream."""
+    """Return whether interest over `link` in an importer's account is interest in the stream."""
     return passes(Role.CLIENT, link.role, STREAM) == BOTH

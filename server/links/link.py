@@ -309,7 +309,7 @@ class Link(ChannelOwner):
         self._route(source, self._with_queues(source, found, queues), frame)
 
     def names_group(self, name: bytes) -> bool:
-        """Tell whether the line at hand is for the queue group `name`.
+        """Return whether the line at hand is for the queue group `name`.
 
         One that a mapping applies to is for every group, as on nats-server: the server that sent it
         knows the subject that is mapped, and not the groups of the other one.
@@ -325,7 +325,7 @@ class Link(ChannelOwner):
         return self.parser.queues
 
     def _needs_care(self, account: Account, frame: Frame) -> bool:
-        """Tell whether anything may forbid or change `frame`."""
+        """Return whether anything may forbid or change `frame`."""
         if not self.is_ready or self.take_rules is not None:
             return True
         if self._maps and account.mapper is not None:
@@ -509,7 +509,7 @@ class Link(ChannelOwner):
         return True
 
     def sends_run(self, frame: Frame) -> bool:
-        """Tell whether nothing but the subject decides, and that is allowed."""
+        """Return whether nothing but the subject decides, and that is allowed."""
         checks = self.deliver_checks
         if checks & BEHIND and self.channel.has_room(None):
             checks &= ~BEHIND

@@ -80,7 +80,7 @@ class LinkListener(Acceptor):
         self._begun.add(link)
 
     def is_full(self) -> bool:
-        """Tell whether there are as many links, or as many shaking hands, as may be; count it."""
+        """Return whether there are as many links, or as many shaking hands, as may be; count it."""
         self._begun = {link for link in self._begun if link.reason is None and not link.is_ready}
         too_many = len(self._begun) >= HANDSHAKES_MAX or len(self._tasks) >= HANDSHAKES_MAX
         if too_many or self.count_links() >= self.broker.options.limits.max_connections:

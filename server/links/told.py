@@ -124,7 +124,7 @@ class Told:
         return list(itertools.chain(*self._shards))
 
     def hears_of(self, source: Link, origin: str) -> bool:
-        """Tell whether interest that came over `source`, from the cluster `origin`, is told."""
+        """Return whether interest that came over `source`, from the cluster `origin`, is told."""
         cluster = self._link.cluster
         if source is self._link or (cluster and origin == cluster):
             return False

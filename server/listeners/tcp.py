@@ -66,7 +66,7 @@ class Listener(Acceptor):
             self._run(self._settle(accepted, connection, self._tls))
 
     def _is_busy(self) -> bool:
-        """Tell whether more handshakes are in progress than connections are allowed.
+        """Return whether more handshakes are in progress than connections are allowed.
 
         Only TLS is asked: in plain text a connection is made at once, and one that is too many is
         to be told so.
@@ -185,7 +185,7 @@ class Listener(Acceptor):
         return context
 
     def _admits_handshake(self, tls: TlsContexts) -> bool:
-        """Tell whether one more handshake may start in this second."""
+        """Return whether one more handshake may start in this second."""
         tls.limit.per_second = tls.table.connection_rate_limit
         if tls.limit.admit(self._broker.clock.monotonic()):
             return True
@@ -226,7 +226,7 @@ def _text_of(error: Exception) -> str:
 
 
 async def _begins_tls(accepted: socket.socket, clock: Clock, wait_s: float) -> bool:
-    """Tell whether the first byte that comes within `wait_s` begins TLS; it stays unread."""
+    """Return whether the first byte that comes within `wait_s` begins TLS; it stays unread."""
     from midge.server.listeners.tls import is_client_hello  # noqa: PLC0415 - for TLS only
 
     first = await _first_byte(accepted, clock, wait_s)

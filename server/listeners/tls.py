@@ -122,7 +122,7 @@ def build_server_context(table: Tls, where: str = "tls") -> ssl.SSLContext:
 
 
 def is_client_hello(first_byte: int) -> bool:
-    """Tell whether a connection's first byte begins a TLS record rather than a NATS verb."""
+    """Return whether a connection's first byte begins a TLS record rather than a NATS verb."""
     return first_byte == 0x16
 
 
@@ -137,7 +137,7 @@ class HandshakeLimit:
         self.refused = 0
 
     def admit(self, now_s: float) -> bool:
-        """Tell whether one more handshake may start at `now_s` (monotonic), and count it."""
+        """Return whether one more handshake may start at `now_s` (monotonic), and count it."""
         if not self.per_second:
             return True
         if int(now_s) != self._second:

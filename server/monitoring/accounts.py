@@ -156,6 +156,6 @@ def _mappings(table: "options.Account") -> dict[str, Any]:
 
 
 def _has_jetstream(state: "State", name: str) -> bool:
-    """Tell whether an account may use JetStream."""
+    """Return whether an account may use JetStream."""
     home = state.jetstream.accounts.get(name) if state.jetstream is not None else None
     return home is not None and home.limits is not None

@@ -231,7 +231,7 @@ async def _select(candidates: list[Client], options: ConnzOptions) -> list[Clien
 
 
 async def _is_interested(client: Client, pattern: bytes, steps: StepBudget) -> bool:
-    """Tell whether a subscription of the client overlaps with `pattern`."""
+    """Return whether a subscription of the client overlaps with `pattern`."""
     held = list(_subscriptions(client))
     for start in range(0, len(held), _BATCH):
         batch = held[start : start + _BATCH]

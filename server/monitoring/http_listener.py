@@ -62,7 +62,7 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Tell whether there is a transport that is not closing."""
+        """Return whether there is a transport that is not closing."""
         return self._transport is not None and not self._transport.is_closing()
 
     @property
@@ -72,7 +72,7 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def may_make_room(self) -> bool:
-        """Tell whether it is idle, with the last answer read."""
+        """Return whether it is idle, with the last answer read."""
         return self.is_idle and not self.unread_bytes
 
     @property
@@ -250,7 +250,7 @@ class HttpListener(Listener):
             connection.abort()
 
     def _has_place(self) -> bool:
-        """Tell whether one more may be answered; make room for it if possible."""
+        """Return whether one more may be answered; make room for it if possible."""
         if len(self._open) < self._broker.options.monitoring.max_connections:
             return True
         self._broker.limit_hits["monitoring_connections"] += 1

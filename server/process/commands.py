@@ -228,7 +228,7 @@ def _make_faster(server: Any, options: Options) -> None:
 
 
 def _is_one_process(options: Options) -> bool:
-    """Tell whether one process serves all clients. Raises: ConfigError."""
+    """Return whether one process serves all clients. Raises: ConfigError."""
     if options.server.workers == 1:
         return True
     from midge.server.workers.cpus import worker_count  # noqa: PLC0415 - most have one

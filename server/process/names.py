@@ -32,7 +32,7 @@ def _last_part(path: str) -> str:
 
 
 def is_compiled() -> bool:
-    """Tell whether the hot modules are compiled."""
+    """Return whether the hot modules are compiled."""
     return hasattr(Frame, "__pyx_vtable__")
 
 

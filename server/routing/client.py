@@ -47,7 +47,7 @@ class Client(Handler):
         """Called when `subscription` has had all the messages it asked for."""
 
     def has_room(self, publisher: "Client | None") -> bool:
-        """Tell whether more may be queued while this client is behind; it may hold `publisher`."""
+        """Return whether to queue more while this client is behind; it may hold `publisher`."""
         return True
 
     def flushed(self) -> None:
@@ -73,14 +73,14 @@ class Client(Handler):
         """Called for a receiver when `publisher` no longer waits for it."""
 
     def reaches(self, link: Any, origin: str) -> bool:
-        """Tell whether a message of this publisher may go over `link`, to interest of `origin`.
+        """Return whether a message of this publisher may go over `link`, to interest of `origin`.
 
         That is the cluster of the leaf nodes behind the link whose interest it is; empty otherwise.
         """
         return link is not self
 
     def names_group(self, name: bytes) -> bool:
-        """Tell whether the message at hand is for a member of the queue group `name`."""
+        """Return whether the message at hand is for a member of the queue group `name`."""
         return True
 
     def lines_to(self, subscription: "Subscription") -> "Client | None":
@@ -106,7 +106,7 @@ class Client(Handler):
         return False
 
     def takes_run(self, publisher: "Client | None", frame: "Frame") -> bool:
-        """Tell whether `forward_run` may stand for as many calls of `forward`."""
+        """Return whether `forward_run` may stand for as many calls of `forward`."""
         return False
 
     def forward_run(self, frame: "Frame", count: int, queues: list[bytes] | None) -> None:

@@ -82,7 +82,7 @@ class FlushRule:
         self.flush()
 
     def is_reading(self) -> bool:
-        """Tell whether a batch of reads has begun and not ended."""
+        """Return whether a batch of reads has begun and not ended."""
         return self._lone_reads.is_reading
 
     def flush_unless_due(self) -> None:

@@ -32,7 +32,7 @@ class LoneReads:
         self._left = 0
 
     def are_expected(self) -> bool:
-        """Tell whether the batch at hand is to be written at its end."""
+        """Return whether the batch at hand is to be written at its end."""
         return self.is_reading and self._left > 0
 
     def begin_read(self, receivers: int) -> None:

@@ -14,7 +14,7 @@ class MessageObserver:
     """Is told what the router does; each method is a no-op. Called on the loop: be quick."""
 
     def sees_runs(self) -> bool:
-        """Tell whether `run_routed` may stand for as many calls of `message_routed`."""
+        """Return whether `run_routed` may stand for as many calls of `message_routed`."""
         return False
 
     def run_routed(

@@ -76,7 +76,7 @@ def send_to_all(links: tuple[Any, ...], publisher: Client | None, frame: Frame) 
 
 
 def links_take_run(result: SubListResult, publisher: Client | None, frame: Frame) -> bool:
-    """Tell whether all links in `result` get all messages of the run that `frame` begins.
+    """Return whether all links in `result` get all messages of the run that `frame` begins.
 
     Of queue groups there may be one, with all its members behind one link.
     """

@@ -18,15 +18,15 @@ RESERVED_REPLIES = (REPLY_PREFIX, b"_GR_.", b"$JS.ACK.")
 
 
 def is_reserved_subject(data: bytearray, start: int, end: int) -> bool:
-    """Tell whether no client may publish to the subject in ``data[start:end]``."""
+    """Return whether no client may publish to the subject in ``data[start:end]``."""
     return data.startswith(RESERVED_SUBJECTS, start, end)
 
 
 def is_reserved_reply(data: bytearray, start: int, end: int) -> bool:
-    """Tell whether no client may name the reply subject in ``data[start:end]``."""
+    """Return whether no client may name the reply subject in ``data[start:end]``."""
     return data.startswith(RESERVED_REPLIES, start, end)
 
 
 def is_jetstream_request(data: bytearray, start: int, end: int) -> bool:
-    """Tell whether the subject in ``data[start:end]`` is one of JetStream's API."""
+    """Return whether the subject in ``data[start:end]`` is one of JetStream's API."""
     return data.startswith(b"$JS.API.", start, end)

@@ -379,7 +379,7 @@ class Router(FlushRule):
         return taken
 
     def _all_take_run(self, result: SubListResult, frame: Frame) -> bool:
-        """Tell whether the clients in `result` still get all messages of a run."""
+        """Return whether the clients in `result` still get all messages of a run."""
         subscriptions: tuple[Any, ...] = result.plain
         for subscription in subscriptions:
             if subscription.client is not None and not takes_run(subscription, frame):
@@ -453,5 +453,5 @@ class Router(FlushRule):
 
 
 def _is_in(groups: dict[bytes, Any] | None, name: bytes) -> bool:
-    """Tell whether `groups`, if there are any, have the name."""
+    """Return whether `groups`, if there are any, have the name."""
     return groups is not None and name in groups

@@ -9,7 +9,7 @@ from midge.sublist.result import QueueGroup
 
 
 def takes_run(subscription: RoutedSubscription, frame: Frame) -> bool:
-    """Tell whether a client's subscription gets all messages of the run that `frame` begins."""
+    """Return whether a client's subscription gets all messages of the run that `frame` begins."""
     client = subscription.client
     if client is None or subscription.max_messages > 0:
         return False

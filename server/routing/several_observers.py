@@ -23,7 +23,7 @@ class SeveralObservers(MessageObserver):
         self._sees_runs = all(observer.sees_runs() for observer in observers)
 
     def sees_runs(self) -> bool:
-        """Tell whether all of them see runs."""
+        """Return whether all of them see runs."""
         return self._sees_runs
 
     def run_routed(

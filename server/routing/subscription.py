@@ -34,7 +34,7 @@ class RoutedSubscription(Subscription):
         return False
 
     def takes_runs(self) -> bool:
-        """Tell whether `receive_run` may stand for as many calls of `receive`."""
+        """Return whether `receive_run` may stand for as many calls of `receive`."""
         return False
 
     def receive_run(self, publisher: Client | None, frame: Frame, count: int) -> int:

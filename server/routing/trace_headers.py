@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def may_ask(data: bytearray, start: int, end: int) -> bool:
-    """Tell whether a line in ``data[start:end]`` begins as a header of message tracing does.
+    """Return whether a line in ``data[start:end]`` begins as a header of message tracing does.
 
     Those of nats-server, `Nats-Trace-…`, and W3C's `traceparent` in any case.
     """

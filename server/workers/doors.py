@@ -41,7 +41,7 @@ class Reception:
         self._last_cid = 4  # nats-server's internal clients take the first few
 
     def is_open(self) -> bool:
-        """Tell whether any worker takes connections."""
+        """Return whether any worker takes connections."""
         return any(seat.is_ready for seat in self._crew.balancer.seats)
 
     def receive(self, kind: str, accepted: socket.socket, peer: tuple[str, int]) -> None:

@@ -200,7 +200,7 @@ class Told:
 
 
 def is_told(subscription: Subscription) -> bool:
-    """Tell whether other workers are to send what `subscription` wants."""
+    """Return whether other workers are to send what `subscription` wants."""
     if isinstance(subscription, ServiceLink | StreamLink):
         return False
     return subscription.owned_by() is not None or subscription.subject not in _ANSWERED_BY_EACH

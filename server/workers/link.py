@@ -203,7 +203,7 @@ class WorkerLink(Link):
         return self._named(self._lines.announced).account
 
     def sends_only_to(self, part: "WorkerPart", subscription: Subscription) -> bool:
-        """Tell whether PUBs such as the message at hand need nothing but to go there."""
+        """Return whether PUBs such as the message at hand need nothing but to go there."""
         sublist = part.account.sublist
         view = self._view
         return (
@@ -240,7 +240,7 @@ class WorkerLink(Link):
         self.spend(end - start)
 
     def _takes_block(self, subscription: RoutedSubscription, client: Client) -> bool:
-        """Tell whether `client` gets all messages of a block for `subscription`, as they are."""
+        """Return whether `client` gets all messages of a block for `subscription`, as they are."""
         if subscription.max_messages or self.router.observer is not None:
             return False
         checks = client.deliver_checks & ~_HARMLESS
@@ -328,7 +328,7 @@ class WorkerPart(Client):
         self.link.send(piece)
 
     def reaches(self, link: Any, origin: str) -> bool:
-        """Tell whether a message from the other worker may go on over `link`: not to a third."""
+        """Return whether a message from the other worker may go on over `link`: not to a third."""
         return passes(self.role, link.role) == BOTH
 
     def carried(self) -> "WorkerPart":
@@ -346,7 +346,7 @@ class WorkerPart(Client):
         return True
 
     def takes_run(self, publisher: Client | None, frame: Frame) -> bool:
-        """Tell whether nothing but the subject decides."""
+        """Return whether nothing but the subject decides."""
         return self.link.sends_run(frame)
 
     def forward_run(self, frame: Frame, count: int, queues: list[bytes] | None) -> None:
@@ -363,7 +363,7 @@ class WorkerPart(Client):
         return self.link if self.link.sends_only_to(self, subscription) else None
 
     def run_goes_on(self, generation: int) -> bool:
-        """Tell whether nothing has halted the parser, and the next message is for the same."""
+        """Return whether nothing has halted the parser, and the next message is for the same."""
         return not self.link.parser.halted and self.account.sublist.generation == generation
 
     def hold_for(self, receiver: Client) -> None:
@@ -375,7 +375,7 @@ class CarriedPart(WorkerPart):
     """The way over a link of what an import has carried to an account."""
 
     def reaches(self, link: Any, origin: str) -> bool:
-        """Tell whether a message may go on over `link`: not to servers that have the import."""
+        """Return whether a message may go on over `link`: not to servers that have the import."""
         return passes(self.role, link.role, STREAM) == BOTH
 
 
@@ -416,7 +416,7 @@ class Numbered(Client):
         return True
 
     def takes_run(self, publisher: Client | None, frame: Frame) -> bool:
-        """Tell whether nothing but the subject decides."""
+        """Return whether nothing but the subject decides."""
         return self.link.sends_run(frame)
 
     def forward_run(self, frame: Frame, count: int, queues: list[bytes] | None) -> None:
@@ -445,12 +445,12 @@ class NumberedSubscription(RemoteSubscription):
 
 
 def _is_bare(frame: Frame) -> bool:
-    """Tell whether `frame` has neither reply nor headers."""
+    """Return whether `frame` has neither reply nor headers."""
     return frame.header_size < 0 and frame.reply_end == frame.reply_start
 
 
 def _is_plain_publish(frame: Frame) -> bool:
-    """Tell whether `frame` is a PUB, in the usual form, without headers."""
+    """Return whether `frame` is a PUB, in the usual form, without headers."""
     return (
         frame.subject_start == _PUB_BYTES
         and frame.header_size < 0

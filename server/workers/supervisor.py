@@ -98,7 +98,7 @@ class Supervisor:
                 door.adopt(self._sockets.pop(kind))
 
     def _is_firsts(self, kind: str) -> bool:
-        """Tell whether connections of `kind` may be leaf nodes; inside TLS only a worker sees."""
+        """Return whether connections of `kind` may be leaf nodes; inside TLS only a worker sees."""
         return kind == "websocket" and self.options.leafnodes.port != 0
 
     def _bind(self) -> None:

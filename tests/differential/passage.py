@@ -57,7 +57,7 @@ SUBJECTS = {
     "stream": ("A", "str.%d", "B", "str.%d"),
     "service": ("B", "svc.%d", "A", "svc.%d"),
 }
-"""By border: the account and the subject of the origin, and those of the target."""
+"""By border: account and subject of the origin, then account and subject of the target."""
 
 Cells = dict[str, str]
 

@@ -186,7 +186,7 @@ ACTION_TEXTS = {
 
 
 def document() -> str:
-    """Return what stands between the markers of the page."""
+    """Return the text between the markers of the page."""
     lines = [
         BEGIN,
         "",

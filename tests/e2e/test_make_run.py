@@ -1,4 +1,4 @@
-"""`make run`: what it prints works, and it restarts compiled when nobody is connected."""
+"""`make run`: what it prints works, and it restarts compiled when no client is connected."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def checkout(root: Path, tmp_path: Path) -> Path:
 
 
 def compile_in(checkout: Path, *words: str) -> list[str]:
-    """Build in place without optimization; return what is printed."""
+    """Build in place without optimization; return the output."""
     done = subprocess.run(
         [sys.executable, "setup.py", "--quiet", "build_ext", *words],
         cwd=checkout,

@@ -186,7 +186,7 @@ class Compaction:
         return True
 
     def _is_whole(self, old: bytearray, at: int) -> bool:
-        """Tell whether the body of a record is as it was written."""
+        """Return whether the body of a record is as it was written."""
         number = self.segment.number
         position = self._position + at
         return records.check(old, at, len(old), self.log.seed, number, position) == _WHOLE

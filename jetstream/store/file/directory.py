@@ -184,7 +184,7 @@ class StoreDirectory:
             self.log.leave_segment()
 
     def _is_due(self, segment: Segment) -> bool:
-        """Tell whether a segment is to be written anew: for its room, or for its form."""
+        """Return whether a segment is to be written anew: for its room, or for its form."""
         if segment.is_damaged or segment.has_erasures:
             return False
         is_wanted = is_worth_it(segment) or self._disk.is_outdated(segment.file)
@@ -536,13 +536,13 @@ class StoreDirectory:
 
 
 def is_own(name: str) -> bool:
-    """Tell whether a store makes files of this name; all others are left alone."""
+    """Return whether a store makes files of this name; all others are left alone."""
     whole = without_aside(name.removesuffix(NEW))
     return whole in NAMES or bool(segment_number(whole))
 
 
 def is_worth_it(segment: Segment) -> bool:
-    """Tell whether half of a segment, or more, would be given back by rewriting it.
+    """Return whether half of a segment, or more, would be given back by rewriting it.
 
     Of one that has been rewritten only what has been removed since counts, so that it is not done
     again and again where messages are small beside their records.
@@ -552,7 +552,7 @@ def is_worth_it(segment: Segment) -> bool:
 
 
 def is_worth_leaving(segment: Segment) -> bool:
-    """Tell whether enough of the last segment would be given back if the log went on elsewhere.
+    """Return whether enough of the last segment would be given back if the log went on elsewhere.
 
     Removed messages must be a quarter of it: the rest may be what has to be written down again.
     """

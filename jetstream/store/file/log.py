@@ -211,7 +211,7 @@ class Log:
             callback()
 
     def is_written_to(self, segment: Segment) -> bool:
-        """Tell whether a group that is not durable yet belongs to a segment."""
+        """Return whether a group that is not durable yet belongs to a segment."""
         return any(
             group is not None and group.segment is segment for group in (self._open, self._flying)
         )

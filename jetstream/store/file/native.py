@@ -68,7 +68,7 @@ def seal_group(data: bytearray, used: int, store_seed: int, segment: int, positi
 def check_head(
     data: Octets, at: int, end: int, store_seed: int, segment: int, position: int
 ) -> bool:
-    """Tell whether ``data[at:end]`` begins with the head of a record."""
+    """Return whether ``data[at:end]`` begins with the head of a record."""
     if end - at < _HEAD:
         return False
     head = data[at : at + _HEAD]
@@ -224,7 +224,7 @@ def write_direct(
 
 
 def is_busy(writer: _Writer) -> bool:
-    """Tell whether a job is under way, or its result has not been taken."""
+    """Return whether a job is under way, or its result has not been taken."""
     return writer.job is not None
 
 

@@ -115,7 +115,7 @@ class RecordReader(SearchableStore):
         take(view.copied())
 
     def is_at_hand(self, seq: int, waiter: Waiter) -> bool:
-        """Tell whether a message can be loaded without waiting for a disk; see `StreamStore`."""
+        """Return whether a message can be loaded without waiting for a disk; see `StreamStore`."""
         position = self._index.locate(seq)
         if position < 0:
             return True
@@ -131,7 +131,7 @@ class RecordReader(SearchableStore):
         )
 
     def is_time_at_hand(self, seq: int, waiter: Waiter) -> bool:
-        """Tell whether `time_of` can be told without waiting for a disk; see `StreamStore`."""
+        """Return whether `time_of` can be told without waiting for a disk; see `StreamStore`."""
         position = self._index.locate(seq)
         block = self._index.block
         if position < 0:
@@ -152,7 +152,7 @@ class RecordReader(SearchableStore):
         return fetches.read(segment, offset, _HEAD, _HEAD, _HEAD, waiter) is not None
 
     def is_first_time_at_hand(self, waiter: Waiter) -> bool:
-        """Tell whether `first_time_ns` can be told without waiting; see `StreamStore`."""
+        """Return whether `first_time_ns` can be told without waiting; see `StreamStore`."""
         seq = self.first_seq
         if self.messages == 0 or self._index.knows_time(seq):
             return True
@@ -259,7 +259,7 @@ class RecordReader(SearchableStore):
         return True
 
     def _is_ahead(self, segment: Segment, offset: int, size: int) -> bool:
-        """Tell whether a record has been read ahead, from what was durable by then."""
+        """Return whether a record has been read ahead, from what was durable by then."""
         return (
             self._ahead_segment == segment.number
             and offset >= self._ahead_start
@@ -302,7 +302,7 @@ class RecordReader(SearchableStore):
         return at if whole == 2 else -1
 
     def _is_next(self, segment: Segment, offset: int) -> bool:
-        """Tell whether messages are read one after the other."""
+        """Return whether messages are read one after the other."""
         return self._read_segment == segment.number and 0 <= offset - self._read_end < _AHEAD
 
     def _try_ahead(self, segment: Segment, offset: int, size: int, waiter: Waiter) -> bool:

@@ -163,7 +163,7 @@ def check(data: Octets, at: int, end: int, seed: int, segment: int, position: in
 
 
 def check_head(data: Octets, at: int, end: int, seed: int, segment: int, position: int) -> bool:
-    """Tell whether ``data[at:end]`` begins with the head of a record; the rest is not read."""
+    """Return whether ``data[at:end]`` begins with the head of a record; the rest is not read."""
     return native.check_head(data, at, end, seed, segment, position)
 
 

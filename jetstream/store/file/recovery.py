@@ -350,5 +350,5 @@ def end_of_bytes(data: bytearray) -> int:
 
 
 def is_zero(data: bytearray, start: int) -> bool:
-    """Tell whether there are only zeros from `start` on."""
+    """Return whether there are only zeros from `start` on."""
     return data.count(0, start) == len(data) - start

@@ -35,7 +35,7 @@ def ahead_of(segment: Segment) -> int:
 
 
 def has_plenty(disk: Disk) -> bool:
-    """Tell whether the disk has so much room that what is accepted now will have some, too."""
+    """Return whether the disk has so much room that what is accepted now will have some, too."""
     return disk.free_bytes() > _PLENTY
 
 
@@ -89,7 +89,7 @@ class Space:
         return not error
 
     def has_room(self, size: int) -> bool:
-        """Tell whether a copy of `size` bytes has room on the disk."""
+        """Return whether a copy of `size` bytes has room on the disk."""
         return size == 0 or self._disk.free_bytes() >= size
 
     def _allocate(self, segment: Segment, size: int) -> int:

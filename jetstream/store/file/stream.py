@@ -139,7 +139,7 @@ class FileStore(ReplayedStore):
             self._log.barrier(callback)
 
     def is_held(self, then: Callable[[], object]) -> bool:
-        """Tell whether who writes much has to wait; see `StreamStore`."""
+        """Return whether who writes much has to wait; see `StreamStore`."""
         if not self._log.is_pressed:
             return False
         self._log.barrier(then)
@@ -165,7 +165,7 @@ class FileStore(ReplayedStore):
         self.visible_seq = max(self.visible_seq, last_seq)
 
     def is_at(self, seq: int, segment: Segment, offset: int) -> bool:
-        """Tell whether there is a message of this sequence, and it lies there."""
+        """Return whether there is a message of this sequence, and it lies there."""
         position = self._index.locate(seq)
         if position < 0 or self._index.block.offset(position) != offset:
             return False
@@ -184,11 +184,11 @@ class FileStore(ReplayedStore):
         self._ahead_segment = 0
 
     def is_told_in(self, segment: Segment) -> bool:
-        """Tell whether a segment may be the only one that tells a configuration or a sequence."""
+        """Return whether a segment may be the only one that tells a configuration or a sequence."""
         return segment.number in {self._configured_in, self._bounded_in, self._ends_in}
 
     def needs_tombstone(self, seq: int, group: int, segment: Segment) -> bool:
-        """Tell whether a removal noted in `group` and in `segment` must be kept in mind.
+        """Return whether a removal noted in `group` and in `segment` must be kept in mind.
 
         It need not when the message is in no file any more, or only in `segment`, which goes.
         """
@@ -202,7 +202,7 @@ class FileStore(ReplayedStore):
         return place is not segment and place.purged_group < group
 
     def needs_purge(self, upto: int, group: int, segment: Segment) -> bool:
-        """Tell whether a purge noted in `group` and in `segment` must be kept in mind.
+        """Return whether a purge noted in `group` and in `segment` must be kept in mind.
 
         It need not when what it removed is in no file any more, or only in `segment`, which goes.
         """
@@ -216,7 +216,7 @@ class FileStore(ReplayedStore):
         return False
 
     def needs_deletion(self, name: bytes, segment: Segment) -> bool:
-        """Tell whether a consumer's deletion, noted in `segment`, must be kept in mind.
+        """Return whether a consumer's deletion, noted in `segment`, must be kept in mind.
 
         It need not when what else was written of that name was only in `segment`, which goes, or in
         others that are gone or have been rewritten: a rewritten one has no record of a consumer.

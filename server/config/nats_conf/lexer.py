@@ -131,7 +131,7 @@ class Lexer:
         return self._key(context)
 
     def _is_over(self) -> bool:
-        """Tell whether nothing but this brace, or a quote that opens nothing, is left to read."""
+        """Return whether nothing but this brace, or a quote that opens nothing, is left to read."""
         after = self._position + 1
         return after == len(self._text) or (self._peek() == "}" and not self._text[after:].strip())
 

@@ -196,7 +196,7 @@ class InflatedBytes:
                 one.wake()
 
     def may_inflate(self, holder: Holder) -> bool:
-        """Tell whether `holder` may take another piece; if not, it is called when it may."""
+        """Return whether `holder` may take another piece; if not, it is called when it may."""
         if self.total + PIECE_BYTES <= self._most:
             return True
         largest = max(self._held, key=self._held.__getitem__)

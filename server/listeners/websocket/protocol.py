@@ -283,7 +283,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         return turn_bytes
 
     def _may_take(self, connection: ChannelOwner) -> bool:
-        """Tell whether the next piece may go to the parser; if not, `_go_on` is called later."""
+        """Return whether the next piece may go to the parser; if not, `_go_on` is called later."""
         if connection.channel.parser.halted or (self._below is not None and self._below.is_held):
             return False
         if not isinstance(self._waiting.first(), DeflatedFrame):

@@ -96,7 +96,7 @@ class Request:
         return self.path.endswith(LEAFNODE_PATH)
 
     def lists(self, name: str, word: str) -> bool:
-        """Tell whether a list header contains `word`, ignoring case."""
+        """Return whether a list header contains `word`, ignoring case."""
         values = ",".join(self.headers.get(name, ()))
         return word in (value.strip().lower() for value in values.split(","))
 
@@ -245,6 +245,6 @@ def _wrong_origin(text: str) -> Refusal:
 
 
 def names_deflate(request: Request) -> bool:
-    """Tell whether a request offers to compress frames, or an answer agrees to it."""
+    """Return whether a request offers to compress frames, or an answer agrees to it."""
     offers = ",".join(request.headers.get("sec-websocket-extensions", ())).split(",")
     return any(offer.split(";")[0].strip().lower() == _DEFLATE for offer in offers)

@@ -1,6 +1,6 @@
-"""Who gets a message that crosses a link, where imports, mappings or deliver groups have a part.
+"""The receivers of a message that crosses a link, with imports, mappings and deliver groups.
 
-Each test runs for every kind of link. With a nats-server in midge's place each of them passes, too.
+Each test runs for every kind of link. Each of them also passes with a nats-server in midge's place.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Consumers are told of messages, and nothing is spent on sequences that were never used."""
+"""Consumers get each message announced, and unused sequences cost nothing."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class Probe(RoutedSubscription):
 
 
 class NotingLink(Producer):
-    """A leaf node link that notes the payload and the queue groups of what goes over it."""
+    """A leaf node link that notes the payload and the queue groups of each message over it."""
 
     def __init__(self, account: Account) -> None:
         Producer.__init__(self, account, Role.LEAF)

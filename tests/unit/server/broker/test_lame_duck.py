@@ -28,7 +28,7 @@ class Connection:
 
 
 async def seconds_to_close(count: int, processes: int) -> float:
-    """Return how long it takes one of so many processes to close `count` clients."""
+    """Return the seconds that one of `processes` takes to close `count` clients."""
     clients: dict[int, Connection] = {}
     for cid in range(count):
         clients[cid] = Connection(clients, cid)
