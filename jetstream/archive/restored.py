@@ -56,6 +56,7 @@ class RestoredStream:
         self._usage = usage
         self._used_bytes = 0
         self._consumer_bytes = 0
+        self._consumer_names: set[bytes] = set()
 
     def begin(self, first_seq: int) -> None:
         """Set the sequence of the first message."""
@@ -130,7 +131,7 @@ class RestoredStream:
             ArchiveError: a request for such a consumer would be refused.
         """
         shown = quote(name)
-        if any(name == other for other, _ in self.consumers):
+        if name in self._consumer_names:
             raise ArchiveError(f"consumer {shown} comes twice")
         config = stored.config
         try:
@@ -142,6 +143,7 @@ class RestoredStream:
             raise ArchiveError(f"error adding consumer {shown}: {said}") from None
         if not (config.direct or config.sourcing):
             self._work_queue.add(config.filters())
+        self._consumer_names.add(name)
         self.consumers.append((name, stored))
 
     def _consumers_max(self) -> int:
