@@ -92,7 +92,6 @@ OPTIMIZED = frozenset(
         "midge.protocol.link",
         "midge.protocol.parser",
         "midge.protocol.worker",
-        "midge.server.auth.salsa20",
         "midge.server.clients.publishing",
         "midge.server.jetstream.acks",
         "midge.server.jetstream.receiver",
