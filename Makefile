@@ -37,8 +37,10 @@ EXAMPLES := build/examples
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+# A recipe with the variable MAKE in it runs even under `make --dry-run`.
+SELF := $(MAKE)
 run: $(STAMPS)/install ## Serve on 127.0.0.1:4222 at once, compile meanwhile (ARGS="..." adds flags)
-	@exec $(BIN)/python quickstart.py "$(MAKE)" $(ARGS)
+	@exec $(BIN)/python quickstart.py "$(SELF)" $(ARGS)
 
 # A worker per core takes whole files; tests/conftest.py has the tables of `slow` and `measured` tests.
 PYTEST   := $(BIN)/python -m pytest

@@ -3,7 +3,7 @@
 cimport cython
 
 cdef frozenset _KNOWN
-cdef bytes _VERSION, _LINE_END, _NATS_LINE
+cdef bytes _SCHEDULE, _VERSION, _LINE_END, _NATS_LINE
 cdef int _EMPTY_SIZE, _CR, _LF, _COLON, _SPACE
 
 

@@ -6,8 +6,6 @@ block is whole: it begins with ``NATS/1.0`` and ends with a blank line.
 
 from __future__ import annotations
 
-from midge.jetstream.stream.incoming import NAMES, SCHEDULE
-
 _VERSION = b"NATS/1.0"
 _EMPTY_SIZE = 12  # length of a block without lines
 _LINE_END = b"\r\n"
@@ -24,7 +22,39 @@ TRACE_DESTINATION = b"Nats-Trace-Dest"
 _DIGITS_MAX = 64  # digits before the last 64 do not change the value modulo a power of two
 _WORD = (1 << 64) - 1
 _TRACE_ONLY = b"Nats-Trace-Only"
-_KNOWN = NAMES | {REQUEST_INFO, TRACE_DESTINATION, _TRACE_ONLY}
+_SCHEDULE = b"Nats-Schedule"
+_KNOWN = frozenset(
+    (
+        REQUEST_INFO,
+        TRACE_DESTINATION,
+        _TRACE_ONLY,
+        b"Nats-Batch-Commit",
+        b"Nats-Batch-Id",
+        b"Nats-Batch-Sequence",
+        b"Nats-Counter-Sources",
+        b"Nats-Expected-Last-Msg-Id",
+        b"Nats-Expected-Last-Sequence",
+        b"Nats-Expected-Last-Subject-Sequence",
+        b"Nats-Expected-Last-Subject-Sequence-Subject",
+        b"Nats-Expected-Stream",
+        b"Nats-Incr",
+        b"Nats-Marker-Reason",
+        b"Nats-Msg-Id",
+        b"Nats-Required-Api-Level",
+        b"Nats-Rollup",
+        b"Nats-Schedule",
+        b"Nats-Schedule-Next",
+        b"Nats-Schedule-Rollup",
+        b"Nats-Schedule-Source",
+        b"Nats-Schedule-TTL",
+        b"Nats-Schedule-Target",
+        b"Nats-Schedule-Time-Zone",
+        b"Nats-Scheduler",
+        b"Nats-Stream-Source",
+        b"Nats-TTL",
+    )
+)
+"""The headers that streams read; `stream.incoming` names most of them."""
 _TRACE_DISABLED = b"trace disabled"
 
 
@@ -56,7 +86,7 @@ def nats_headers(block: bytes) -> dict[bytes, bytes] | None:
         if at > 0 and data[at - 1] == _CR and start < colon:
             name = block[start:colon]
             is_known = name in _KNOWN
-            if not is_known and not has_unknown and name.startswith(SCHEDULE):
+            if not is_known and not has_unknown and name.startswith(_SCHEDULE):
                 is_known = has_unknown = True
             if is_known and name not in found:
                 value = colon + 1

@@ -290,7 +290,7 @@ class SimulatedFile(DiskFile):
     def write(self, position: int, data: bytes | bytearray) -> None:
         """Write in pieces, so that the machine can stop between them."""
         self.disk.step(f"write {len(data)} at {position}")
-        half = self.disk.random.randint(0, len(data))
+        half = self.disk.random.randint(0, len(data)) // 8 * 8  # a page ends at such a position
         more = max(position + len(data) - len(self.inode.data), 0)
         if more > self.disk.free:
             self.inode.write(position, bytes(data[: max(len(self.inode.data) - position, 0)]))

@@ -42,6 +42,7 @@ SLOW = (
 """Paths that `make check` leaves to `make test`: they flood, kill or start a server per test."""
 
 MEASURED = (
+    "tests/abuse/test_jetstream_work.py",
     "tests/e2e/jetstream/test_soak.py",
     "tests/e2e/test_memory_soak.py",
     "tests/e2e/test_polled_client.py",

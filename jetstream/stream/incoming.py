@@ -29,11 +29,6 @@ BATCH_ID = b"Nats-Batch-Id"
 BATCH_SEQUENCE = b"Nats-Batch-Sequence"
 BATCH_COMMIT = b"Nats-Batch-Commit"
 
-NAMES = frozenset(
-    value for value in list(globals().values()) if type(value) is bytes and value[:5] == b"Nats-"
-)
-"""All of these names."""
-
 ROLLUP_SUBJECT = b"sub"
 ROLLUP_ALL = b"all"
 

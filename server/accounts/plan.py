@@ -89,7 +89,7 @@ def plan_accounts(
 ) -> dict[str, AccountPlan]:
     """Check `accounts` and return their plans by name, the global and the system account included.
 
-    `mappings` are those of the global account, and `cluster` is this server's. With `is_lenient`,
+    `mappings` belong to the global account, and `cluster` is this server's. With `is_lenient`,
     for accounts with different owners, invalid entries are left out, so that one owner's mistake
     affects no other account.
 

@@ -115,7 +115,7 @@ def build_server_context(table: Tls, where: str = "tls") -> ssl.SSLContext:
         knows = context if asks_for_certificate else ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         _load_authorities(knows, table.ca_file, f"{where}.ca_file")
     elif asks_for_certificate:
-        context.load_default_certs(ssl.Purpose.CLIENT_AUTH)  # those of the system, as nats-server
+        context.load_default_certs(ssl.Purpose.CLIENT_AUTH)  # the system's, as nats-server does
     if asks_for_certificate:
         context.verify_mode = ssl.CERT_REQUIRED
     return context
@@ -164,7 +164,7 @@ def _cipher_names(suites: tuple[str, ...], where: str) -> list[str]:
 
 
 def _choose_by_name(context: ssl.SSLContext, table: Tls, where: str) -> None:
-    """Have handshakes use the first of the certificates that has the client's server name."""
+    """Select the first certificate that has the client's server name, in each handshake."""
     contexts: list[tuple[list[str], ssl.SSLContext]] = []
     for index, pair in enumerate(table.certs):
         other = structs.replace(table, certs=(pair,))

@@ -37,13 +37,13 @@ async def page(
         "limits": _limits(engine),
         **_totals(engine, with_leaders=given["raft"]),
     }
-    wants_detail = any(given[flag] for flag in ("accounts", "streams", "consumers"))
     used = [one for one in engine.accounts.values() if one.limits is not None]
     homes = sorted(used, key=lambda one: one.account.name)
-    # An unknown account filters nothing, as on nats-server.
+    # An unknown account filters nothing, and only `accounts` lists all then, as on nats-server.
+    wants_all = given["accounts"] or (not name and (given["streams"] or given["consumers"]))
     named = [one for one in homes if one.account.name == name]
     shown = named or homes[offset : offset + limit]
-    if (wants_detail or named) and shown:
+    if (wants_all or named) and shown:
         steps = StepBudget()
         made["account_details"] = [await _account(engine, one, given, steps) for one in shown]
     made["total"] = len(used)

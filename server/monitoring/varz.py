@@ -44,7 +44,7 @@ def _identity(state: "State") -> dict[str, Any]:
 
 
 def _client_urls(state: "State") -> dict[str, Any]:
-    """Return the addresses that clients are told; none without a route, as on nats-server."""
+    """Return the addresses in INFO for clients; none without a route, as on nats-server."""
     cluster = state.cluster
     urls = cluster.client_urls() if cluster is not None and cluster.routes else []
     return {"connect_urls": urls} if urls else {}
@@ -165,7 +165,7 @@ def _leaf(state: "State") -> dict[str, Any]:
 
 
 def _remote(remote: "LeafRemote") -> dict[str, Any]:
-    """Return what is configured of a server that this one connects to."""
+    """Return the configuration of a server that this one connects to."""
     found: dict[str, Any] = {"local_account": remote.account or GLOBAL_ACCOUNT}
     if remote.tls.required:
         found["tls_timeout"] = go_format.number(remote.tls.timeout_s)
@@ -186,7 +186,7 @@ def _certificate_end(state: "State", tls: "Tls") -> dict[str, str]:
 
 @functools.lru_cache(maxsize=16)
 def _read_certificate_end(file: str, _configured_at: float) -> str:
-    """Read the end of a certificate once for each configuration, which reads the file, too."""
+    """Return the end of a certificate, read once for each configuration."""
     from pathlib import Path  # noqa: PLC0415 - only TLS needs it
 
     from cryptography import x509  # noqa: PLC0415 - only TLS needs it

@@ -545,11 +545,12 @@ def many_streams(attacked: Attacked) -> None:
         for i in range(2_000)
     )
     ends = b"".join(message(f"$JS.API.STREAM.DELETE.S{i}", reply=b"r.c") for i in range(2_000))
-    tenant.flood(lines + ends)  # what garbage they leave until it is collected is there before
-    tenant.wait_count(4_000)
+    for count in (4_000, 8_000):  # until the garbage that waits to be collected grows no more
+        tenant.flood(lines + ends)
+        tenant.wait_count(count)
     with attacked.measured():
         tenant.flood(lines + ends)
-        tenant.wait_count(8_000)
+        tenant.wait_count(12_000)
 
 
 def consumer(tenant: Tenant, stream: str, name: str, **config: Any) -> None:

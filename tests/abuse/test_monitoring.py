@@ -27,7 +27,7 @@ IMPOSSIBLE = [
     ("sort=nothing", 400),
     ("state=neither", 400),
     ("subs=%FF%00", 400),
-    ("filter_subject=a..b&subs=1", 400),
+    ("filter_subject=a..b&subs=1", 200),
     ("limit=-1", 200),
     ("offset=-1", 200),
     ("offset=999999999999999999", 200),

@@ -299,3 +299,28 @@ def test_an_older_version_may_remove_logs() -> None:
     records.seal(sealed, length, directory.log.seed, number, 0)
     newest[:length] = sealed
     assert [str(one) for one in opened(disk).damages] == [f"{first}: the file is missing"]
+
+
+def test_a_hole_costs_no_ids_of_messages_that_were_removed_before() -> None:
+    """A stream that begins behind a hole has records below its first message: they name ids."""
+    disk = SimulatedDisk(1)
+    directory = opened(disk)
+    one = directory.create_stream(b"$G", b"ONE", b"config")
+    for number in range(3):
+        one.append(b"a", b"", b"x" * 100, number)
+        directory.flush()
+        disk.pump()
+    two = directory.create_stream(b"$G", b"TWO", b"config")
+    for number in range(4):
+        two.append(b"a", b"", b"x", number, 0, 0, b"id%d" % number)
+    two.remove(1)
+    directory.close()
+    (name,) = logs(disk)
+    data = disk.entries[name].data
+    at = data.index(b"x" * 100)
+    data[at - 80 : at + 50] = bytes(130)
+    directory = opened(disk)
+    assert directory.damages
+    found = {stream.name: stream for stream in directory.streams()}
+    assert [seq for _, seq, _ in found[b"TWO"].ids()] == [1, 2, 3, 4]
+    assert found[b"TWO"].lost == set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -421,8 +422,8 @@ class StoreDirectory:
         for stream in self._streams.values():
             stream.pass_hole()
 
-    def _contents(self, is_closed: bool = False) -> Contents:
-        """Return what the head should say now."""
+    def _contents(self, is_closed: bool = False, streams_max: int = sys.maxsize) -> Contents:
+        """Return the head that is right now, without sequences of more than `streams_max`."""
         known = {
             one.number: one.end
             for one in self.log.segments
@@ -436,7 +437,7 @@ class StoreDirectory:
             length -= records.GROUP_HEAD  # the last group only says how far the store is synced
         sequences = {
             number: (one.first_seq, one.visible_seq, one.messages)
-            for number, one in self._streams.items()
+            for number, one in (self._streams.items() if len(self._streams) <= streams_max else ())
             if one.version
         }
         return Contents(logs, length, self._short, sequences, is_closed)
@@ -454,9 +455,7 @@ class StoreDirectory:
 
         Without sequences where there are many streams: writing them down takes 1 us each.
         """
-        contents = self._contents()
-        if len(contents.sequences) > _TOLD_MAX:
-            contents = contents._replace(sequences={})
+        contents = self._contents(streams_max=_TOLD_MAX)
         self._head.save(contents, self.log.chore, done)
 
     def _leave_out(self, number: int, done: Callable[[bool], object]) -> None:
@@ -471,11 +470,14 @@ class StoreDirectory:
         `_REPEATED_MAX` of a segment, and the oldest copies come first.
         """
         segment = self.log.segments[-1]
-        waiting = sorted(self._streams, key=lambda number: -self._streams[number].configured_in())
+        waiting: list[int] | None = None
         left = _REPEATED_MAX
 
         def repeat() -> bool:
-            nonlocal left
+            nonlocal left, waiting
+            if waiting is None:
+                streams = self._streams
+                waiting = sorted(streams, key=lambda number: -streams[number].configured_in())
             for _ in range(min(_REPEATED_AT_ONCE, len(waiting))):
                 if self.log.failure is not None or self.log.full or self.log.space.is_short:
                     return False

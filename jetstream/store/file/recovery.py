@@ -39,8 +39,9 @@ _SECTOR = 512
 _PIECE = 4096
 """Bytes behind the last group, in which no record can be found, that are still a torn end."""
 
-_TORN_MAX = 1024 * 1024
-"""Bytes behind the last group that are still a torn end when the sector of its head was lost."""
+_TORN_MAX = 16 * 1024 * 1024
+"""Bytes behind the last group that are still a torn end when the sector of its head was lost: the
+largest group, as a power failure in the middle of a large one leaves it."""
 
 _REPAIRED_MAX = 4096  # bytes of a record that is small enough to try to mend, in some 100 ms
 

@@ -22,6 +22,7 @@ cdef class ReplayedStore(RecordWriter):
     cdef public list _ttls
     cdef unsigned long long _removed_below
     cdef bint _is_behind_hole
+    cdef unsigned long long _hole_from
 
     @cython.locals(kind=int, seq="unsigned long long", end=Py_ssize_t, position=Py_ssize_t,
                    time_ns="long long", subject=bytes)

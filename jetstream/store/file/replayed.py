@@ -34,6 +34,7 @@ class ReplayedStore(RecordWriter):
         self._ttls: list[tuple[int, int]] = []
         self._removed_below = 0
         self._is_behind_hole = False
+        self._hole_from = 0
 
     def replay(self, data: bytearray, at: int, segment: Segment, offset: int) -> None:
         """Replay the record at ``data[at]``, which lies at `offset` of a segment."""
@@ -76,15 +77,18 @@ class ReplayedStore(RecordWriter):
         self._is_behind_hole = True
 
     def begin_behind_hole(self, first_seq: int) -> None:
-        """Note that all messages from `first_seq` to the first one found are lost."""
-        self.last_seq = first_seq - 1
+        """Note that all messages from `first_seq` to the first one found are lost.
+
+        Records of messages below it may be there, because of their ids.
+        """
+        self._hole_from = first_seq
         self._is_behind_hole = True
 
     def lose_through(self, last_seq: int) -> None:
         """List all sequences after the last one to `last_seq` as lost; none is used again."""
-        first = self.last_seq + 1
-        listed = min(last_seq - self.last_seq, max(_LOST_MAX - len(self.lost), 0))
-        self.lost.update(range(first, first + listed))
+        first = max(self.last_seq + 1, self._hole_from)
+        listed = min(last_seq + 1, first + max(_LOST_MAX - len(self.lost), 0))
+        self.lost.update(range(first, listed))
         self.last_seq = last_seq
         if self.messages == 0:
             self.first_seq = last_seq + 1
@@ -109,7 +113,7 @@ class ReplayedStore(RecordWriter):
         self._ids = []
         self._ttls = []
         self._removals = bytearray()
-        self._removed_below = self._lost_from = 0
+        self._removed_below = self._lost_from = self._hole_from = 0
         self._is_moved = self._is_behind_hole = False
         self._configured_in = self._bounded_in = self._ends_in = 0
         self._ahead_segment = 0

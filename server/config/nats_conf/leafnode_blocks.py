@@ -142,7 +142,7 @@ def _certs(section: Section, node: Node) -> None:
 _OF_LISTENERS = "it is for a listener"
 
 REMOTE_TLS: dict[str, Handler] = {
-    # Keys without a use for a client are checked as those of a listener.
+    # Keys without a use for a client have the checks that a listener has.
     **{
         name: Ignored(_OF_LISTENERS, one.read, ())
         for name, one in TLS.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from midge.jetstream import headers
+from midge.jetstream.stream import incoming
 from midge.jetstream.stream.dedup import Dedup
 from midge.jetstream.stream.header_scan import MSG_ID, NOTHING, OTHERS, HeaderScan
 
@@ -28,6 +29,10 @@ def test_the_headers_that_streams_know_are_read_in_one_pass() -> None:
         b"Nats-Schedule-X": b"1",
         b"Nats-Schedule": b"@at x",
     }
+    names = [one for one in vars(incoming).values() if isinstance(one, bytes) and b"-" in one]
+    assert len(names) > 20
+    every = block(*(f"{name.decode()}: x" for name in names))
+    assert headers.nats_headers(every) == dict.fromkeys(names, b"x")
     many = block(*(f"Nats-{number}: x" for number in range(5_000)), "Nats-Incr: +1")
     assert headers.nats_headers(many) == {b"Nats-Incr": b"+1"}
     assert headers.nats_headers(given[:-4]) == {b"Nats-Msg-Id": b"a", b"Nats-TTL": b"5"}

@@ -54,7 +54,8 @@ class Side:
     def __init__(self, rig: AccountRig, config: dict[str, Any], *, at_once: bool) -> None:
         self.rig = rig
         self.stream = rig.create(**config)
-        self.broker = Broker(Options(), ManualClock(), Random(1))
+        self.clock = ManualClock()
+        self.broker = Broker(Options(), self.clock, Random(1))
         kind = StreamSubscription if at_once else OneByOne
         self.subscription = kind(b"a.>", self.stream)
         self.broker.global_account.add(self.subscription)
@@ -70,6 +71,7 @@ class Side:
 
     def feed(self, which: int, data: bytes) -> None:
         self.connections[which].channel.feed(data)
+        self.clock.advance(0)  # the rest, if a turn was not enough
 
     def stored(self) -> list[tuple[int, bytes, bytes, bytes] | None]:
         store = self.stream.store
