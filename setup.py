@@ -62,13 +62,8 @@ OPTIMIZED = frozenset(
     {
         "midge.jetstream.archive.nats_store.highway",
         "midge.jetstream.archive.s2",
-        "midge.jetstream.consumer.ack_subject",
-        "midge.jetstream.consumer.delivering",
-        "midge.jetstream.consumer.pending",
-        "midge.jetstream.consumer.pull",
-        "midge.jetstream.consumer.push",
-        "midge.jetstream.consumer.requests",
-        "midge.jetstream.consumer.tracking",
+        "midge.jetstream.json.flat",
+        "midge.jetstream.json.writer",
         "midge.jetstream.store.entering",
         "midge.jetstream.store.file.commit_thread",
         "midge.jetstream.store.file.log",
@@ -82,9 +77,6 @@ OPTIMIZED = frozenset(
         "midge.jetstream.store.message_index",
         "midge.jetstream.store.published",
         "midge.jetstream.store.subject_index",
-        "midge.jetstream.stream.answers",
-        "midge.jetstream.stream.backlog",
-        "midge.jetstream.stream.contents",
         "midge.jetstream.stream.direct_get",
         "midge.jetstream.stream.header_scan",
         "midge.jetstream.stream.stream",
@@ -93,9 +85,7 @@ OPTIMIZED = frozenset(
         "midge.protocol.parser",
         "midge.protocol.worker",
         "midge.server.clients.publishing",
-        "midge.server.jetstream.acks",
         "midge.server.jetstream.receiver",
-        "midge.server.jetstream.sink",
         "midge.server.links.outbound",
         "midge.server.recorder.rows",
         "midge.server.recorder.tap",
@@ -113,8 +103,8 @@ OPTIMIZED = frozenset(
 )
 """Modules that are compiled with `-O3`, the others with `-O1`, which takes half the time.
 
-Each executes at least 2 % of the instructions of a message in one of the scenarios of `bench/`, or
-is a loop over bytes. docs/building.md has the figures.
+Each executes at least 2 % of the instructions of a message in one of the scenarios of `bench/` and
+executes more of them with `-O1`, or is a loop over bytes. docs/building.md has the figures.
 """
 
 GARBAGE_THRESHOLD = 1_000_000
