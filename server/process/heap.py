@@ -32,18 +32,32 @@ INTERVAL_S = 5.0
 ENDED_MIN = 50
 """Ended connections that are worth a trim: what they leave is 1 MiB at most."""
 
+LARGE_BYTES = 8 * 1024 * 1024
+"""Free bytes in the heap for which the end of a single connection is worth a trim: a few clients
+that never read leave their queues of 14 MiB each between other blocks."""
+
 RECOVERED_S = 1.0
 """Seconds after the start at which what a recovery has left is given back."""
 
 
-class HeapTrimmer:
-    """Calls `trim` soon after `ENDED_MIN` more connections have ended, as `ended` counts them."""
+_FORDBLKS = 8  # the place of the free bytes in struct mallinfo2
 
-    def __init__(self, clock: Clock, ended: Callable[[], int], trim: Callable[[], object]) -> None:
+
+class HeapTrimmer:
+    """Calls `trim` soon after connections have ended, as `ended` counts them.
+
+    `trim` gets the free bytes that the heap must have: none once `ENDED_MIN` connections have ended
+    since the last such call, and `LARGE_BYTES` for fewer connections.
+    """
+
+    def __init__(
+        self, clock: Clock, ended: Callable[[], int], trim: Callable[[int], object]
+    ) -> None:
         self._clock = clock
         self._ended = ended
         self._trim = trim
         self._trimmed_after = 0
+        self._looked_after = 0
 
     def start(self) -> None:
         """Look for the first time in `INTERVAL_S`, and go on until the loop ends."""
@@ -53,17 +67,33 @@ class HeapTrimmer:
         ended = self._ended()
         if ended - self._trimmed_after >= ENDED_MIN:
             self._trimmed_after = ended
-            self._trim()
+            self._trim(0)
+        elif ended > self._looked_after:
+            self._trim(LARGE_BYTES)
+        self._looked_after = ended
         self.start()
 
 
-def trim_heap() -> None:
-    """Return free memory to the system, where the C library can."""
+def trim_heap(least_free_bytes: int = 0) -> None:
+    """Return free memory to the system, where the C library can and has that much of it."""
     import ctypes  # noqa: PLC0415 - takes some milliseconds, here not of the loop
 
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+    library = ctypes.CDLL(None)
+    trim = getattr(library, "malloc_trim", None)
+    if trim is None:
+        return
+    if least_free_bytes:
+        count = getattr(library, "mallinfo2", None)  # glibc 2.33
+        if count is None:
+            return
+
+        class Info(ctypes.Structure):  # struct mallinfo2
+            _fields_ = (("counts", ctypes.c_size_t * 10),)
+
+        count.restype = Info
+        if count().counts[_FORDBLKS] < least_free_bytes:
+            return
+    trim(0)
 
 
 def trim_after_recovery() -> None:
@@ -83,7 +113,7 @@ def keep_heap_small(server: Server) -> None:
     def ended() -> int:
         return broker.totals.connections - len(broker.clients)
 
-    def trim() -> None:
-        loop.run_in_executor(None, trim_heap)
+    def trim(least_free_bytes: int) -> None:
+        loop.run_in_executor(None, trim_heap, least_free_bytes)
 
     HeapTrimmer(LoopClock(), ended, trim).start()

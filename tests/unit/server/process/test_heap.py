@@ -6,7 +6,7 @@ import ctypes
 
 import pytest
 
-from midge.server.process.heap import ENDED_MIN, INTERVAL_S, HeapTrimmer, trim_heap
+from midge.server.process.heap import ENDED_MIN, INTERVAL_S, LARGE_BYTES, HeapTrimmer, trim_heap
 from midge.testing import ManualClock
 
 
@@ -17,10 +17,13 @@ class Ended:
         self.clock = ManualClock()
         self.count = 0
         self.trims = 0
+        self.looks = 0
         HeapTrimmer(self.clock, lambda: self.count, self.trim).start()
 
-    def trim(self) -> None:
-        self.trims += 1
+    def trim(self, least_free_bytes: int) -> None:
+        assert least_free_bytes in {0, LARGE_BYTES}
+        self.trims += least_free_bytes == 0
+        self.looks += least_free_bytes > 0
 
 
 def test_a_crowd_that_has_gone_is_followed_by_one_trim() -> None:
@@ -37,7 +40,9 @@ def test_a_few_are_not_worth_it_until_they_are_many() -> None:
     ended = Ended()
     ended.count = ENDED_MIN - 1
     ended.clock.advance(INTERVAL_S)
-    assert ended.trims == 0
+    assert (ended.trims, ended.looks) == (0, 1)
+    ended.clock.advance(3 * INTERVAL_S)
+    assert (ended.trims, ended.looks) == (0, 1), "one look behind each end"
     ended.count += 1
     ended.clock.advance(INTERVAL_S)
     assert ended.trims == 1
@@ -50,3 +55,9 @@ def test_a_c_library_that_cannot_is_left_alone(
     if library is not None:
         monkeypatch.setattr(ctypes, "CDLL", lambda _: library)
     trim_heap()
+    trim_heap(LARGE_BYTES)
+
+
+def test_free_bytes_are_counted_before_a_trim() -> None:
+    trim_heap(1)
+    trim_heap(1 << 60)
