@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from midge.server.links.addresses import Address
 
 _SECOND_INFO_S = 2.0
-_LATEST_S = 2.0  # a link is told all interest of the other side within that
+_TOGETHER_S = 0.25  # by so much the two ends of a link may see it come up at other times
 _OTHER_WAIT_S = 1.0
 _STALE = "Stale Leaf Node Connection - Closing"
 
@@ -179,17 +179,19 @@ class Solicited(Side):
     def loop_wait_s(self, link: LeafLink) -> float:
         """Wait where the link was up before the loop; the one that has made it a loop ends now.
 
-        Of several that came up together those end whose server has the lesser id than its hub: not
-        all can, in a circle.
+        Of links that came up together, those end whose server has a lesser id than its hub: not all
+        can, in a circle.
         """
-        now = self.nodes.broker.clock.wall()
-        recent = [
-            one
+        others = [
+            one.joined_at
             for one in self.nodes.links.values()
-            if one.account is link.account and now - one.joined_at < _LATEST_S
+            if one is not link and one.account is link.account
         ]
-        is_latest = link in recent
-        if is_latest and len(recent) > 1:
+        if not others:
+            return _OTHER_WAIT_S  # the other link of the loop has ended meanwhile
+        later_s = link.joined_at - max(others)
+        is_latest = later_s > 0
+        if abs(later_s) < _TOGETHER_S:
             is_latest = self.nodes.broker.keys.server_id < self._hub_id
         return 0.0 if is_latest else _OTHER_WAIT_S
 
