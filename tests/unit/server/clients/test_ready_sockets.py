@@ -179,7 +179,10 @@ def test_more_than_one_call_tells_are_told_in_the_next(run: Callable[[Scene], No
         readers = [world.reader() for _ in range(300)]
         for reader in readers:
             reader.peer.send(b"x")
-        await world.turns()
+        for _ in range(100):  # on a busy machine some sockets are ready in a later turn
+            await world.turns()
+            if all(reader.told for reader in readers):
+                break
         assert all(reader.told == [False] for reader in readers)
 
     run(scene)
