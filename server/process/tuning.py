@@ -9,6 +9,8 @@ from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from midge.server.process.heap import keep_heap_small, trim_after_recovery
+
 if TYPE_CHECKING:
     from midge.server.config.options import Options
     from midge.server.server import Server
@@ -16,18 +18,13 @@ if TYPE_CHECKING:
 
 def tune(server: Server, options: Options) -> None:
     """Have the running loop serve `server` well; there must be nothing else that it is for."""
-    if options.tls.enabled or options.websocket.port:
-        from midge.server.process.heap import keep_heap_small  # noqa: PLC0415 - most do without
-
-        keep_heap_small(server)
+    keep_heap_small(server)
     if options.jetstream.enabled:
-        from midge.server.process.heap import trim_after_recovery  # noqa: PLC0415 - as above
-
         trim_after_recovery()
     loop = asyncio.get_running_loop()
     descriptor = descriptor_of(loop)
     if options.server.busy_poll_us and descriptor >= 0:
-        from midge.server.clients.busy_poll import BusyPoll  # noqa: PLC0415 - as above
+        from midge.server.clients.busy_poll import BusyPoll  # noqa: PLC0415 - seldom on
 
         broker = server.broker
         broker.busy_poll = BusyPoll(

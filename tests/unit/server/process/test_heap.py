@@ -6,7 +6,14 @@ import ctypes
 
 import pytest
 
-from midge.server.process.heap import ENDED_MIN, INTERVAL_S, LARGE_BYTES, HeapTrimmer, trim_heap
+from midge.server.process.heap import (
+    ENDED_MIN,
+    INTERVAL_S,
+    LARGE_BYTES,
+    LOOKS,
+    HeapTrimmer,
+    trim_heap,
+)
 from midge.testing import ManualClock
 
 
@@ -41,8 +48,9 @@ def test_a_few_are_not_worth_it_until_they_are_many() -> None:
     ended.count = ENDED_MIN - 1
     ended.clock.advance(INTERVAL_S)
     assert (ended.trims, ended.looks) == (0, 1)
-    ended.clock.advance(3 * INTERVAL_S)
-    assert (ended.trims, ended.looks) == (0, 1), "one look behind each end"
+    for _ in range(2 * LOOKS):
+        ended.clock.advance(INTERVAL_S)
+    assert (ended.trims, ended.looks) == (0, LOOKS), "until the last output of those has gone"
     ended.count += 1
     ended.clock.advance(INTERVAL_S)
     assert ended.trims == 1
