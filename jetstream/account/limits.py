@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 UNLIMITED = -1
 
 
-@dataclass(slots=True)
-class AccountLimits:
+class AccountLimits(Struct):
     """The limits of an account; -1 means unlimited, and so does 0 for the bytes of one stream."""
 
     max_memory: int = UNLIMITED
@@ -23,7 +23,7 @@ class AccountLimits:
 
     def fields(self) -> dict[str, Any]:
         """Return the limits as answers show them."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
 NO_TIER = ""
@@ -35,8 +35,7 @@ def tier_of(replicas: int) -> str:
     return f"R{max(replicas, 1)}"
 
 
-@dataclass(slots=True)
-class ServerLimits:
+class ServerLimits(Struct):
     """The limits of the server, and the bytes that streams have reserved by `max_bytes`.
 
     For duplicate windows and consumers, 0 means unlimited.

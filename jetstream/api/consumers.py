@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from midge.jetstream import errors
 from midge.jetstream import headers as header_block
@@ -33,23 +34,19 @@ _NEVER = Timestamp(ZERO_TIME_NS)
 _NO_CONSUMERS = {"total": 0, "offset": 0, "limit": 0, "consumers": []}
 
 
-@dataclass(slots=True)
-class _Page:
+class _Page(Struct):
     offset: int = 0
 
 
-@dataclass(slots=True)
-class _Pause:
+class _Pause(Struct):
     pause_until: Timestamp = _NEVER
 
 
-@dataclass(slots=True)
-class _Reset:
+class _Reset(Struct):
     seq: int = 0
 
 
-@dataclass(slots=True)
-class _Unpin:
+class _Unpin(Struct):
     group: str = ""
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from midge.jetstream.config.stream import STREAM, StreamConfig
 from midge.jetstream.json.place import Place
@@ -21,16 +22,14 @@ _UINT64 = Integer("uint64", is_signed=False)
 _INT = Integer("int")
 
 
-@dataclass(slots=True)
-class PageRequest:
+class PageRequest(Struct):
     """A request for a page of a list of streams, maybe only of those that take a subject."""
 
     offset: int = 0
     subject: str = ""
 
 
-@dataclass(slots=True)
-class InfoRequest:
+class InfoRequest(Struct):
     """The details requested of a stream's info."""
 
     offset: int = 0
@@ -38,8 +37,7 @@ class InfoRequest:
     subjects_filter: str = ""
 
 
-@dataclass(slots=True)
-class PurgeRequest:
+class PurgeRequest(Struct):
     """The messages to purge: below a sequence, of a subject, or all except the newest `keep`."""
 
     seq: int = 0
@@ -47,16 +45,14 @@ class PurgeRequest:
     keep: int = 0
 
 
-@dataclass(slots=True)
-class DeleteRequest:
+class DeleteRequest(Struct):
     """The message to delete, and whether its bytes may stay in the file."""
 
     seq: int = 0
     no_erase: bool = False
 
 
-@dataclass(slots=True)
-class SnapshotRequest:
+class SnapshotRequest(Struct):
     """The subject and the chunk size of a snapshot."""
 
     deliver_subject: str = ""
@@ -66,8 +62,7 @@ class SnapshotRequest:
     jsck: bool = False
 
 
-@dataclass(slots=True)
-class RestoreState:
+class RestoreState(Struct):
     """The size of a stream, from its state when it was backed up."""
 
     messages: int = 0
@@ -75,8 +70,7 @@ class RestoreState:
     unread: None = None
 
 
-@dataclass(slots=True)
-class RestoreRequest:
+class RestoreRequest(Struct):
     """The stream to restore from the data that follows."""
 
     config: StreamConfig = field(default_factory=StreamConfig)

@@ -11,7 +11,7 @@ from midge.jetstream.archive.entries import ArchiveError
 from midge.jetstream.archive.restore import Unpacker
 from midge.jetstream.archive.restored import RestoredStream
 from midge.jetstream.archive.s2 import S2Error
-from midge.jetstream.archive.work import RECEIVING_BYTES, WaitTurn
+from midge.jetstream.archive.work import RECEIVING_BYTES, RESTORE_PREFIX, WaitTurn
 from midge.jetstream.errors import ApiError, JetStreamError
 from midge.jetstream.json import type_names
 from midge.jetstream.json.encode import encode
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from midge.jetstream.stream.surroundings import Surroundings
 
 _ANSWER = f"{type_names.API}stream_create_response"
-RESTORE_PREFIX = b"$JS.SNAPSHOT.RESTORE."
 _PATIENCE_S = 5.0
 """How long the next chunk may take, as nats-server has it."""
 

@@ -6,14 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from midge.jetstream.archive.snapshot import Snapshot, SnapshotError
-from midge.jetstream.archive.work import SENDING_BYTES, WaitTurn
+from midge.jetstream.archive.work import ACK_PREFIX, SENDING_BYTES, WaitTurn
 from midge.jetstream.json.encode import text
 
 if TYPE_CHECKING:
     from midge.jetstream.environment.clock import Timer
     from midge.jetstream.stream.stream import Stream
 
-ACK_PREFIX = b"$JS.SNAPSHOT.ACK."
 CHUNK_BYTES = 128 << 10
 WINDOW_BYTES = 8 << 20
 _CHUNK_LIMITS = (1 << 10, 1 << 20)

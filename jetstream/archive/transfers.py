@@ -1,4 +1,8 @@
-"""The snapshots that an account sends, and the archives that it receives."""
+"""The snapshots that an account sends, and the archives that it receives.
+
+The modules that read and write archives are imported with the first transfer: they are a tenth of
+what a start with JetStream imports.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,12 @@ from collections.abc import Sized
 from typing import TYPE_CHECKING, Any
 
 from midge.jetstream import errors
-from midge.jetstream.archive.receiving import RESTORE_PREFIX, Receiving, RestoreHost
-from midge.jetstream.archive.sending import ACK_PREFIX, Sending, in_flight
-from midge.jetstream.archive.snapshot import Snapshot
-from midge.jetstream.archive.work import WaitTurn, Work
+from midge.jetstream.archive.work import ACK_PREFIX, RESTORE_PREFIX, WaitTurn, Work
 from midge.jetstream.stream import events
 
 if TYPE_CHECKING:
+    from midge.jetstream.archive.receiving import Receiving, RestoreHost
+    from midge.jetstream.archive.sending import Sending
     from midge.jetstream.config.stream import StreamConfig
     from midge.jetstream.stream.stream import Stream
 
@@ -41,6 +44,9 @@ class Transfers:
         Raises:
             JetStreamError: too many are under way.
         """
+        from midge.jetstream.archive.sending import Sending, in_flight  # noqa: PLC0415 - see above
+        from midge.jetstream.archive.snapshot import Snapshot  # noqa: PLC0415
+
         _check_room(self.sending)
         snapshot = Snapshot(stream, with_consumers=consumers)
         limits = in_flight(chunk_bytes, window_bytes)
@@ -56,6 +62,8 @@ class Transfers:
         Raises:
             JetStreamError: too many are under way.
         """
+        from midge.jetstream.archive.receiving import Receiving  # noqa: PLC0415
+
         _check_room(self.receiving)
         surroundings = self._host.surroundings
         restored = self._host.begin_restore(config)

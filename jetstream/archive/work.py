@@ -1,8 +1,11 @@
-"""Work that transfers do in turns."""
+"""Work that transfers do in turns, and their subjects."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+
+RESTORE_PREFIX = b"$JS.SNAPSHOT.RESTORE."
+ACK_PREFIX = b"$JS.SNAPSHOT.ACK."
 
 Work = Callable[[int], int]
 """Does work for about so many bytes; returns what it took."""

@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from midge.jetstream.config.names import short_hash
 from midge.jetstream.json.structure import Field, Integer, Items, Structure, Text, Time
 from midge.jetstream.json.times import Timestamp
 
 
-@dataclass(slots=True)
-class SubjectTransform:
+class SubjectTransform(Struct):
     """A source and a destination; an empty source means all, an empty destination unchanged."""
 
     source: str = ""
     destination: str = ""
 
 
-@dataclass(slots=True)
-class ExternalStream:
+class ExternalStream(Struct):
     """Prefixes for reaching a stream of another account or domain."""
 
     api_prefix: str = ""
     deliver_prefix: str = ""
 
 
-@dataclass(slots=True)
-class SourceConsumer:
+class SourceConsumer(Struct):
     """The durable consumer through which a stream is sourced, if one was made beforehand."""
 
     name: str = ""
     deliver_subject: str = ""
 
 
-@dataclass(slots=True)
-class StreamSource:
+class StreamSource(Struct):
     """One origin of a mirror or of a sourcing stream."""
 
     name: str = ""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from midge.jetstream.config import versions
 from midge.jetstream.config.source import (
@@ -35,8 +36,7 @@ MEMORY = "memory"
 ASYNC = "async"
 
 
-@dataclass(slots=True)
-class Placement:
+class Placement(Struct):
     """Where in a cluster a stream should be; stored and shown, without effect on one server."""
 
     cluster: str = ""
@@ -44,8 +44,7 @@ class Placement:
     preferred: str = ""
 
 
-@dataclass(slots=True)
-class Republish:
+class Republish(Struct):
     """Where stored messages are republished."""
 
     source: str = ""
@@ -53,16 +52,14 @@ class Republish:
     headers_only: bool = False
 
 
-@dataclass(slots=True)
-class ConsumerLimits:
+class ConsumerLimits(Struct):
     """Defaults and bounds for the consumers of a stream."""
 
     inactive_threshold_ns: int = 0
     max_ack_pending: int = 0
 
 
-@dataclass(slots=True)
-class StreamConfig:
+class StreamConfig(Struct):
     """All keys of a stream; after `checks.check`, -1 means unlimited."""
 
     name: str = ""
@@ -146,7 +143,6 @@ class StreamConfig:
         return given if given is not None and given.destination else None
 
 
-@dataclass(slots=True)
 class StreamRequest(StreamConfig):
     """A request to create or to update a stream."""
 
@@ -154,7 +150,7 @@ class StreamRequest(StreamConfig):
 
     def config(self) -> StreamConfig:
         """Return the requested configuration."""
-        names = StreamConfig.__dataclass_fields__
+        names = StreamConfig.__struct_fields__
         return StreamConfig(**{name: getattr(self, name) for name in names})
 
 

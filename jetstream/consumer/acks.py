@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from midge.jetstream.json import structure
 from midge.jetstream.json.structure import Field, Integer, Structure
@@ -46,8 +46,7 @@ def term_reason(body: bytes) -> str:
     return body[len(_TERM) :].strip(_BLANKS).decode("utf-8", "surrogateescape")
 
 
-@dataclass(slots=True)
-class _NakOptions:
+class _NakOptions(Struct):
     delay_ns: int = 0
 
 

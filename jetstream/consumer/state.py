@@ -12,9 +12,10 @@ import json
 import sys
 from array import array
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
+
+from msgspec import Struct, field
 
 from midge.jetstream.config import consumer as configuration
 from midge.jetstream.config.consumer_config import ConsumerConfig
@@ -57,8 +58,7 @@ _USUAL: dict[str, Any] = {
 keeps in memory. Part of the file format: never to be changed."""
 
 
-@dataclass(slots=True)
-class StoredState:
+class StoredState(Struct):
     """The stored state of a consumer. `pending` has consumer sequence and wall time of each."""
 
     config: ConsumerConfig = field(default_factory=ConsumerConfig)

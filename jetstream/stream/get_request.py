@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from midge.jetstream.json.structure import Boolean, Field, Integer, Items, Structure, Text, Time
 from midge.jetstream.json.times import Timestamp
@@ -11,8 +11,7 @@ _UINT64 = Integer("uint64", is_signed=False)
 _INT = Integer("int")
 
 
-@dataclass(slots=True)
-class GetRequest:
+class GetRequest(Struct):
     """Which message, or messages, to get."""
 
     seq: int = 0

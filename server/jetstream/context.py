@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from midge.server.jetstream.stores import Stores
 
 
-@dataclass(slots=True)
-class Context:
+class Context(Struct):
     """The settings, the outside and the limits that all accounts have in common."""
 
     options: JetStream
