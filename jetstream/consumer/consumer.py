@@ -263,7 +263,7 @@ class Consumer(Delivering):
             seq = self.floor_seq + 1
         else:
             self._check_reset(seq)
-        self.pending.clear()
+        self.pending.clear(self.clock.call_later)
         self._arm_ack_timer(0)
         self.redelivered.clear()
         self.stand_before(seq)

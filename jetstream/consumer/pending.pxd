@@ -48,8 +48,8 @@ cdef class Pending:
     @cython.locals(entry=Entry, before=Entry)
     cpdef Entry add(self, unsigned long long seq, unsigned long long consumer_seq)
     cpdef void remove(self, Entry entry) except *
-    @cython.locals(entry=Entry, after=Entry)
-    cpdef void clear(self) except *
+    @cython.locals(entries=dict)
+    cpdef void clear(self, object call_later=*) except *
     @cython.locals(lines=list, last=Py_ssize_t, place=Py_ssize_t, line=Line)
     cpdef long long wait(self, Entry entry, long long now_ns, Py_ssize_t redeliveries) except *
     cpdef void wait_until(self, Entry entry, long long due_ns) except *
@@ -72,3 +72,7 @@ cdef class Pending:
     cpdef list take_due(self, long long now_ns, Py_ssize_t most)
     cdef void _drop_stale(self) except *
     cdef void _link(self, Entry entry, Entry before) noexcept
+
+
+@cython.locals(entry=Entry, left=Py_ssize_t)
+cpdef void unlink(dict entries, object call_later) except *

@@ -8,10 +8,15 @@ again hangs in the queue instead.
 """
 
 import heapq
+from collections.abc import Callable
+from functools import partial
 
 DELAYED = -1
 NOWHERE = -2
 QUEUED = -3
+
+UNLINKED_AT_ONCE = 10_000
+"""Entries that are forgotten in one turn: a millisecond."""
 
 _NO_ENTRIES: dict[int, "Entry"] = {}
 """The entries of every consumer that awaits no ack yet; never changed."""
@@ -145,19 +150,18 @@ class Pending:
             entry.after.before = entry.before
         entry.before = None
 
-    def clear(self) -> None:
-        """Forget all entries."""
-        entry = self.first
-        while entry is not None:
-            after = entry.after
-            self.stop_waiting(entry)
-            entry.before = None
-            entry.after = None
-            entry = after
+    def clear(self, call_later: Callable[..., object] | None = None) -> None:
+        """Forget all entries; their memory is freed now, or in turns that `call_later` brings."""
+        entries = self.entries
         self.entries = _NO_ENTRIES
         self.first = None
         self.last = None
+        self._lines = None
+        self._queue = None
         self._delayed = None
+        self.queued = 0
+        if entries:
+            unlink(entries, call_later)
 
     def wait(self, entry: Entry, now_ns: int, redeliveries: int) -> int:
         """Have the wait of an entry begin now; return when it falls due."""
@@ -315,3 +319,18 @@ def _by_seq(entry: Entry) -> int:
 
 def _by_time(pair: tuple[Entry, int]) -> int:
     return pair[0].sent_ns
+
+
+def unlink(entries: dict[int, Entry], call_later: Callable[..., object] | None) -> None:
+    """Free entries that hold each other by their links; see `Pending.clear`."""
+    left = UNLINKED_AT_ONCE
+    while entries and left > 0:
+        _, entry = entries.popitem()
+        entry.line = NOWHERE
+        entry.before = None
+        entry.after = None
+        entry.earlier = None
+        entry.later = None
+        left -= call_later is not None
+    if entries and call_later is not None:
+        call_later(0, partial(unlink, entries, call_later))

@@ -43,6 +43,11 @@ cdef class Tracking(Progress):
     cpdef void follow(self, ConsumerConfig config) except *
     @cython.locals(entry=Entry)
     cpdef void removed(self, unsigned long long seq) except *
+    @cython.locals(entry=Entry, after=Entry, count=Py_ssize_t)
+    cdef bint _drop_all_purged(self, bint is_wider) except -1
+    @cython.locals(entry=Entry)
+    cdef void _stop_purged(self) except *
+    cdef void _move_purged_floor(self, Entry entry) except *
     cpdef bint takes_acks(self) noexcept
     cpdef bint is_full(self) except -1
     @cython.locals(entry=Entry, due_ns="long long")

@@ -140,25 +140,14 @@ class Tracking(Progress):
         self.next_seq = max(self.next_seq, first_seq)
         if self.floor_seq < first_seq:
             self.floor_seq = first_seq - 1
-            entry = self.pending.first
-            dropped = 0
-            while entry is not None:
-                after = entry.after
-                if entry.seq <= self.floor_seq or (is_wider and not self.store.exists(entry.seq)):
-                    self._drop_purged(entry)
-                    dropped += 1
-                entry = after
-            if dropped:
+            if self._drop_all_purged(is_wider):
                 self.last_ack_ns = self.clock.wall_ns()
         if not self.pending.entries:
             self.redelivered.clear()
             self.floor_consumer_seq = self.next_consumer_seq - 1
             self.floor_seq = self.next_seq - 1
-        entry = self.pending.first
-        while entry is not None:
-            if self.pending.is_queued(entry) and not self.store.exists(entry.seq):
-                self.pending.stop_waiting(entry)
-            entry = entry.after
+        if self.pending.queued:
+            self._stop_purged()
         if not self._shows_more():
             self.show_floor()
         if self.log is not None:
@@ -175,14 +164,39 @@ class Tracking(Progress):
         if self.log is not None:
             self.log.changed(entry.seq)
 
-    def _drop_purged(self, entry: Entry) -> None:
-        """Forget a message that was purged."""
+    def _drop_all_purged(self, is_wider: bool) -> bool:
+        """Forget those up to the floor, and with `is_wider` others that have gone; True if any."""
+        count = len(self.pending.entries)
+        entry = self.pending.last
+        if entry is not None and entry.seq <= self.floor_seq:
+            # All have gone: where reports stand behind the last one says nothing of the others.
+            self.pending.clear(self.clock.call_later)
+            self._move_purged_floor(entry)
+            return True
+        entry = self.pending.first
+        while entry is not None:
+            after = entry.after
+            if entry.seq <= self.floor_seq or (is_wider and not self.store.exists(entry.seq)):
+                self.pending.remove(entry)
+                if self.redelivered:
+                    self.redelivered.pop(entry.seq, None)
+                self._move_purged_floor(entry)
+            entry = after
+        return len(self.pending.entries) < count
+
+    def _stop_purged(self) -> None:
+        """Have nothing that has gone wait in the queue."""
+        entry = self.pending.first
+        while entry is not None:
+            if self.pending.is_queued(entry) and not self.store.exists(entry.seq):
+                self.pending.stop_waiting(entry)
+            entry = entry.after
+
+    def _move_purged_floor(self, entry: Entry) -> None:
+        """Move the floors, after a message that was purged has been taken out of those pending."""
         if entry.consumer_seq > self.floor_consumer_seq:
             self.floor_consumer_seq = entry.consumer_seq
             self.next_consumer_seq = max(self.next_consumer_seq, entry.consumer_seq)
-        self.pending.remove(entry)
-        if self.redelivered:
-            self.redelivered.pop(entry.seq, None)
         if self.ack_policy == _ACK_EXPLICIT:
             self._move_shown_floor(entry)
         elif entry.consumer_seq > self.shown_floor_consumer_seq:
