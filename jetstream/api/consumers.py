@@ -72,7 +72,7 @@ def create(call: Call) -> None:
     identity = _check_identity(call, stream, config)
     if config.direct and config.sourcing and config.name:
         name = _name_of_source(stream, config)
-    if config.opt_start_time is None:
+    if config.opt_start_time is None and not searching.takes_turns(stream.store, config):
         _make(call, request, stream, name, identity)
     else:
         _make_later(call, request, stream, name, identity)
@@ -81,15 +81,13 @@ def create(call: Call) -> None:
 def _make_later(
     call: Call, request: CreateRequest, stream: Stream, name: str, identity: bytes
 ) -> None:
-    """Make a consumer once its start position has been found.
+    """Make a consumer once its start position has been found, and its filters compared.
 
     Making it repeats the search, with times that are then in the page cache.
     """
-    start_time = request.config.opt_start_time
-    assert start_time is not None
     call.go_on_after(
         stream,
-        searching.seq_at_time(stream.store, start_time.ns),
+        searching.prepare(stream.store, request.config),
         lambda _: _make(call, request, stream, name, identity),
     )
 

@@ -26,6 +26,7 @@ _DUE_AT_ONCE = 10_000
 # Work, in items of 10 ns; see `StreamStore.work`.
 _SETTLED_WORK = 200  # with an advisory
 _ACKED_WORK = 10
+_NAKED_WORK = 200
 
 NO_ACKS = 0
 ACK_ALL = 1
@@ -430,6 +431,7 @@ class Tracking(Progress):
         entry = self.pending.get(seq)
         if entry is None:
             return
+        self.store.work += _NAKED_WORK
         self.events.naked(seq, consumer_seq, deliveries)
         delay_ns = acks.nak_delay_ns(body)
         if delay_ns is not None:

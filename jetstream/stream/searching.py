@@ -6,6 +6,7 @@ the messages in their order, at 3 to 8 ns each; a pattern that nothing matches t
 
 from __future__ import annotations
 
+from midge.jetstream.config.consumer_config import ConsumerConfig
 from midge.jetstream.consumer.start import in_reach
 from midge.jetstream.store.interface import StreamStore
 from midge.jetstream.stream.pieces import Arrival, Pieces, WaitingPieces, until_time_at_hand
@@ -54,6 +55,21 @@ def compare(store: StreamStore, filters: tuple[bytes, ...]) -> Pieces[None]:
     piece = piece_of(filters)
     while (number := store.note_subjects(filters, number, piece)) >= 0:
         yield
+
+
+def takes_turns(store: StreamStore, config: ConsumerConfig) -> bool:
+    """Return whether to compare the filters of a new consumer would hold up others."""
+    if len(config.filter_subjects) <= _FEW:
+        return False
+    return store.subject_numbers() > PIECE_OF_MANY
+
+
+def prepare(store: StreamStore, config: ConsumerConfig) -> WaitingPieces[None]:
+    """Look up what making a consumer looks up again: its start by time, what its filters take."""
+    if config.opt_start_time is not None:
+        yield from seq_at_time(store, config.opt_start_time.ns)
+    if takes_turns(store, config):
+        yield from compare(store, config.filters())
 
 
 def next_matching(store: StreamStore, subject: bytes, start: int, end: int) -> Pieces[int]:

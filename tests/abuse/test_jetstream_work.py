@@ -21,12 +21,10 @@ import pytest
 from tests.abuse.conftest import MIB, wait_until
 from tests.abuse.watched_server import LONGEST
 from tests.support.processes import CHECKOUT, Server
+from tests.support.scheduling import slowness
 
-WAIT_S = 0.1
-"""Longest time of the server's main thread between a question and its answer.
-
-That is twice the time on a quiet machine, where no compilers empty the caches.
-"""
+WAIT_S = 0.05
+"""Longest time of the server's main thread between a question and its answer, times `slowness`."""
 
 LEFT_BYTES = 20 * MIB
 TIMEOUT_S = 100.0
@@ -212,8 +210,10 @@ class Attacked:
         before = self._status("VmRSS:")
         with neighbour(self.server) as hear:
             self._watched.write_bytes(LONGEST.pack(0.0, 0.0))
+            factor = slowness()
             yield
             self.figures.update(hear())
+            self.figures["slowness"] = max(factor, slowness())
         self.figures["turn"] = LONGEST.unpack(self._watched.read_bytes())[0]
         self.figures["peak_mib"] = (self._status("VmHWM:") - before) / MIB
         self.close()
@@ -373,12 +373,15 @@ def newest_by_many_patterns(attacked: Attacked) -> None:
 
 
 def deserted_gets(attacked: Attacked) -> None:
-    """Ask 1,500 times for the newest of 200,000 subjects, and leave."""
+    """Ask 1,500 times for the newest of 200,000 subjects, and leave; twice, for the pools."""
     tenant = attacked.tenant()
     attacked.stream(tenant, "S", "s.>", allow_direct=True)
     tenant.fill(f"s.{i}" for i in range(KEYS))
     tenant.fill(f"t.{i}" for i in range(10))
     request = message("$JS.API.DIRECT.GET.S", {"multi_last": ["s.>", "s.*.x"]}, reply=b"r.g")
+    deserter = attacked.tenant()
+    deserter.flood(request * 1_500)
+    deserter.close()
     with attacked.measured():
         tenant.flood(request * 1_500)
 
@@ -503,7 +506,7 @@ def acked_all(attacked: Attacked) -> None:
 
 
 def naks(attacked: Attacked) -> None:
-    """Wait until 100,000 messages are delivered again at the same moment."""
+    """Wait until 100,000 messages are delivered again at the same moment; twice, for the pools."""
     tenant = attacked.tenant()
     attacked.stream(tenant, "S", "s.>")
     tenant.fill(["s.a"] * 100_000)
@@ -513,9 +516,10 @@ def naks(attacked: Attacked) -> None:
         message(f"$JS.ACK.S.C.1.{i}.{i}.1.0", b'-NAK {"delay":2000000000}')
         for i in range(1, 100_001)
     )
-    with attacked.measured():
-        tenant.flood(lines)
-        tenant.wait_count(200_000)
+    for count, measured in ((200_000, contextlib.nullcontext), (300_000, attacked.measured)):
+        with measured():
+            tenant.flood(lines)
+            tenant.wait_count(count)
 
 
 def schedules(attacked: Attacked) -> None:
@@ -609,6 +613,6 @@ def test_nobody_waits_for_the_work_of_another_account(
         assert server.process.poll() is None, server.log
         assert "Traceback" not in server.log
     waits = {name: figures[name] for name in ("message", "publish", "get", "info", "turn")}
-    assert max(waits.values()) < WAIT_S, figures
+    assert max(waits.values()) < WAIT_S * figures["slowness"], figures
     is_kept = attack is gets_into_the_stream and storage == "memory"  # its answers are stored
     assert is_kept or figures["left_mib"] < LEFT_BYTES / MIB, figures
