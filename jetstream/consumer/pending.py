@@ -151,7 +151,7 @@ class Pending:
         entry.before = None
 
     def clear(self, call_later: Callable[..., object] | None = None) -> None:
-        """Forget all entries; their memory is freed now, or in turns that `call_later` brings."""
+        """Forget all entries; free their memory now, or piece by piece with `call_later`."""
         entries = self.entries
         self.entries = _NO_ENTRIES
         self.first = None

@@ -170,7 +170,7 @@ class Tracking(Progress):
         count = len(self.pending.entries)
         entry = self.pending.last
         if entry is not None and entry.seq <= self.floor_seq:
-            # All have gone: where reports stand behind the last one says nothing of the others.
+            # All have gone: the floors end behind the last one, whatever the others did.
             self.pending.clear(self.clock.call_later)
             self._move_purged_floor(entry)
             return True
@@ -186,7 +186,7 @@ class Tracking(Progress):
         return len(self.pending.entries) < count
 
     def _stop_purged(self) -> None:
-        """Have nothing that has gone wait in the queue."""
+        """Take removed messages out of the queue."""
         entry = self.pending.first
         while entry is not None:
             if self.pending.is_queued(entry) and not self.store.exists(entry.seq):

@@ -25,8 +25,8 @@ def slowness() -> float:
     """Return how much more processor time Python takes here and now than limits were set for.
 
     It is 1 on a machine that makes a dictionary of 100,000 numbers as text within 20 ms, and never
-    less. What a compiler or another machine on the same processor takes of its caches counts, too,
-    so that it belongs measured beside what is to be compared.
+    less. It grows while a compiler or another machine uses the caches of the same processor: measure
+    it beside the time to be compared.
     """
     took_s = []
     for _ in range(3):

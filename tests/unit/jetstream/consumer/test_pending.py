@@ -9,7 +9,7 @@ from midge.jetstream.consumer.pending import UNLINKED_AT_ONCE, Pending, unlink
 
 
 class Later:
-    """Collects what is to be called later."""
+    """Collects the functions to be called later."""
 
     def __init__(self) -> None:
         self.calls: list[Callable[[], Any]] = []
