@@ -25,7 +25,7 @@ def slowness() -> float:
     """Return how much more processor time Python takes here and now than limits were set for.
 
     It is 1 on a machine that makes a dictionary of 100,000 numbers as text within 20 ms, and never
-    less. It grows while a compiler or another machine uses the caches of the same processor: measure
+    less. It grows while a compiler or another machine uses the caches of the processor: measure
     it beside the time to be compared.
     """
     took_s = []
