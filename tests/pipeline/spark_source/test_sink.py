@@ -393,7 +393,7 @@ def test_restart_of_the_server_loses_and_doubles_nothing(write, nats_server, ord
                 SequenceRange(1, state.end_seq),
             ).batches()
             for payload in columns.payloads
-                if payload != marker
+            if payload != marker
         ]
     wanted = [b"%d" % n for n in range(count)]
     # Core rows whose fate is unknown are sent again: none is missing, some may be there twice.
