@@ -43,7 +43,7 @@ def spark(tmp_path_factory):
             "spark.driver.extraJavaOptions": (
                 "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
             ),
-            # The same for queries, a tenth of the time; the cluster's tests and the demo compile them.
+            # The same for queries, a tenth of the time; the cluster's tests compile them.
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.driver.memory": "2g",
