@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from midge.client.errors import OptionError, reason_of
 from midge.extras import install_command
-from midge.pipeline.errors import JavaNotFoundError, OptionError, PipelineError, reason_of
+from midge.pipeline.errors import JavaNotFoundError, PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from midge.client.errors import OptionError, reason_of
 from midge.pipeline.commands.terminal import (
     bars,
     counted,
@@ -17,7 +18,7 @@ from midge.pipeline.commands.terminal import (
     stop_signals,
     warn,
 )
-from midge.pipeline.errors import OptionError, PipelineError, reason_of, sentence_of
+from midge.pipeline.errors import PipelineError, sentence_of
 from midge.pipeline.lake.settings import PipelineSettings, load_settings
 from midge.sublist.subjects import is_valid_subject
 

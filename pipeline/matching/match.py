@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
-from midge.pipeline.errors import OptionError
+from midge.client.errors import OptionError
 from midge.pipeline.matching.pattern_shapes import (
     INVALID_PATTERN,
     INVALID_SUBJECT,

@@ -43,27 +43,26 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from midge.pipeline.errors import (
+from midge.client.client import Backoff, Client
+from midge.client.errors import (
     AuthorizationError,
     OptionError,
     ServerError,
     StreamError,
     StreamNotFoundError,
 )
-from midge.pipeline.nats.client import Backoff, Client
-from midge.pipeline.nats.jetstream import JetStream, PullConsumer
-from midge.pipeline.nats.offsets import (
+from midge.client.jetstream import JetStream, PullConsumer, StreamState
+from midge.pipeline.offsets import (
     EARLIEST,
     LATEST,
     Loss,
     Offset,
-    StreamState,
     find_loss,
     next_offset,
     resume_seq,
     starting_seq,
 )
-from midge.pipeline.nats.options import SinkOptions, SourceOptions
+from midge.pipeline.spark_source.options import SinkOptions, SourceOptions
 from midge.pipeline.spark_source.partitions import SequenceRange, split
 from midge.pipeline.spark_source.pushdown import Narrowing, rfc3339
 from midge.pipeline.spark_source.reader import Columns, RangeReader, header_pairs
@@ -540,7 +539,7 @@ def microseconds(times_ns: list[int]) -> pa.Array:
 
 
 def subject_array(subjects: list[bytes]) -> pa.Array:
-    r"""Return subjects as text. A subject may be any bytes: what is not UTF-8 shows as `\xNN`."""
+    r"""Return subjects as text. Bytes that are not UTF-8 appear as `\xNN`."""
     try:
         return pa.array(subjects, pa.string())
     except (pa.ArrowInvalid, UnicodeDecodeError):

@@ -5,8 +5,9 @@ import subprocess
 
 import pytest
 
+from midge.client.errors import OptionError
 from midge.pipeline import spark_session as session
-from midge.pipeline.errors import JavaNotFoundError, OptionError
+from midge.pipeline.errors import JavaNotFoundError
 
 
 def make_java(home, version, script='echo "$@"'):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midge.pipeline.errors import OptionError
+from midge.client.errors import OptionError
 from midge.pipeline.matching import sublist_matcher as matcher_module
 from midge.pipeline.matching.match import match, match_counts
 from midge.pipeline.matching.sublist_matcher import Matcher

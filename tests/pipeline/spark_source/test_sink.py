@@ -17,11 +17,12 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from midge.pipeline.errors import AuthorizationError, OptionError, PublishError
-from midge.pipeline.nats.headers import parse_headers
-from midge.pipeline.nats.jetstream import JetStream
-from midge.pipeline.nats.options import SinkOptions, SourceOptions
+from midge.client.errors import AuthorizationError, OptionError
+from midge.client.headers import parse_headers
+from midge.client.jetstream import JetStream
+from midge.pipeline.errors import PublishError
 from midge.pipeline.spark_source import sink
+from midge.pipeline.spark_source.options import SinkOptions, SourceOptions
 from midge.pipeline.spark_source.partitions import SequenceRange
 from midge.pipeline.spark_source.reader import RangeReader
 from midge.pipeline.spark_source.sink import NatsWriter, RowReader, check_schema
@@ -393,7 +394,7 @@ def test_restart_of_the_server_loses_and_doubles_nothing(write, nats_server, ord
                 SequenceRange(1, state.end_seq),
             ).batches()
             for payload in columns.payloads
-                if payload != marker
+            if payload != marker
         ]
     wanted = [b"%d" % n for n in range(count)]
     # Core rows whose fate is unknown are sent again: none is missing, some may be there twice.

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import LongType, StructType
 
-from midge.pipeline.errors import (
+from midge.client.errors import (
     AuthorizationError,
     DataLossError,
     OptionError,

@@ -13,7 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from midge.pipeline.errors import exit_on_error
-from midge.pipeline.nats.offsets import lag
+from midge.pipeline.offsets import lag
 from midge.pipeline.spark_source.source import register
 
 
