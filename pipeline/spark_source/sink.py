@@ -439,7 +439,7 @@ class _Publisher:
 
 
 class CorePublisher(_Publisher):
-    """Publishes without JetStream: done when the server has read it, with or without subscribers."""
+    """Publishes without JetStream: done when the server has read it, subscribers or not."""
 
     def publish(self, rows: Iterator[Row]) -> Written:
         """Publish all rows, asking the server after each window whether all is well.
