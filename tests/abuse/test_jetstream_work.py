@@ -527,7 +527,7 @@ def schedules(attacked: Attacked) -> None:
     tenant = attacked.tenant()
     for measured in (contextlib.nullcontext, attacked.measured):
         attacked.stream(tenant, "S", "s.>", "t.>", allow_msg_schedules=True, allow_msg_ttl=True)
-        due = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 8))
+        due = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 5))
         lines = b"".join(
             message(
                 f"s.{i}", b"x", block(f"Nats-Schedule: @at {due}", f"Nats-Schedule-Target: t.{i}")
