@@ -37,8 +37,8 @@ from bench import procfs
 from midge.client.client import Client
 from midge.client.jetstream import JetStream
 from midge.client.options import ConnectOptions
-from midge.pipeline.spark_session import spark_session
-from midge.pipeline.spark_source.source import register
+from midge.pipeline.session import spark_session
+from midge.pipeline.source import register
 from midge.protocol.client_side import publish_frame
 
 if TYPE_CHECKING:

@@ -47,7 +47,7 @@ def settings_of(args: argparse.Namespace) -> PipelineSettings:
 @contextmanager
 def session(settings: PipelineSettings, show: "Bars") -> "Iterator[SparkSession]":
     """Start Spark for a command, and stop it at the end."""
-    from midge.pipeline.spark_session import spark_session
+    from midge.pipeline.session import spark_session
 
     show.update("starting Spark", 0, 1)
     with spark_errors_told("Spark did not start"):
@@ -145,7 +145,7 @@ def tell(progress: "Progress", settings: PipelineSettings) -> None:
 def match_subjects(args: argparse.Namespace) -> None:
     """Match recorded messages with patterns; write the pairs, or print the counts."""
     from midge.pipeline.lake.opening import open_lake
-    from midge.pipeline.matching.match import match, match_counts
+    from midge.pipeline.match import match, match_counts
 
     settings = settings_of(args)
     with bars() as show, session(settings, show) as spark:

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from midge.client.jetstream import JetStream
-from midge.pipeline.spark_session import spark_session
+from midge.pipeline.session import spark_session
 from midge.protocol.client_side import publish_frame
 from tests.support.nats_server import make_nats_server, nats_server
 

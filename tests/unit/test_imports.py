@@ -109,7 +109,7 @@ def test_folder_imports_only_what_lies_below_it(root: Path, folder: str) -> None
         ("protocol", "import midge.jetstream.environment.clock"),
         ("jetstream", "import time"),
         ("jetstream", "from midge.server import clock"),
-        ("server", "from midge.pipeline.spark_source.source import read"),
+        ("server", "from midge.pipeline.source import read"),
         ("pipeline", "from midge.server import options"),
         ("client", "from midge.pipeline.errors import PublishError"),
         ("client", "import midge.server.config.options"),
@@ -172,13 +172,14 @@ CLIENT_ROOMS = (
 
 PIPELINE_ROOMS = (
     ("errors",),
-    ("matching", "offsets", "records", "spark_session", "subject_rewriting"),
+    ("matching", "offsets", "records", "session", "subject_rewriting"),
+    ("match",),
     ("fleet", "lake", "spark_source"),
-    ("match", "session", "source"),
+    ("source",),
     ("replay", "report", "tables", "what_if"),
     ("commands",),
 )
-"""The rooms of the pipeline; `match`, `session` and `source` are names for users."""
+"""The rooms of the pipeline."""
 
 
 def floors(rooms: tuple[tuple[str, ...], ...]) -> dict[str, int]:

@@ -21,12 +21,12 @@ from midge.client.errors import AuthorizationError, OptionError
 from midge.client.headers import parse_headers
 from midge.client.jetstream import JetStream
 from midge.pipeline.errors import PublishError
+from midge.pipeline.source import NatsDataSource
 from midge.pipeline.spark_source import sink
 from midge.pipeline.spark_source.options import SinkOptions, SourceOptions
 from midge.pipeline.spark_source.partitions import SequenceRange
 from midge.pipeline.spark_source.reader import RangeReader
 from midge.pipeline.spark_source.sink import NatsWriter, RowReader, check_schema
-from midge.pipeline.spark_source.source import NatsDataSource
 
 PLAIN = StructType().add("subject", StringType()).add("payload", BinaryType())
 

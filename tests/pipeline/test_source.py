@@ -26,8 +26,8 @@ from midge.client.errors import (
     StreamError,
     StreamNotFoundError,
 )
-from midge.pipeline.spark_source import source as source_module
-from midge.pipeline.spark_source.source import (
+from midge.pipeline import source as source_module
+from midge.pipeline.source import (
     NatsDataSource,
     NatsFilteringReader,
     source_schema,

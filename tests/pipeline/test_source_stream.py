@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
 from midge.pipeline.errors import exit_on_error
 from midge.pipeline.offsets import lag
-from midge.pipeline.spark_source.source import register
+from midge.pipeline.source import register
 
 
 @pytest.fixture
@@ -212,8 +212,8 @@ def kill_group(process):
 
 _WRITER = """
 import sys
-from midge.pipeline.spark_session import spark_session
-from midge.pipeline.spark_source.source import register
+from midge.pipeline.session import spark_session
+from midge.pipeline.source import register
 
 url, folder = sys.argv[1:]
 spark = spark_session("victim", "local[1]", {

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from midge.client.errors import OptionError
-from midge.pipeline import spark_session as session
+from midge.pipeline import session
 from midge.pipeline.errors import JavaNotFoundError
 
 
