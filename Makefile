@@ -10,7 +10,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet install --con
 # editable install that folders may shadow it; that is what it is for.
 EDITABLE := MIDGE_PURE=1 PYTHONWARNINGS=ignore $(PIP) --no-build-isolation --editable
 
-PACKAGES := midge protocol sublist jetstream server pipeline testing
+PACKAGES := midge protocol sublist jetstream server client pipeline testing
 # What the extension modules and the bytecode are made of.
 COMPILED := $(shell find protocol sublist jetstream server -name '*.py' -o -name '*.pxd' -o -name '*.h')
 # What exercises them without a loop or a socket.
@@ -71,7 +71,7 @@ $(STAMPS)/browser:
 define copied
 	rm -rf $(1) && mkdir -p $(1)
 	tar -cf - --exclude='*.so' --exclude=__pycache__ \
-	  pyproject.toml setup.py midge protocol sublist jetstream server pipeline testing tests bench docs \
+	  pyproject.toml setup.py midge protocol sublist jetstream server client pipeline testing tests bench docs \
 	  $(wildcard config.example.toml) | tar -xf - -C $(1)
 endef
 
@@ -126,7 +126,7 @@ lint: $(STAMPS)/dev ## Check style: ruff, cython-lint, bandit, prose
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/cython-lint protocol sublist jetstream server
-	$(BIN)/bandit --quiet --severity-level medium --configfile pyproject.toml --recursive protocol sublist jetstream server pipeline testing
+	$(BIN)/bandit --quiet --severity-level medium --configfile pyproject.toml --recursive protocol sublist jetstream server client pipeline testing
 	$(BIN)/python -m tests.docs.prose
 
 types: $(STAMPS)/dev ## Check types: mypy, strict
@@ -149,7 +149,7 @@ dist: $(STAMPS)/dev ## Build dist/*.tar.gz, and dist/*.whl from it
 
 clean: ## Remove the virtual environment and everything that was built
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
-	find protocol sublist jetstream server pipeline testing midge tests bench \
+	find protocol sublist jetstream server client pipeline testing midge tests bench \
 	  \( -name '*.so' -o -name '__pycache__' \) -prune -exec rm -rf {} +
 
 $(STAMPS)/venv: constraints.txt

@@ -34,11 +34,11 @@ import nats
 from nats.js.api import AckPolicy, ConsumerConfig
 
 from bench import procfs
-from midge.pipeline.nats.client import Client
-from midge.pipeline.nats.jetstream import JetStream
-from midge.pipeline.nats.options import ConnectOptions, SourceOptions
-from midge.pipeline.spark_session import spark_session
-from midge.pipeline.spark_source.source import register
+from midge.client.client import Client
+from midge.client.jetstream import JetStream
+from midge.client.options import ConnectOptions
+from midge.pipeline.session import spark_session
+from midge.pipeline.source import register
 from midge.protocol.client_side import publish_frame
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def nats_server(folder: Path) -> Iterator[str]:
 
 def fill(url: str, count: int, size: int) -> None:
     """Publish `count` messages of `size` bytes over a thousand subjects."""
-    servers = SourceOptions.parse({"servers": url, "stream": STREAM}).connect.servers
+    servers = ConnectOptions.parse({"servers": url}).servers
     with Client(ConnectOptions(servers)) as client:
         jetstream = JetStream(client)
         jetstream.call(f"STREAM.CREATE.{STREAM}", {"name": STREAM, "subjects": ["fleet.>"]})

@@ -1,8 +1,8 @@
 """The `midge` command: looks up the sub-command and hands over.
 
-It stands above all packages, so that server and pipeline need not know each other. A sub-command is
-either a function of the argument list, or a module with `add_arguments(parser)` and `run(args)`;
-nothing is imported before its name is typed.
+It stands above all packages, so that server, client and pipeline need not import each other. A
+sub-command is either a function of the argument list, or a module with `add_arguments(parser)` and
+`run(args)`; nothing is imported before its name is typed.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ COMMANDS = {
     "store": Command(
         "midge.server.store_commands.command", "check a store directory, import nats-server's"
     ),
-    "pub": Command("midge.pipeline.client_commands.publish", "publish a message"),
-    "sub": Command("midge.pipeline.client_commands.subscribe", "print messages as they come"),
-    "request": Command("midge.pipeline.client_commands.request", "send a request"),
-    "stream": Command("midge.pipeline.client_commands.streams", "streams of any server"),
-    "consumer": Command("midge.pipeline.client_commands.consumers", "their consumers"),
-    "kv": Command("midge.pipeline.client_commands.key_value", "key-value buckets"),
-    "object": Command("midge.pipeline.client_commands.objects", "object stores"),
+    "pub": Command("midge.client.commands.publish", "publish a message"),
+    "sub": Command("midge.client.commands.subscribe", "print messages as they come"),
+    "request": Command("midge.client.commands.request", "send a request"),
+    "stream": Command("midge.client.commands.streams", "streams of any server"),
+    "consumer": Command("midge.client.commands.consumers", "their consumers"),
+    "kv": Command("midge.client.commands.key_value", "key-value buckets"),
+    "object": Command("midge.client.commands.objects", "object stores"),
     "record": Command("midge.pipeline.commands.record", "record a server's traffic", "recorder"),
     "replay": Command("midge.pipeline.commands.replay", "replay recorded traffic", "recorder"),
     "pipeline": Command(

@@ -6,7 +6,7 @@ from functools import lru_cache
 from random import Random
 from typing import Self
 
-from midge.pipeline.errors import OptionError
+from midge.client.errors import OptionError
 from midge.sublist.transform import Transform
 
 

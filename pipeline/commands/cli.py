@@ -5,9 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from midge.client.commands.argument_types import key_and_value, positive_int, positive_number
 from midge.pipeline.commands import demo
 from midge.pipeline.commands import lake_commands as commands
-from midge.pipeline.commands.argument_types import key_and_value, positive_int, positive_number
 from midge.pipeline.commands.terminal import errors_told, termination_told
 from midge.pipeline.lake.tables import FORMATS
 from midge.pipeline.matching.strategies import STRATEGIES

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from midge.pipeline.commands.argument_types import positive_int, positive_number
+from midge.client.commands.argument_types import positive_int, positive_number
 from midge.pipeline.commands.lake_commands import fill, settings_of, tell
 from midge.pipeline.commands.terminal import bars, counted, say
 from midge.pipeline.errors import PipelineError

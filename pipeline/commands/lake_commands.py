@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from midge.client.errors import OptionError, reason_of
 from midge.pipeline.commands.terminal import (
     bars,
     counted,
@@ -17,7 +18,7 @@ from midge.pipeline.commands.terminal import (
     stop_signals,
     warn,
 )
-from midge.pipeline.errors import OptionError, PipelineError, reason_of, sentence_of
+from midge.pipeline.errors import PipelineError, sentence_of
 from midge.pipeline.lake.settings import PipelineSettings, load_settings
 from midge.sublist.subjects import is_valid_subject
 
@@ -46,7 +47,7 @@ def settings_of(args: argparse.Namespace) -> PipelineSettings:
 @contextmanager
 def session(settings: PipelineSettings, show: "Bars") -> "Iterator[SparkSession]":
     """Start Spark for a command, and stop it at the end."""
-    from midge.pipeline.spark_session import spark_session
+    from midge.pipeline.session import spark_session
 
     show.update("starting Spark", 0, 1)
     with spark_errors_told("Spark did not start"):
@@ -144,7 +145,7 @@ def tell(progress: "Progress", settings: PipelineSettings) -> None:
 def match_subjects(args: argparse.Namespace) -> None:
     """Match recorded messages with patterns; write the pairs, or print the counts."""
     from midge.pipeline.lake.opening import open_lake
-    from midge.pipeline.matching.match import match, match_counts
+    from midge.pipeline.match import match, match_counts
 
     settings = settings_of(args)
     with bars() as show, session(settings, show) as spark:

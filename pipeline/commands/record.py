@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from midge.pipeline.commands.argument_types import positive_number
-from midge.pipeline.commands.connect_arguments import add_connect_arguments, connect_options
+from midge.client.commands.argument_types import positive_number
+from midge.client.commands.connect_arguments import add_connect_arguments, connect_options
 from midge.pipeline.commands.terminal import bars, counted, errors_told, say, stop_signals
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from midge.pipeline.commands.argument_types import positive_int
-from midge.pipeline.commands.connect_arguments import add_connect_arguments, connect_options
+from midge.client.commands.argument_types import positive_int
+from midge.client.commands.connect_arguments import add_connect_arguments, connect_options
+from midge.client.errors import OptionError
 from midge.pipeline.commands.terminal import bars, counted, errors_told, say, warn
-from midge.pipeline.errors import OptionError
 from midge.pipeline.subject_rewriting import Rewrite
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from midge.client.errors import ClientError
 from midge.pipeline.errors import PipelineError
 from midge.protocol.errors import MidgeError
 
@@ -87,7 +88,7 @@ def errors_told(program: str, codes: list[int]) -> Iterator[None]:
     try:
         yield
     except MidgeError as error:
-        kind = "" if isinstance(error, PipelineError) else f"{type(error).__name__}: "
+        kind = "" if isinstance(error, ClientError | PipelineError) else f"{type(error).__name__}: "
         warn(f"{program}: {kind}{error}")
         codes.append(1)
 

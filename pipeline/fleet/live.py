@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from midge.pipeline.errors import ServerError, reason_of
+from midge.client.errors import ServerError, reason_of
 from midge.pipeline.fleet.fleet import (
     CLIENT_CLOSED,
     SLOW_CONSUMER,

@@ -7,7 +7,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args
 
-from midge.pipeline.errors import PipelineError, reason_of
+from midge.client.errors import reason_of
+from midge.pipeline.errors import PipelineError
 from midge.pipeline.lake.tables import FORMATS, Format
 from midge.pipeline.matching.strategies import BROADCAST_MAX_PATTERNS, STRATEGIES, Strategy
 

@@ -12,7 +12,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as sf
 
 from midge.pipeline.lake.tables import INBOX
-from midge.pipeline.matching.match import match
+from midge.pipeline.match import match
 from midge.pipeline.matching.strategies import BROADCAST_MAX_PATTERNS, Strategy
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from midge.pipeline.errors import PipelineError, reason_of
+from midge.client.errors import reason_of
+from midge.pipeline.errors import PipelineError
 from midge.pipeline.lake.storage import Storage, as_path
 from midge.pipeline.lake.table import Table
 from midge.protocol import record_columns

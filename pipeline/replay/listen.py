@@ -16,10 +16,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from midge.pipeline.errors import OptionError, ServerError, reason_of
-from midge.pipeline.nats.client import Client
-from midge.pipeline.nats.headers import parse_headers
-from midge.pipeline.nats.options import ConnectOptions
+from midge.client.client import Client
+from midge.client.errors import OptionError, ServerError, reason_of
+from midge.client.headers import parse_headers
+from midge.client.options import ConnectOptions
 from midge.pipeline.records.files import RecordsError, next_number, write_segment
 from midge.pipeline.records.format import MESSAGES, segment_path
 from midge.protocol.client_side import Message

@@ -13,9 +13,9 @@ from pyspark import BarrierTaskContext
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StringType, StructField, StructType
 
+from midge.client.client import Client
 from midge.pipeline.lake import bronze
 from midge.pipeline.lake.storage import as_uri
-from midge.pipeline.nats.client import Client
 from midge.pipeline.records.files import BadSegment, list_segments, require_records
 from midge.pipeline.records.format import MESSAGES
 from midge.pipeline.replay.replay import (

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from midge.pipeline.errors import OptionError, PublishError
-from midge.pipeline.nats.client import Client
-from midge.pipeline.nats.options import ConnectOptions
+from midge.client.client import Client
+from midge.client.errors import OptionError
+from midge.client.options import ConnectOptions
+from midge.pipeline.errors import PublishError
 from midge.pipeline.records.files import BadSegment, read_segment, servers_and_segments
 from midge.pipeline.records.format import MESSAGES
 from midge.pipeline.subject_rewriting import Rewrite, rewrite_subject

@@ -14,7 +14,8 @@ import pyarrow.dataset as ds
 from plotly.offline import get_plotlyjs
 from pyarrow import fs
 
-from midge.pipeline.errors import PipelineError, reason_of
+from midge.client.errors import reason_of
+from midge.pipeline.errors import PipelineError
 from midge.pipeline.lake.storage import as_path
 from midge.pipeline.lake.tables import GOLD, LakeError
 from midge.pipeline.report.rows import Gold, Row, listened, span, subjects

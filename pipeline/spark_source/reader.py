@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from midge.pipeline.errors import AuthorizationError, ServerError, StreamNotFoundError
-from midge.pipeline.nats.client import Backoff, Client
-from midge.pipeline.nats.headers import parse_headers
-from midge.pipeline.nats.jetstream import Deliveries, JetStream, PullConsumer
-from midge.pipeline.nats.offsets import Loss, StreamState
-from midge.pipeline.nats.options import SourceOptions
+from midge.client.client import Backoff, Client
+from midge.client.errors import AuthorizationError, ServerError, StreamNotFoundError
+from midge.client.headers import parse_headers
+from midge.client.jetstream import Deliveries, JetStream, PullConsumer, StreamState
+from midge.pipeline.offsets import Loss
+from midge.pipeline.spark_source.options import SourceOptions
 from midge.pipeline.spark_source.partitions import SequenceRange
 from midge.protocol.client_side import Message
 

@@ -34,10 +34,11 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from midge.pipeline.errors import AuthorizationError, OptionError, PublishError, ServerError
-from midge.pipeline.nats.client import Backoff, Client
-from midge.pipeline.nats.headers import parse_headers
-from midge.pipeline.nats.options import SinkOptions
+from midge.client.client import Backoff, Client
+from midge.client.errors import AuthorizationError, OptionError, ServerError
+from midge.client.headers import parse_headers
+from midge.pipeline.errors import PublishError
+from midge.pipeline.spark_source.options import SinkOptions
 from midge.pipeline.spark_source.spark_worker import plain_errors
 from midge.protocol.client_side import Message, publish_frame
 from midge.sublist import subjects
@@ -438,7 +439,7 @@ class _Publisher:
 
 
 class CorePublisher(_Publisher):
-    """Publishes without JetStream: done when the server has read it, whoever listens."""
+    """Publishes without JetStream: done when the server has read it, subscribers or not."""
 
     def publish(self, rows: Iterator[Row]) -> Written:
         """Publish all rows, asking the server after each window whether all is well.

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from midge.pipeline.errors import PipelineError
+from midge.protocol.errors import MidgeError
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -30,7 +30,7 @@ def _plain_errors() -> Iterator[None]:
     """
     try:
         yield
-    except PipelineError:
+    except MidgeError:
         if is_spark_worker():
             os.environ["SPARK_HIDE_TRACEBACK"] = "1"
         raise

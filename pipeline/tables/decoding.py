@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from midge.pipeline.errors import OptionError
+from midge.client.errors import OptionError
 from midge.pipeline.spark_source.reader import Columns
 
 OTHER = "_other"

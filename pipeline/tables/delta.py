@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from midge.client.errors import reason_of
 from midge.extras import install_command
-from midge.pipeline.errors import PipelineError, TableError, reason_of
+from midge.pipeline.errors import PipelineError, TableError
 from midge.pipeline.tables.decoding import QUARANTINE, Decoded
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from midge.pipeline.errors import DataLossError, TableError
-from midge.pipeline.nats.client import Client
-from midge.pipeline.nats.jetstream import JetStream
-from midge.pipeline.nats.offsets import StreamState
-from midge.pipeline.nats.options import SourceOptions
+from midge.client.client import Client
+from midge.client.errors import DataLossError
+from midge.client.jetstream import JetStream, StreamState
+from midge.pipeline.errors import TableError
+from midge.pipeline.spark_source.options import SourceOptions
 from midge.pipeline.spark_source.partitions import SequenceRange
 from midge.pipeline.spark_source.reader import RangeReader
 from midge.pipeline.tables.decoding import QUARANTINE, Decoded, Decoder

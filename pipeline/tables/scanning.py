@@ -2,7 +2,7 @@
 
 import pyarrow.dataset as ds
 
-from midge.pipeline.errors import DataLossError
+from midge.client.errors import DataLossError
 from midge.pipeline.spark_source.partitions import SequenceRange
 from midge.pipeline.tables.decoding import Decoder
 from midge.pipeline.tables.delta import StreamTable

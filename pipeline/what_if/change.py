@@ -29,7 +29,8 @@ from fnmatch import translate
 from pathlib import Path
 from typing import Any
 
-from midge.pipeline.errors import OptionError, PipelineError, reason_of
+from midge.client.errors import OptionError, reason_of
+from midge.pipeline.errors import PipelineError
 from midge.pipeline.subject_rewriting import Rewrite
 from midge.sublist.subjects import is_valid_subject
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as sf
 
 from midge.pipeline.lake.silver import prefix_column
-from midge.pipeline.matching.match import match
+from midge.pipeline.match import match
 from midge.pipeline.matching.strategies import BROADCAST_MAX_PATTERNS, Strategy
 from midge.pipeline.subject_rewriting import Rewrite
 from midge.pipeline.what_if.change import Change, Removed, Split

@@ -7,8 +7,6 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from midge.server.process.late_imports import import_msgspec
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -20,7 +18,6 @@ def server_main(arguments: Sequence[str] | None = None) -> int:
     # Nothing that is imported becomes garbage: looking for it takes 8 of 120 ms. A server collects
     # again from `shorten_pauses` on.
     gc.disable()
-    import_msgspec()
     from midge.server.process.commands import midge_server  # noqa: PLC0415 - after the above
 
     return midge_server(sys.argv[1:] if arguments is None else arguments)

@@ -23,7 +23,6 @@ from midge.server.process.flags import (
     setting_values,
 )
 from midge.server.process.go_flags import FlagError
-from midge.server.process.late_imports import import_event_loop
 from midge.server.process.names import PROGRAM, version_line
 
 if TYPE_CHECKING:
@@ -190,8 +189,7 @@ def _check_file(line: CommandLine, file: str, program: str) -> None:
 
 
 def _serve(line: CommandLine, file: str, log_form: str) -> int:
-    import_event_loop()  # `-v` and `-t` need none
-    from midge.server.process.daemon import Daemon, run  # noqa: PLC0415 - as above
+    from midge.server.process.daemon import Daemon, run  # noqa: PLC0415 - `-v` and `-t` need none
 
     # Before anything else, so that its errors come as plain lines.
     first = [_load(line)]

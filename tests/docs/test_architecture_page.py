@@ -11,14 +11,14 @@ from tests.conftest import ROOT
 from tests.unit.test_imports import FLOORS
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-FILE = r"`((?:protocol|sublist|jetstream|server|pipeline|testing|tests)/[\w/]+\.py)`"
+FILE = r"`((?:protocol|sublist|jetstream|server|client|pipeline|testing|tests)/[\w/]+\.py)`"
 NAMED = re.findall(FILE, PAGE)
 STEPS = re.findall(rf"^\| {FILE} \| ((?:`\w+`(?:, )?)+) \|", PAGE, re.MULTILINE)
 ROOMS = {
     folder: {path.name for path in (ROOT / folder).iterdir() if (path / "__init__.py").exists()}
     for folder in FLOORS
 }
-DRAWINGS = [("server", 15), ("jetstream", 8), ("pipeline", 4)]
+DRAWINGS = [("server", 15), ("jetstream", 8), ("client", 3), ("pipeline", 3)]
 NODE = r'(\w+)(?:\["([^"]*)"\])?'
 
 

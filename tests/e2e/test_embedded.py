@@ -385,7 +385,7 @@ def test_a_server_that_cannot_start_in_a_thread_says_why() -> None:
         midge.run_in_thread(port=first.port)
 
 
-FOLDERS = ["server", "protocol", "sublist", "jetstream", "testing", "pipeline"]
+FOLDERS = ["server", "protocol", "sublist", "jetstream", "testing", "client", "pipeline"]
 """The packages of midge, which lie at the top of its checkout."""
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from midge.pipeline.errors import PipelineError, ServerError, sentence_of
+from midge.client.errors import ServerError
+from midge.pipeline.errors import PipelineError, sentence_of
 
 pytestmark = pytest.mark.timeout(20)
 
@@ -16,14 +17,14 @@ pytestmark = pytest.mark.timeout(20)
         (
             (
                 "[PYTHON_DATA_SOURCE_ERROR] Failed: Traceback (most recent call last):\n  File x\n"
-                "midge.pipeline.errors.StreamNotFoundError: stream not found\n SQLSTATE: 38000"
+                "midge.client.errors.StreamNotFoundError: stream not found\n SQLSTATE: 38000"
             ),
             "stream not found",
         ),
         (
             (
                 "[STREAM_FAILED] Query [id = 1] terminated with exception: [PYTHON_ERROR] Failed: "
-                "midge.pipeline.errors.OptionError: column x: no\n SQLSTATE: 38000"
+                "midge.pipeline.errors.PublishError: column x: no\n SQLSTATE: 38000"
             ),
             "column x: no",
         ),

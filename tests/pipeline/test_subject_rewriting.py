@@ -2,7 +2,7 @@
 
 import pytest
 
-from midge.pipeline.errors import OptionError
+from midge.client.errors import OptionError
 from midge.pipeline.subject_rewriting import Rewrite, rewrite_subject
 
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from midge.pipeline.nats.client import Client
-from midge.pipeline.nats.options import ConnectOptions, SinkOptions
+from midge.client.client import Client
+from midge.client.options import ConnectOptions
 from midge.protocol.client_side import publish_frame
 from tests.e2e.client_commands.conftest import Run
 from tests.support.processes import Server
 
 
 def options(server: Server) -> ConnectOptions:
-    return SinkOptions.parse({"servers": server.url}).connect
+    return ConnectOptions.parse({"servers": server.url})
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from midge.pipeline.nats.client import Client
-from midge.pipeline.nats.options import SinkOptions
+from midge.client.client import Client
+from midge.client.options import ConnectOptions
 from midge.protocol.client_side import publish_frame
 from tests.support.processes import Server, midge_command, nats_server_command
 
@@ -43,7 +43,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
 
 def client(server: Server, user: str) -> Client:
     url = server.url.replace("nats://", f"nats://{user}:{user}@")
-    return Client(SinkOptions.parse({"servers": url}).connect)
+    return Client(ConnectOptions.parse({"servers": url}))
 
 
 def answer(asking: Client, subject: str, body: object = None) -> dict[str, Any]:

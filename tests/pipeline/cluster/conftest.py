@@ -10,7 +10,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from midge.pipeline.spark_session import find_java, spark_session, wrapped_home
+from midge.pipeline.session import find_java, spark_session, wrapped_home
 
 STARTUP_S = 90
 _MASTER = "org.apache.spark.deploy.master.Master"

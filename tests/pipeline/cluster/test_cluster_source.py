@@ -3,7 +3,7 @@
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 from pyspark.sql.types import StringType, StructField, StructType
 
-from midge.pipeline.spark_source.source import register
+from midge.pipeline.source import register
 
 MESSAGES = 60_000
 

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from midge.pipeline.errors import ServerError
+from midge.client.errors import ServerError
 from midge.pipeline.fleet.fleet import Truth, build_fleet, dead_subjects, duplicate_listeners
 from midge.pipeline.fleet.live import perform
 from midge.pipeline.fleet.recorded import Simulation

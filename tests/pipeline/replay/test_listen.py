@@ -4,9 +4,9 @@ import argparse
 
 import pytest
 
+from midge.client.errors import OptionError
+from midge.client.options import ConnectOptions, ServerAddress
 from midge.pipeline.commands import record as record_command
-from midge.pipeline.errors import OptionError
-from midge.pipeline.nats.options import ConnectOptions, ServerAddress
 from midge.pipeline.records.files import RecordsError, list_segments, read_table
 from midge.pipeline.records.format import MESSAGES
 from midge.pipeline.replay.listen import TapOptions, tap

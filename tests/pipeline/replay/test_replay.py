@@ -5,9 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from midge.pipeline.errors import OptionError, PublishError, ServerError
-from midge.pipeline.nats.client import Client
-from midge.pipeline.nats.options import ConnectOptions, ServerAddress
+from midge.client.client import Client
+from midge.client.errors import OptionError, ServerError
+from midge.client.options import ConnectOptions, ServerAddress
+from midge.pipeline.errors import PublishError
 from midge.pipeline.records.files import read_batches, write_records
 from midge.pipeline.records.format import MESSAGES
 from midge.pipeline.replay.on_spark import replay_from_spark

@@ -5,10 +5,10 @@ import time
 
 import pytest
 
-from midge.pipeline.errors import DataLossError, ServerError, StreamNotFoundError
-from midge.pipeline.nats import jetstream
-from midge.pipeline.nats.options import SourceOptions
+from midge.client import jetstream
+from midge.client.errors import DataLossError, ServerError, StreamNotFoundError
 from midge.pipeline.spark_source import reader
+from midge.pipeline.spark_source.options import SourceOptions
 from midge.pipeline.spark_source.partitions import SequenceRange
 from midge.pipeline.spark_source.reader import RangeReader, header_pairs
 

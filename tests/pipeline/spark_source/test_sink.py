@@ -17,15 +17,16 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from midge.pipeline.errors import AuthorizationError, OptionError, PublishError
-from midge.pipeline.nats.headers import parse_headers
-from midge.pipeline.nats.jetstream import JetStream
-from midge.pipeline.nats.options import SinkOptions, SourceOptions
+from midge.client.errors import AuthorizationError, OptionError
+from midge.client.headers import parse_headers
+from midge.client.jetstream import JetStream
+from midge.pipeline.errors import PublishError
+from midge.pipeline.source import NatsDataSource
 from midge.pipeline.spark_source import sink
+from midge.pipeline.spark_source.options import SinkOptions, SourceOptions
 from midge.pipeline.spark_source.partitions import SequenceRange
 from midge.pipeline.spark_source.reader import RangeReader
 from midge.pipeline.spark_source.sink import NatsWriter, RowReader, check_schema
-from midge.pipeline.spark_source.source import NatsDataSource
 
 PLAIN = StructType().add("subject", StringType()).add("payload", BinaryType())
 

@@ -4,7 +4,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own habit
 
-from midge.pipeline.spark_source.source import latest_by_key, register
+from midge.pipeline.source import latest_by_key, register
 
 
 @pytest.fixture

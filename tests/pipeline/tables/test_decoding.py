@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from midge.pipeline.errors import OptionError
+from midge.client.errors import OptionError
 from midge.pipeline.spark_source.reader import Columns
 from midge.pipeline.tables.decoding import COLUMNS_MAX, Decoder
 

@@ -10,15 +10,17 @@ import duckdb
 import pytest
 from deltalake import DeltaTable
 
-from midge.pipeline.errors import StreamNotFoundError, TableError
-from midge.pipeline.nats.client import Client
-from midge.pipeline.nats.options import ConnectOptions
+from midge.client.client import Client
+from midge.client.errors import StreamNotFoundError
+from midge.client.options import ConnectOptions
+from midge.pipeline.errors import TableError
 from midge.pipeline.spark_source.reader import Columns
 from midge.pipeline.tables import delta
 from midge.pipeline.tables.decoding import Decoded, Decoder
 from midge.pipeline.tables.delta import StreamTable, locked
 from midge.tables import create_table, land, scan
-from tests.pipeline.conftest import Stream, servers_of
+from tests.pipeline.conftest import Stream
+from tests.support.nats_server import servers_of
 from tests.support.processes import Server, midge_command, nats_server_command
 
 pytestmark = pytest.mark.timeout(120)

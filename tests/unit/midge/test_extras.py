@@ -38,7 +38,8 @@ def test_without_metadata_the_checkout_is_named(monkeypatch: pytest.MonkeyPatch)
 def test_nothing_tells_to_install_midge_from_an_index(root: Path) -> None:
     """It is on none: pip would find nothing, or something else of that name."""
     wrong = re.compile(r"pip install (?:-\S+ )*['\"]?midge\b")
-    folders = ("docs", "examples", "midge", "pipeline", "protocol", "server", "sublist", "testing")
+    folders = ("docs", "examples", "midge", "client", "pipeline", "protocol", "server", "sublist")
+    folders += ("testing",)
     pages = [path for folder in folders for path in (root / folder).rglob("*.[mp][dy]")]
     pages += [root / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile")]
     assert [str(path) for path in pages if wrong.search(path.read_text())] == []

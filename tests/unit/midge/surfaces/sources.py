@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(midge.__file__).parents[1]
 LEVELS = {"debug", "info", "warning", "error", "fatal", "exception"}
-PACKAGES = ("protocol", "sublist", "server", "pipeline", "testing")
+PACKAGES = ("protocol", "sublist", "server", "client", "pipeline", "testing")
 DATA_SUFFIXES = {".css", ".html", ".js", ".json", ".properties", ".svg"}
 
 FROM_IMPORT = re.compile(r"^\s*(?:>>> )?from (midge[\w.]*) import ([\w, ]+)", re.MULTILINE)

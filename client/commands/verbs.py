@@ -1,0 +1,119 @@
+"""Shared parts of the client's commands: arguments, connection, one-line errors, exit codes."""
+
+import argparse
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from midge.client.client import Client
+from midge.client.commands import output
+from midge.client.commands.connect_arguments import add_connect_arguments, connect_options
+from midge.client.commands.quantities import duration_ns
+from midge.client.errors import ClientError, OptionError
+from midge.client.jetstream import JetStream
+from midge.protocol.errors import MidgeError
+
+_DEFAULT_TIMEOUT = "5s"
+
+
+class Session(NamedTuple):
+    """A connection and the words of the command."""
+
+    client: Client
+    jetstream: JetStream
+    args: argparse.Namespace
+
+    def call(self, operation: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the answer of JetStream's API; see `JetStream.call`."""
+        return self.jetstream.call(operation, body)
+
+    def pages(self, operation: str, key: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the items under `key` of a list of JetStream's API, page after page."""
+        offset, total = 0, 1
+        while offset < total:
+            page = self.call(operation, {**body, "offset": offset} if offset else body)
+            found = page.get(key) or []
+            yield from found
+            total = page.get("total", 0)
+            offset += len(found)
+            if not found:
+                return
+
+    def tell(self, fields: dict[str, Any], text: str) -> None:
+        """Print a result: the fields as JSON, or `text` with the fields filled in."""
+        if self.args.json:
+            output.print_json(fields)
+        else:
+            output.write(text.format(**fields))
+
+
+class Verb(NamedTuple):
+    """One sub-command: its declaration and its function."""
+
+    summary: str
+    add_arguments: Callable[[argparse.ArgumentParser], object]
+    run: Callable[[Session], int | None]
+
+
+def add_verbs(parser: argparse.ArgumentParser, verbs: Mapping[str, Verb]) -> None:
+    """Declare sub-commands, each with its own arguments and the connection's."""
+    kinds = parser.add_subparsers(dest="verb", required=True, metavar="|".join(verbs))
+    for name, verb in verbs.items():
+        add_verb(kinds.add_parser(name, help=verb.summary, description=verb.summary), verb)
+
+
+def add_verb(parser: argparse.ArgumentParser, verb: Verb) -> None:
+    """Declare the arguments of one command."""
+    verb.add_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_connect_arguments(parser)
+    parser.add_argument(
+        "--timeout",
+        type=duration_ns,
+        default=_DEFAULT_TIMEOUT,
+        metavar="DURATION",
+        help=f"how long to wait for an answer (default: {_DEFAULT_TIMEOUT})",
+    )
+    parser.add_argument("--domain", default="", metavar="NAME", help="JetStream's domain")
+    parser.set_defaults(act=verb.run, program=parser.prog)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Connect and run the command; print an error as one line; return the exit code."""
+    try:
+        options = dataclasses.replace(
+            connect_options(args),
+            request_timeout_s=max(args.timeout / 1e9, 0.001),
+            connect_timeout_s=max(args.timeout / 1e9, 0.001),
+            domain=args.domain,
+            name="midge",
+        )
+        with Client(options) as client:
+            session = Session(client, JetStream(client, args.domain), args)
+            return args.act(session) or 0
+    except MidgeError as error:
+        kind = "" if isinstance(error, ClientError) else f"{type(error).__name__}: "
+        sys.stderr.write(f"{args.program}: {kind}{error}\n")
+        return 1
+
+
+def confirm(args: argparse.Namespace, what: str) -> None:
+    """Ask for confirmation on the terminal before `what` is done, unless `--yes` was given.
+
+    Raises:
+        OptionError: the answer is no, or standard input is not a terminal.
+    """
+    if args.yes:
+        return
+    if not sys.stdin.isatty():
+        raise OptionError(f"this would {what}; say --yes to do so without being asked")
+    sys.stderr.write(f"This will {what}. Go on? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise OptionError(f"did not {what}")
+
+
+def add_yes(parser: argparse.ArgumentParser) -> None:
+    """Declare `--yes`."""
+    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
