@@ -42,7 +42,7 @@ class Keywords(TypedDict, total=False):
     client_advertise: str
     """`host[:port]` that INFO names instead of the bound address; empty means the latter."""
     proxy_protocol: bool
-    """Have connections begin with a PROXY protocol header; see `proxies.addresses`."""
+    """Expect a PROXY protocol header at the beginning of connections; see `proxies.addresses`."""
     max_connections: int
     """Most client connections; 0 admits none."""
     max_connections_per_user: int
@@ -164,7 +164,7 @@ class Keywords(TypedDict, total=False):
     listen_client_advertise: str
     """`host[:port]` that INFO names instead of the bound address; empty means the latter."""
     listen_proxy_protocol: bool
-    """Have connections begin with a PROXY protocol header; see `proxies.addresses`."""
+    """Expect a PROXY protocol header at the beginning of connections; see `proxies.addresses`."""
     proxies_addresses: abc.Sequence[str]
     limits_max_connections: int
     """Most client connections; 0 admits none."""
@@ -323,7 +323,7 @@ class Keywords(TypedDict, total=False):
     websocket_advertise: str
     """`host[:port]` told to clients; empty means the bound address."""
     websocket_proxy_protocol: bool
-    """Have connections begin with a PROXY protocol header, as `listen.proxy_protocol` does."""
+    """Expect a PROXY protocol header, as `listen.proxy_protocol` does."""
     websocket_tls_cert_file: str
     """Path of the certificate chain in PEM; empty means no TLS."""
     websocket_tls_key_file: str
@@ -463,7 +463,7 @@ class Keywords(TypedDict, total=False):
     leafnodes_no_advertise: bool
     """Tell leaf nodes no address to come back to."""
     leafnodes_proxy_protocol: bool
-    """Have connections begin with a PROXY protocol header, as `listen.proxy_protocol` does."""
+    """Expect a PROXY protocol header, as `listen.proxy_protocol` does."""
     leafnodes_authorization_user: str
     """The only user's name; not together with `users`."""
     leafnodes_authorization_password: str

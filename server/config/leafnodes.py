@@ -127,7 +127,7 @@ class LeafNodes(Table, frozen=True, kw_only=True):
     no_advertise: bool = False
     """Tell leaf nodes no address to come back to."""
     proxy_protocol: bool = False
-    """Have connections begin with a PROXY protocol header, as `listen.proxy_protocol` does."""
+    """Expect a PROXY protocol header, as `listen.proxy_protocol` does."""
     authorization: LeafAuthorization = LeafAuthorization()
     """Credentials that leaf nodes must present."""
     tls: Tls = Tls()

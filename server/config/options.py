@@ -109,7 +109,7 @@ class Listen(Table, frozen=True, kw_only=True):
     client_advertise: str = ""
     """`host[:port]` that INFO names instead of the bound address; empty means the latter."""
     proxy_protocol: bool = False
-    """Have connections begin with a PROXY protocol header; see `proxies.addresses`."""
+    """Expect a PROXY protocol header at the beginning of connections; see `proxies.addresses`."""
 
 
 class Proxies(Table, frozen=True, kw_only=True):
@@ -243,7 +243,7 @@ class WebSocket(Table, frozen=True, kw_only=True):
     advertise: str = ""
     """`host[:port]` told to clients; empty means the bound address."""
     proxy_protocol: bool = False
-    """Have connections begin with a PROXY protocol header, as `listen.proxy_protocol` does."""
+    """Expect a PROXY protocol header, as `listen.proxy_protocol` does."""
     tls: Tls = Tls()
     """Certificates of this listener."""
     no_tls: bool = False

@@ -55,7 +55,7 @@ class Header:
 
     def __init__(self) -> None:
         self.source: tuple[str, int] | None = None
-        self._data = bytearray()
+        self._data = b""
 
     def read(self, accepted: socket.socket) -> bool:
         """Read on from a socket that does not block; return True at the header's end.
@@ -143,7 +143,7 @@ def _source_of_block(block: bytes) -> Peer | None:
     if not block[12] & 0xF:
         return None
     width = _ADDRESS_BYTES[block[13] >> 4]
-    address = ipaddress.ip_address(bytes(block[_BLOCK_HEAD_BYTES : _BLOCK_HEAD_BYTES + width]))
+    address = ipaddress.ip_address(block[_BLOCK_HEAD_BYTES : _BLOCK_HEAD_BYTES + width])
     at = _BLOCK_HEAD_BYTES + 2 * width
     return str(address), int.from_bytes(block[at : at + 2], "big")
 

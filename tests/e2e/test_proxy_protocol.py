@@ -26,7 +26,7 @@ from tests.support.proxy_headers import REFUSED, TAKEN
 HAPROXY = shutil.which("haproxy")
 TIMEOUT_S = 60.0
 SOURCE = "127.0.0.9"
-"""The address that test clients connect from, to tell them from the proxy."""
+"""The address that test clients connect from; the proxy has another."""
 
 CONFIG = "http: 127.0.0.1:-1\nproxy_protocol: true\n"
 CONNECT = b'CONNECT {"verbose":false}\r\nPING\r\n'

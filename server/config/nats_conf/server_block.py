@@ -197,7 +197,7 @@ def _websocket(section: Section, node: Node) -> None:
     read_map(node, section.table("websocket", node), WEBSOCKET)
 
 
-# `addresses` is midge's own: nats-server takes headers from everybody.
+# `addresses` is midge's own: nats-server takes headers from each peer.
 PROXIES: dict[str, Handler] = {
     "trusted": Missing("trusted proxies", is_switch=False),
     "addresses": Key("addresses", texts),
