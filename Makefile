@@ -58,12 +58,12 @@ test: $(STAMPS)/dev $(STAMPS)/build $(STAMPS)/browser ## Install what the tests 
 	$(PYTEST) $(PARALLEL) -m "not (measured or soak or $(ELSEWHERE))" $(ARGS) $(passed); \
 	exit $$failed
 
-# Where Chromium cannot be installed, its tests are skipped, and the summary says so.
+# Where Chromium or haproxy cannot be installed, its tests are skipped, and the summary says so.
 $(STAMPS)/browser:
-	@if ! command -v chromium >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  echo "Installing Chromium for the tests of the console." >&2; \
+	@if ! { command -v chromium && command -v haproxy; } >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing Chromium and haproxy for the tests." >&2; \
 	  { timeout 120 apt-get -qq update && DEBIAN_FRONTEND=noninteractive timeout 300 apt-get -qq install --yes \
-	    --no-install-recommends chromium; } >/dev/null 2>&1 || echo "Chromium cannot be installed." >&2; \
+	    --no-install-recommends chromium haproxy; } >/dev/null 2>&1 || echo "They cannot be installed." >&2; \
 	fi
 	@mkdir -p $(@D) && touch $@
 

@@ -66,6 +66,7 @@ def find_contradictions(options: Options) -> Iterator[Problem]:
     yield from _check_tls(options.cluster.tls, ("cluster", "tls"))
     yield from _check_listeners(options)
     yield from _check_advertised(options)
+    yield from _check_proxies(options)
 
 
 def _check_server(options: Options) -> Iterator[Problem]:
@@ -393,3 +394,15 @@ def _check_advertised(options: Options) -> Iterator[Problem]:
             advertised_address(text, "", 0)
         except ValueError as error:
             yield Problem((table, name), f"{error}, got {text!r:.100}")
+
+
+def _check_proxies(options: Options) -> Iterator[Problem]:
+    """Check the addresses of proxies, because every accepted connection is compared with them."""
+    from ipaddress import ip_network  # noqa: PLC0415 - most servers have none
+
+    for index, text in enumerate(options.proxies.addresses):
+        try:
+            ip_network(text, strict=False)
+        except ValueError:
+            expected = f"expected an address or a network such as 10.0.0.0/8, got {text!r:.100}"
+            yield Problem(("proxies", "addresses", index), expected)

@@ -41,6 +41,8 @@ class Keywords(TypedDict, total=False):
     """Port for clients; -1 or 0 takes a free one."""
     client_advertise: str
     """`host[:port]` that INFO names instead of the bound address; empty means the latter."""
+    proxy_protocol: bool
+    """Expect a PROXY protocol header at the beginning of connections; see `proxies.addresses`."""
     max_connections: int
     """Most client connections; 0 admits none."""
     max_connections_per_user: int
@@ -161,6 +163,9 @@ class Keywords(TypedDict, total=False):
     """Port for clients; -1 or 0 takes a free one."""
     listen_client_advertise: str
     """`host[:port]` that INFO names instead of the bound address; empty means the latter."""
+    listen_proxy_protocol: bool
+    """Expect a PROXY protocol header at the beginning of connections; see `proxies.addresses`."""
+    proxies_addresses: abc.Sequence[str]
     limits_max_connections: int
     """Most client connections; 0 admits none."""
     limits_max_connections_per_user: int
@@ -317,6 +322,8 @@ class Keywords(TypedDict, total=False):
     """Address to bind."""
     websocket_advertise: str
     """`host[:port]` told to clients; empty means the bound address."""
+    websocket_proxy_protocol: bool
+    """Expect a PROXY protocol header, as `listen.proxy_protocol` does."""
     websocket_tls_cert_file: str
     """Path of the certificate chain in PEM; empty means no TLS."""
     websocket_tls_key_file: str
@@ -455,6 +462,8 @@ class Keywords(TypedDict, total=False):
     """`host:port` told to leaf nodes; empty means the bound address."""
     leafnodes_no_advertise: bool
     """Tell leaf nodes no address to come back to."""
+    leafnodes_proxy_protocol: bool
+    """Expect a PROXY protocol header, as `listen.proxy_protocol` does."""
     leafnodes_authorization_user: str
     """The only user's name; not together with `users`."""
     leafnodes_authorization_password: str
@@ -616,6 +625,7 @@ class Keywords(TypedDict, total=False):
     """Directory for the `<executable>_<pid>.ports` file; empty means none."""
     server: abc.Mapping[str, Any] | Struct
     listen: abc.Mapping[str, Any] | Struct
+    proxies: abc.Mapping[str, Any] | Struct
     limits: abc.Mapping[str, Any] | Struct
     keepalive: abc.Mapping[str, Any] | Struct
     routing: abc.Mapping[str, Any] | Struct

@@ -126,6 +126,8 @@ class LeafNodes(Table, frozen=True, kw_only=True):
     """`host:port` told to leaf nodes; empty means the bound address."""
     no_advertise: bool = False
     """Tell leaf nodes no address to come back to."""
+    proxy_protocol: bool = False
+    """Expect a PROXY protocol header, as `listen.proxy_protocol` does."""
     authorization: LeafAuthorization = LeafAuthorization()
     """Credentials that leaf nodes must present."""
     tls: Tls = Tls()

@@ -79,6 +79,7 @@ __all__ = [
     "Permissions",
     "Pipeline",
     "Process",
+    "Proxies",
     "Recorder",
     "Routing",
     "Seconds",
@@ -107,6 +108,16 @@ class Listen(Table, frozen=True, kw_only=True):
     """Port for clients; -1 or 0 takes a free one."""
     client_advertise: str = ""
     """`host[:port]` that INFO names instead of the bound address; empty means the latter."""
+    proxy_protocol: bool = False
+    """Expect a PROXY protocol header at the beginning of connections; see `proxies.addresses`."""
+
+
+class Proxies(Table, frozen=True, kw_only=True):
+    """The proxies in front of the server, which name their clients in PROXY protocol headers."""
+
+    addresses: tuple[str, ...] = ()
+    """Addresses and networks (`10.0.0.0/8`) of the proxies, whose connections must begin with a
+    header; other peers are served as they are. Empty means that every peer is a proxy."""
 
 
 class Limits(Table, frozen=True, kw_only=True):
@@ -231,6 +242,8 @@ class WebSocket(Table, frozen=True, kw_only=True):
     """Port for WebSocket clients; 0 means none, -1 takes a free one."""
     advertise: str = ""
     """`host[:port]` told to clients; empty means the bound address."""
+    proxy_protocol: bool = False
+    """Expect a PROXY protocol header, as `listen.proxy_protocol` does."""
     tls: Tls = Tls()
     """Certificates of this listener."""
     no_tls: bool = False
@@ -380,6 +393,8 @@ class Options(Table, frozen=True, kw_only=True):
     """How many processes serve clients as one server."""
     listen: Listen = Listen()
     """Where clients connect."""
+    proxies: Proxies = Proxies()
+    """The proxies in front of the server, which name their clients in PROXY protocol headers."""
     limits: Limits = Limits()
     """The bound of everything that a client can make grow."""
     keepalive: Keepalive = Keepalive()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from midge.server.auth import AuthRequest, Verdict
     from midge.server.config.leafnodes import LeafAuthorization, LeafNodes
+    from midge.server.config.options import Options
     from midge.server.leafnodes import nodes as leaf_nodes
     from midge.server.links.link import Link
     from midge.server.listeners.doors import Doors
@@ -71,6 +72,10 @@ class LeafListener(LinkListener):
         LinkListener.open_by(self, doors, kind, host, port)
         log.info("leafnode_listener_started", address=f"{self.address[0]}:{self.address[1]}")
         return self.address
+
+    def _options_of_proxies(self) -> Options | None:
+        options = self.broker.options
+        return options if options.leafnodes.proxy_protocol else None
 
     def close(self) -> None:
         """Take no more leafs; those that are up are closed by others."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import socket
 
     from midge.server.clock import Clock, Timer
+    from midge.server.config.options import Options
+    from midge.server.listeners.proxy_header import AwaitedHeaders, Begin
 
 _BACKLOG = 1024
 _ACCEPTS_PER_TURN = 64  # a storm of connections must not starve the existing ones
@@ -33,6 +35,7 @@ class Acceptor:
         self._socket: socket.socket | None = None
         self._pause_s = _FIRST_PAUSE_S
         self._resume_timer: Timer | None = None
+        self._headers: AwaitedHeaders | None = None
 
     def open(self, host: str, port: int) -> tuple[str, int]:
         """Listen on `host` and `port`, 0 or -1 for a free one; return the bound address.
@@ -58,6 +61,8 @@ class Acceptor:
             asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()
             self._socket = None
+        if self._headers is not None:
+            self._headers.close()
 
     def _begin(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
         """Take a connection from `peer`, which nobody else closes any more."""
@@ -81,7 +86,29 @@ class Acceptor:
                 self._pause(error)
                 return
             self._pause_s = _FIRST_PAUSE_S
-            self._begin(accepted, peer)
+            self._begin_behind_header(accepted, peer, self._begin)
+
+    def _options_of_proxies(self) -> Options | None:
+        """Return the settings where connections of proxies begin with a header, else None."""
+        return None
+
+    def _begin_behind_header(
+        self, accepted: socket.socket, peer: tuple[str, int], begin: Begin
+    ) -> None:
+        """Begin a connection with the address of the client, which a proxy's header may name."""
+        options = self._options_of_proxies()
+        if options is not None:
+            from midge.server.listeners.proxy_header import (  # noqa: PLC0415 - most do without
+                AwaitedHeaders,
+                is_proxy,
+            )
+
+            if is_proxy(peer[0], options.proxies.addresses):
+                if self._headers is None:
+                    self._headers = AwaitedHeaders(self._clock)
+                self._headers.take(accepted, peer, begin, options.limits.max_connections)
+                return
+        begin(accepted, peer)
 
     def _room(self) -> int:
         """Return how many of the waiting connections to accept now."""

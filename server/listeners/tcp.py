@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from midge.server.clients.connection import Connection
     from midge.server.clock import Clock
+    from midge.server.config.options import Options
     from midge.server.listeners.tls import TlsContexts
 
 _GRACE_S = 60.0
@@ -51,8 +52,16 @@ class Listener(Acceptor):
         It is to be number `cid`, and to be turned away where that process says that it is one too
         many.
         """
-        self._broker.expect(cid, full=full)
-        self._begin(accepted, peer)
+
+        def begin(accepted: socket.socket, source: tuple[str, int]) -> None:
+            self._broker.expect(cid, full=full)
+            self._begin(accepted, source)
+
+        self._begin_behind_header(accepted, peer, begin)
+
+    def _options_of_proxies(self) -> Options | None:
+        options = self._broker.options
+        return options if options.listen.proxy_protocol else None
 
     def _begin(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
         if self._tls is not None and self._is_busy():

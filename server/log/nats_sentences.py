@@ -56,6 +56,7 @@ SENTENCES = {
     "auth_callout_refused": "{error}",
     "authentication_timed_out": "Authentication Timeout",
     "tls_handshake_failed": "TLS handshake error: {error}",
+    "proxy_header_refused": "Error reading PROXY protocol header from {peer}: {error}",
     "permission_denied": "{error}",
     # Links to other servers.
     "route_listener_started": "Listening for route connections on {address}",

@@ -268,6 +268,9 @@ class HttpListener(Listener):
         self._stop_accepting(_RETRY_S)
         return 0
 
+    def _options_of_proxies(self) -> None:
+        """Serve every peer as it is."""
+
     def _begin(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
         with contextlib.suppress(OSError):
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _KERNEL_BUFFER_BYTES)

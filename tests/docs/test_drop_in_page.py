@@ -47,4 +47,4 @@ def test_false_is_accepted_for_missing_switches_alone(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         config.load(file)
     assert [line.split('"')[1] for line in str(caught.value).splitlines()] == others
-    assert {"gateway", "mqtt"} < set(others), switches
+    assert set(others) == {"gateway", "mqtt"}, switches

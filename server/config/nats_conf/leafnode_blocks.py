@@ -315,6 +315,7 @@ LEAFNODES: dict[str, Handler] = {
     "advertise": Key("advertise", text),
     "leafnode_advertise": Key("advertise", text),
     "no_advertise": Key("no_advertise", boolean),
+    "proxy_protocol": Key("proxy_protocol", boolean),  # midge's own, here
     "min_version": Key("min_version", text),
     "minimum_version": Key("min_version", text),
     "isolate_leafnode_interest": Key("isolate_interest", boolean),

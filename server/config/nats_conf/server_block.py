@@ -168,6 +168,7 @@ WEBSOCKET: dict[str, Handler] = {
     "net": Key("host", text),
     "port": Key("port", integer),
     "advertise": Key("advertise", text),
+    "proxy_protocol": Key("proxy_protocol", boolean),  # midge's own, here
     "tls": read_tls,
     "no_tls": Key("no_tls", boolean),
     "same_origin": Key("same_origin", boolean),
@@ -196,6 +197,17 @@ def _websocket(section: Section, node: Node) -> None:
     read_map(node, section.table("websocket", node), WEBSOCKET)
 
 
+# `addresses` is midge's own: nats-server takes headers from each peer.
+PROXIES: dict[str, Handler] = {
+    "trusted": Missing("trusted proxies", is_switch=False),
+    "addresses": Key("addresses", texts),
+}
+
+
+def _proxies(section: Section, node: Node) -> None:
+    read_map(node, section.table("proxies", node), PROXIES)
+
+
 _OCSP = Missing("OCSP")
 _SYSLOG = "midge logs to standard error, or to log_file"
 _PROFILER = "there is no profiler of Go"
@@ -210,6 +222,8 @@ SERVER: dict[str, Handler] = {
     "net": Key("listen.host", text),
     "port": Key("listen.port", port),
     "client_advertise": Key("listen.client_advertise", text),
+    "proxy_protocol": Key("listen.proxy_protocol", boolean),
+    "proxies": _proxies,
     "pid_file": Key("process.pid_file", text),
     "pidfile": Key("process.pid_file", text),
     "ports_file_dir": Key("process.ports_file_dir", text),
@@ -283,8 +297,6 @@ SERVER: dict[str, Handler] = {
     # What midge does not have.
     "gateway": Missing("gateways", is_switch=False),
     "mqtt": Missing("MQTT", is_switch=False),
-    "proxies": Missing("trusted proxies", is_switch=False),
-    "proxy_protocol": Missing("the PROXY protocol"),
     "prof_port": Ignored(_PROFILER, integer, (0,)),
     "prof_block_rate": Ignored(_PROFILER, integer, (0,)),
     "default_js_domain": Ignored("clients of all accounts use one domain", _texts_by_name, ({},)),

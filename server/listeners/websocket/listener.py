@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from midge.server.broker.broker import Broker
 from midge.server.clients.channel_owner import ChannelOwner
+from midge.server.config.options import Options
 from midge.server.listeners.tcp import Listener
 from midge.server.listeners.tls import TlsContexts
 from midge.server.listeners.tls_alert import alerting
@@ -41,6 +42,10 @@ class WebSocketListener(Listener):
         super().close()
         for protocol, accepted in list(self._upgrading.items()):
             protocol.cut_off(accepted)
+
+    def _options_of_proxies(self) -> Options | None:
+        options = self._broker.options
+        return options if options.websocket.proxy_protocol else None
 
     def _begin(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
         if len(self._upgrading) >= self._broker.options.limits.max_connections:
