@@ -1,24 +1,22 @@
 """Compare this checkout with another one, and say where it has become worse.
 
     python -m bench.against ../base --rounds 5
-    python -m bench.against ../base --only services one_16 run_compiled --json out.json
+    python -m bench.against ../base --only services one_16 --json out.json
 
 The other folder is a built checkout of any version of midge. The servers alternate under the load
-of `scenarios.py`. Scenarios without a socket, such as a subscriber within the server, alternate on
-the modules of each build. Nothing may be worse by more than `--tolerance`.
+of `scenarios.py`. Nothing may be worse by more than `--tolerance`.
 """
 
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench import report, servers
-from bench.builds import Build, NoBuildError
-from bench.compare import Comparison, Setup, compare, turns
-from bench.internal import INTERNAL, Finding, Internal, findings
-from bench.metrics import METRICS, ScenarioError
-from bench.scenarios import SCENARIOS, Scenario, select
+from bench.compare import Comparison, Setup, compare
+from bench.metrics import METRICS
+from bench.scenarios import SCENARIOS, select
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -26,52 +24,60 @@ NOT_JUDGED = {"max_us", "p99_us", "p999_us"}
 """Scenarios that a single pause of the machine decides; shown, but never a failure."""
 
 
+class NoBuildError(Exception):
+    """A folder is not a checkout of midge, or not compiled."""
+
+
+@dataclass(frozen=True)
+class Build:
+    """A checkout whose extension modules are built in place."""
+
+    name: str
+    folder: Path
+
+    @classmethod
+    def of(cls, folder: Path, name: str) -> "Build":
+        """Return the build of a checkout.
+
+        Raises:
+            NoBuildError: it is not a checkout, or not compiled.
+        """
+        if not (folder / "midge" / "__init__.py").exists():
+            raise NoBuildError(f"{folder}: expected a checkout of midge")
+        if not list((folder / "protocol").glob("parser.*.so")):
+            raise NoBuildError(f"{folder}: not compiled, run `make build` there")
+        return cls(name, folder.resolve())
+
+    def server(self) -> servers.Command:
+        """Return the command that starts its server, with its own Python if it has one."""
+        own = self.folder / ".venv" / "bin" / "python"
+        python = str(own) if own.exists() else sys.executable
+        # -P: the folder in which the bench runs also holds a midge.
+        argv = ("env", f"PYTHONPATH={self.folder}", python, "-P", "-m", "midge.server")
+        return servers.Command(self.name, argv)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure and print; return 1 if something is worse or has failed."""
     servers.unwind_on_sigterm()
     parser = _parser()
     args = parser.parse_args(argv)
-    internal, scenarios = chosen(args.only)
     try:
-        outside = select(scenarios) if scenarios else ()
+        scenarios = select(args.only) if args.only else SCENARIOS
         builds = Build.of(ROOT, "this"), Build.of(args.checkout, args.name or args.checkout.name)
     except (ValueError, NoBuildError) as error:
         parser.error(str(error))
     setup = Setup(*(build.server() for build in builds), args.rounds, args.seconds)
     print(f"{'':<28} {'':<12} {builds[0].name:>19}  {builds[1].name:>19}  {'ratio':>8}")
     done = []
-    for scenario in (*internal, *outside):
-        done.append(_compared(setup, builds, scenario))
+    for scenario in scenarios:
+        done.append(compare(setup, scenario))
         print("\n".join(report.lines(done[-1])), flush=True)
-    judged = judge_internal(done)
     worse = [line for one in done for line in losses(one, args.tolerance)]
-    print("\n".join(["", *judged, *(worse or ["Nothing is worse."])]))
+    print("\n".join(["", *(worse or ["Nothing is worse."])]))
     if args.json:
         args.json.write_text(report.to_json(setup, done) + "\n")
     return 1 if worse else 0
-
-
-def chosen(names: Sequence[str]) -> tuple[list[Internal], list[str]]:
-    """Return the in-process scenarios of those names, and the other names; all without a name."""
-    known = {one.name: one for one in INTERNAL}
-    if not names:
-        return list(INTERNAL), [scenario.name for scenario in SCENARIOS]
-    return [known[n] for n in names if n in known], [n for n in names if n not in known]
-
-
-def _compared(
-    setup: Setup, builds: tuple[Build, Build], scenario: Scenario | Internal
-) -> Comparison:
-    if not isinstance(scenario, Internal):
-        return compare(setup, scenario)
-    comparison = Comparison(scenario.name, scenario.title)
-    try:
-        for side in turns(setup.rounds):
-            measured = scenario.run(builds[side], setup.seconds)
-            (comparison.a if side == 0 else comparison.b).append(measured)
-    except ScenarioError as error:
-        comparison.failure = str(error)
-    return comparison
 
 
 def losses(comparison: Comparison, tolerance: float) -> list[str]:
@@ -88,23 +94,6 @@ def losses(comparison: Comparison, tolerance: float) -> list[str]:
         if lost > tolerance:
             found.append(f"WORSE: {comparison.title}, {metric.title}: by {lost:.1%}")
     return found
-
-
-def judge_internal(comparisons: Sequence[Comparison]) -> list[str]:
-    """Return the verdicts on the in-process figures, each beside its limit."""
-    medians = {
-        one.name: [side.median for side in one.summaries("cpu_us")]
-        for one in comparisons
-        if "cpu_us" in one.metrics
-    }
-    ours, theirs = ({name: both[side] for name, both in medians.items()} for side in (0, 1))
-    return [_said(finding) for finding in findings(ours, theirs)]
-
-
-def _said(finding: Finding) -> str:
-    bound = "at least" if finding.at_least else "at most"
-    kept = "kept" if finding.kept else "MISSED"
-    return f"{finding.text}: {finding.value:.2f} ({bound} {finding.limit:g}: {kept})"
 
 
 def _parser() -> argparse.ArgumentParser:

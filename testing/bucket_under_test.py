@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
+from midge.protocol import key_value
 from midge.testing.stream_under_test import Streams, check_name
 
 if TYPE_CHECKING:
+    from midge.protocol import key_value
     from midge.server.embedded.threaded import ThreadedServer
     from midge.testing.captured import Captured
-    from midge.testing.stream_under_test import StreamUnderTest
+from midge.testing.stream_under_test import StreamUnderTest
 
 _WINDOW_S = 120.0
-_OPERATION = "KV-Operation"
 
 
 class BucketUnderTest:
@@ -38,7 +39,7 @@ class BucketUnderTest:
     def delete(self, key: str) -> int:
         """Delete a key, keep its history, and return the revision of the deletion."""
         __tracebackhide__ = True
-        return self.stream.publish(self._subject(key), b"", {_OPERATION: "DEL"})
+        return self.stream.publish(self._subject(key), b"", key_value.marker_headers(purges=False))
 
     def history(self, key: str) -> list[Captured]:
         """Return the stored revisions of a key, oldest first, deletions included."""
@@ -53,7 +54,7 @@ class BucketUnderTest:
         return {one.subject[start:]: one.payload for one in last.values() if not _is_gone(one)}
 
     def _subject(self, key: str) -> str:
-        return f"$KV.{self.name}.{key}"
+        return key_value.subject_of(self.name, key)
 
 
 class Buckets:
@@ -74,16 +75,15 @@ class Buckets:
         __tracebackhide__ = True
         check_name("bucket", name, "[A-Za-z0-9_-]+")
         settings = {
-            "max_msgs_per_subject": history,
+            **key_value.stream_settings(history),
             "max_age": ttl,
             "duplicate_window": min(ttl, _WINDOW_S) if ttl else _WINDOW_S,
-            "discard": "new",
-            "allow_rollup_hdrs": True,
-            "deny_delete": True,
-            "allow_direct": True,
             **config,
         }
-        return BucketUnderTest(self._streams(f"KV_{name}", f"$KV.{name}.>", **settings), name)
+        stream = self._streams(
+            key_value.stream_of(name), key_value.subject_of(name, ">"), **settings
+        )
+        return BucketUnderTest(stream, name)
 
     def __enter__(self) -> Self:
         return self
@@ -94,5 +94,4 @@ class Buckets:
 
 def _is_gone(message: Captured) -> bool:
     """Return whether a message is a deletion of its key."""
-    operation = message.headers.get(_OPERATION, message.headers.get("Nats-Marker-Reason"))
-    return operation is not None
+    return key_value.OPERATION in message.headers or key_value.MARKER_REASON in message.headers

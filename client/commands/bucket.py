@@ -1,9 +1,4 @@
-"""A key-value bucket by the conventions of NATS clients: a stream `KV_<bucket>`.
-
-A key is the subject `$KV.<bucket>.<key>`, and a revision is a sequence. Deleting and purging leave
-a marker with the header `KV-Operation`. The server leaves one with `Nats-Marker-Reason` when a key
-expires.
-"""
+"""The keys of a key-value bucket on any server; `protocol/key_value.py` has the conventions."""
 
 import base64
 import re
@@ -14,16 +9,13 @@ from midge.client.errors import OptionError, StreamError
 from midge.client.headers import parse_headers
 from midge.client.jetstream import JetStream, PullConsumer, parse_deliveries
 from midge.jetstream.json.times import format_time
+from midge.protocol import key_value
 from midge.protocol.client_side import Message
 from midge.protocol.headers import format_headers
+from midge.protocol.key_value import PUT
 
-PREFIX = "KV_"
-PUT, DELETE, PURGE = "PUT", "DEL", "PURGE"
-_KEY = re.compile(r"[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*")
 _PATTERN = re.compile(r"[-/_=.*>a-zA-Z0-9]+")
 _NOT_FOUND = 10037
-_WRONG_SEQUENCES = (10071, 10164)
-_MARKER_OPERATIONS = {"Remove": DELETE, "MaxAge": PURGE, "Purge": PURGE}
 _EVERYTHING = 1 << 62
 
 
@@ -42,9 +34,9 @@ class Bucket:
 
     def __init__(self, jetstream: JetStream, name: str) -> None:
         self.name = name
-        self.stream = PREFIX + name
+        self.stream = key_value.stream_of(name)
         self._jetstream = jetstream
-        self._prefix = f"$KV.{name}."
+        self._prefix = key_value.subject_of(name)
 
     def get(self, key: str, revision: int = 0) -> Entry | None:
         """Return the last entry of a key, or its entry with `revision`, or None.
@@ -83,17 +75,14 @@ class Bucket:
         try:
             return self.put(key, value, revision=0, ttl=ttl)
         except StreamError as error:
-            entry = self.get(key) if error.code in _WRONG_SEQUENCES else None
+            entry = self.get(key) if error.code in key_value.WRONG_SEQUENCES else None
             if entry is None or entry.operation == PUT:
                 raise
             return self.put(key, value, revision=entry.revision, ttl=ttl)
 
     def delete(self, key: str, *, purges: bool = False, revision: int | None = None) -> int:
         """Delete a key, with its history if it `purges`; return the marker's revision."""
-        headers = {"KV-Operation": PURGE if purges else DELETE}
-        if purges:
-            headers["Nats-Rollup"] = "sub"
-        return self._publish(key, b"", headers, revision)
+        return self._publish(key, b"", key_value.marker_headers(purges=purges), revision)
 
     def entries(
         self,
@@ -127,7 +116,7 @@ class Bucket:
         )
 
     def _subject(self, key: str) -> str:
-        if not _KEY.fullmatch(key):
+        if not key_value.KEY.fullmatch(key):
             raise OptionError(f"expected a key of letters, digits and -/_=. in it, got {key!r}")
         return self._prefix + key
 
@@ -135,7 +124,7 @@ class Bucket:
         self, key: str, value: bytes, headers: dict[str, str], revision: int | None
     ) -> int:
         if revision is not None:
-            headers["Nats-Expected-Last-Subject-Sequence"] = str(revision)
+            headers |= key_value.expected_revision(revision)
         block = format_headers(headers) if headers else b""
         ack = self._jetstream.publish(self._subject(key).encode(), value, block)
         return int(ack["seq"])
@@ -146,28 +135,18 @@ def config_of(name: str, given: dict[str, Any]) -> dict[str, Any]:
     two_minutes_ns = 120 * 10**9
     max_age_ns = given.get("max_age", 0)
     return {
-        "name": PREFIX + name,
-        "subjects": [f"$KV.{name}.>"],
+        "name": key_value.stream_of(name),
+        "subjects": [key_value.subject_of(name, ">")],
         "retention": "limits",
         "storage": "file",
-        "discard": "new",
-        "max_msgs_per_subject": 1,
         "num_replicas": 1,
-        "allow_rollup_hdrs": True,
-        "deny_delete": True,
-        "allow_direct": True,
         "allow_msg_ttl": True,
+        **key_value.stream_settings(history=1),
         "duplicate_window": min(two_minutes_ns, max_age_ns) or two_minutes_ns,
         **given,
     }
 
 
 def _operation(headers: bytes) -> str:
-    """Return the operation of an entry, from its headers."""
-    if not headers:
-        return PUT
-    fields = parse_headers(headers).fields
-    if "KV-Operation" in fields:
-        return fields["KV-Operation"][0]
-    reason = fields.get("Nats-Marker-Reason", [""])[0]
-    return _MARKER_OPERATIONS.get(reason, PUT)
+    """Return the operation of an entry, from its header block."""
+    return key_value.operation_of(parse_headers(headers).fields) if headers else PUT

@@ -6,8 +6,6 @@ from typing import Any
 
 from midge.client.commands import output, verbs
 from midge.client.commands.bucket import (
-    PREFIX,
-    PUT,
     Bucket,
     Entry,
     config_of,
@@ -32,6 +30,7 @@ from midge.client.commands.streams import list_buckets
 from midge.client.commands.verbs import Session, Verb, add_yes, confirm
 from midge.client.errors import StreamError
 from midge.jetstream.json.times import format_duration
+from midge.protocol.key_value import PUT, STREAM_PREFIX, stream_of
 
 _SETTINGS = (
     Setting("--history", "max_msgs_per_subject", count, "N", "values kept of a key (1)"),
@@ -79,7 +78,7 @@ def _ls(session: Session) -> None:
 
 
 def _list_buckets(session: Session) -> None:
-    streams = list_buckets(session, "$KV.>", PREFIX)
+    streams = list_buckets(session, "$KV.>", STREAM_PREFIX)
     if session.args.json:
         output.print_json(streams)
         return
@@ -90,7 +89,7 @@ def _list_buckets(session: Session) -> None:
 def _bucket_row(info: dict[str, Any]) -> tuple[object, ...]:
     config, state = info["config"], info["state"]
     return (
-        config["name"].removeprefix(PREFIX),
+        config["name"].removeprefix(STREAM_PREFIX),
         state["messages"],
         show_size(state["bytes"]),
         config["max_msgs_per_subject"],
@@ -267,7 +266,7 @@ def _rm_arguments(parser: argparse.ArgumentParser) -> None:
 def _rm(session: Session) -> None:
     args = session.args
     confirm(args, f"delete bucket {args.bucket} with all its keys")
-    session.call(f"STREAM.DELETE.{PREFIX}{args.bucket}")
+    session.call(f"STREAM.DELETE.{stream_of(args.bucket)}")
     session.tell({"deleted": args.bucket}, "bucket {deleted} is deleted")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from midge.protocol import key_value
 from midge.server.embedded.jetstream_requests import Requests
 from midge.server.embedded.key_value import KeyValue
 from midge.server.embedded.streams import Stream
@@ -62,14 +63,7 @@ class JetStream(Requests):
         """
         if not 1 <= history <= HISTORY_MAX:
             raise ValueError(f"history: expected 1 to {HISTORY_MAX}, got {history}")
-        made = {
-            "discard": "new",
-            "max_msgs_per_subject": history,
-            "allow_rollup_hdrs": True,
-            "deny_delete": True,
-            "allow_direct": True,
-            "allow_msg_ttl": True,
-            **config,
-        }
-        await self.add_stream(f"KV_{bucket}", [f"$KV.{bucket}.>"], **made)
+        made = {**key_value.stream_settings(history), "allow_msg_ttl": True, **config}
+        subjects = [key_value.subject_of(bucket, ">")]
+        await self.add_stream(key_value.stream_of(bucket), subjects, **made)
         return self.key_value(bucket)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from midge.jetstream.errors import JetStreamError
+from midge.protocol import key_value
+from midge.protocol.key_value import PUT
 from midge.server.embedded.jetstream_requests import Requests, publish
 from midge.server.embedded.stream_messages import Consuming
 from midge.server.embedded.streams import Stream
@@ -14,15 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from midge.server.embedded.stream_messages import StoredMessage
-
-PUT, DELETE, PURGE = "PUT", "DEL", "PURGE"
-_OPERATION = "KV-Operation"
-_MARKER_REASON = "Nats-Marker-Reason"
-_OF_REASON = {"Remove": DELETE, "MaxAge": PURGE, "Purge": PURGE}
-_WRONG_SEQUENCES = (10071, 10164)
-
-_KEY = re.compile(r"[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*")
-"""The keys that all clients accept."""
 
 
 class Entry(NamedTuple):
@@ -46,8 +38,8 @@ class KeyValue:
     def __init__(self, jetstream: Requests, bucket: str) -> None:
         self.bucket = bucket
         self._jetstream = jetstream
-        self._stream = Stream(jetstream, f"KV_{bucket}")
-        self._prefix = f"$KV.{bucket}."
+        self._stream = Stream(jetstream, key_value.stream_of(bucket))
+        self._prefix = key_value.subject_of(bucket)
 
     async def get(self, key: str) -> Entry | None:
         """Return a key's value, or None."""
@@ -68,7 +60,7 @@ class KeyValue:
         try:
             return await self.update(key, value, 0)
         except JetStreamError as error:
-            if error.api.err_code not in _WRONG_SEQUENCES:
+            if error.api.err_code not in key_value.WRONG_SEQUENCES:
                 raise
             message = await self._stream.last(self._subject(key))
             if message is None or self._entry(message).operation == PUT:
@@ -81,16 +73,15 @@ class KeyValue:
         Raises:
             JetStreamError: the key is at another revision.
         """
-        expected = {"Nats-Expected-Last-Subject-Sequence": str(revision)}
-        return await self._publish(key, value, expected)
+        return await self._publish(key, value, key_value.expected_revision(revision))
 
     async def delete(self, key: str) -> None:
         """Delete a key; its history stays."""
-        await self._publish(key, b"", {_OPERATION: DELETE})
+        await self._publish(key, b"", key_value.marker_headers(purges=False))
 
     async def purge(self, key: str) -> None:
         """Delete a key with its history."""
-        await self._publish(key, b"", {_OPERATION: PURGE, "Nats-Rollup": "sub"})
+        await self._publish(key, b"", key_value.marker_headers(purges=True))
 
     async def keys(self, pattern: str = ">") -> list[str]:
         """Return the keys that have a value and match `pattern`."""
@@ -125,10 +116,7 @@ class KeyValue:
                 yield self._entry((await consuming.next()).stored())
 
     def _entry(self, message: StoredMessage) -> Entry:
-        operation = message.headers.get(_OPERATION, [""])[0]
-        if not operation:
-            reason = message.headers.get(_MARKER_REASON, [""])[0]
-            operation = _OF_REASON.get(reason, PUT)
+        operation = key_value.operation_of(message.headers)
         key = message.subject[len(self._prefix) :]
         return Entry(key, message.payload, message.seq, message.time_ns, operation)
 
@@ -141,6 +129,6 @@ class KeyValue:
         Raises:
             ValueError: clients would not accept the key.
         """
-        if not _KEY.fullmatch(key):
+        if not key_value.KEY.fullmatch(key):
             raise ValueError(f"key: expected letters, digits and -/_=. inside, got {key!r}")
         return self._prefix + key
