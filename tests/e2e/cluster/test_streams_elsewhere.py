@@ -54,7 +54,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[l
 
 
 async def connect(server: Server, user: str) -> Client:
-    """Connect as `user`, or as nobody where the server has no users."""
+    """Connect as `user`, or without a user where the server has none."""
     has_users = "accounts" in server.config_path.read_text()
     login = {"user": user, "password": "p"} if has_users else {}
     return await nats.connect(server.url, **login)
