@@ -1,4 +1,4 @@
-"""Proxies that speak NATS and sign the nonce: which clients are admitted, and how they are shown."""
+"""Proxies that speak NATS and sign the nonce: which clients are admitted, and what shows it."""
 
 from __future__ import annotations
 
