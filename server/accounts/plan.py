@@ -30,6 +30,8 @@ CHAIN_MAX = 16
 RESPONSE_THRESHOLD_S = 120.0
 """Time limit for a response when the export does not set one."""
 
+_JETSTREAM_API = "$JS.API.>"
+
 ResponseType = Literal["singleton", "stream", "chunked"]
 
 
@@ -155,11 +157,48 @@ def plan_configured(configured: options.Options) -> dict[str, AccountPlan]:
         ConfigError: see `plan_accounts`.
     """
     by_tokens = configured.operator.jwts or configured.operator.trusted_keys
-    return plan_accounts(
+    plans = plan_accounts(
         configured.accounts,
         mappings=configured.mappings,
         system_account="" if by_tokens else configured.system_account,
         cluster=configured.cluster.name,
+    )
+    return with_api_of_cluster(plans) if asks_cluster(configured) else plans
+
+
+def asks_cluster(configured: options.Options) -> bool:
+    """Return whether requests to JetStream are answered by other servers of the cluster only."""
+    return bool(configured.cluster.port) and not configured.jetstream.enabled
+
+
+def with_api_of_cluster(plans: dict[str, AccountPlan]) -> dict[str, AccountPlan]:
+    """Have every account import the JetStream API, which other servers offer in the system account.
+
+    nats-server has the same import built in; the servers learn of the account by the header
+    ``Nats-Request-Info``.
+    """
+    system = next(name for name, plan in plans.items() if plan.is_system)
+    return {
+        name: plan
+        if plan.is_system
+        else structs.replace(
+            plan, service_imports=(*plan.service_imports, _import_of_api(name, system))
+        )
+        for name, plan in plans.items()
+    }
+
+
+def _import_of_api(account: str, system: str) -> ServiceImport:
+    transform = _inverted(_JETSTREAM_API, _JETSTREAM_API)
+    return ServiceImport(
+        source_account=account,
+        target_account=system,
+        source=transform.source,
+        target=_JETSTREAM_API.encode(),
+        transform=transform,
+        response_type="singleton",
+        response_threshold_s=RESPONSE_THRESHOLD_S,
+        shares_client=True,
     )
 
 

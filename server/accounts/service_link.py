@@ -39,7 +39,7 @@ _REQUEST_INFO = rb"(?i)(?:\r\n|\r|\n)[ \t]*nats-request-info[ \t]*:[^\r\n]*"
 _STATUS_LINE = b"NATS/1.0"
 _INFO_FIELDS = (
     *("start", "host", "id", "acc", "svc", "user", "name", "lang", "ver", "rtt", "server"),
-    *("kind", "client_type"),
+    *("cluster", "kind", "client_type"),
 )
 """Fields of ``Nats-Request-Info``, in nats-server's order."""
 
@@ -156,7 +156,7 @@ class ServiceLink(RoutedSubscription):
         shares = self._plan.shares_client
         before = self.links.request_info
         if before:
-            server = {"server": known.get("server")} if shares else {}
+            server = {name: known.get(name) for name in ("server", "cluster")} if shares else {}
             told = {**server, **before, "svc": self.importer.name}
         else:
             least = {"acc": self.importer.name, "rtt": known.get("rtt", 0)}

@@ -10,8 +10,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from midge.server.auth.identity import AuthRequest, Identity, Refusal, Verdict
-from midge.server.auth.nkeys import KeyKind, decode_signature, is_signed_by
+from midge.server.auth.nkeys import KeyKind, decode_signature, is_signed_by, kind_of
 from midge.server.auth.passwords import PasswordChecker, is_bcrypt, is_same_text
 from midge.server.auth.users import KnownUser, UserDirectory
 from midge.server.config.account_names import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
@@ -56,6 +58,7 @@ class Authenticator:
             kind: frozenset(pin.lower() for pin in tls.pinned_certs)
             for kind, tls in (("STANDARD", settings.tls), ("WEBSOCKET", settings.websocket.tls))
         }
+        self._proxies = settings.proxies.trusted
         self._passwords = PasswordChecker()
         self._hook = _make_hook(settings)
         table = settings.authorization.auth_callout
@@ -78,7 +81,8 @@ class Authenticator:
     @property
     def needs_nonce(self) -> bool:
         """Return whether INFO must give clients a nonce to sign."""
-        return self._users.has_nkeys or self.operator is not None or self._hook is not None
+        asks = self.operator is not None or self._hook is not None
+        return asks or self._users.has_nkeys or bool(self._proxies)
 
     def admits_silent_clients(self, connection_type: str) -> bool:
         """Return whether such clients need neither CONNECT nor credentials (``no_auth_user``)."""
@@ -91,7 +95,39 @@ class Authenticator:
             verdict = self._decide(request)
         except Exception as error:  # noqa: BLE001 - an internal error must not admit a client
             return Refusal(f"internal error: {type(error).__name__}: {error}")
-        return verdict if isinstance(verdict, Verdict) else _refuse_on_error(verdict)
+        if isinstance(verdict, Verdict):
+            return self._through_proxy(request, verdict)
+        return self._through_proxy_later(request, _refuse_on_error(verdict))
+
+    async def _through_proxy_later(
+        self, request: AuthRequest, verdict: Awaitable[Verdict]
+    ) -> Verdict:
+        return self._through_proxy(request, await verdict)
+
+    def _through_proxy(self, request: AuthRequest, verdict: Verdict) -> Verdict:
+        """Refuse an untrusted proxy, and its absence where the user must have one."""
+        if isinstance(verdict, Refusal):
+            return verdict
+        if request.proxy_signature:
+            key = self._proxy_of(request)
+            if not key:
+                return Refusal("the proxy is not trusted", reason="Proxy Not Trusted")
+            return structs.replace(verdict, proxy_key=key)
+        if verdict.proxy_required:
+            text = "the user must connect through a trusted proxy"
+            return Refusal(text, reason="Proxy Required")
+        return verdict
+
+    def _proxy_of(self, request: AuthRequest) -> str:
+        """Return the key of the trusted proxy that signed the nonce; empty for none."""
+        signature = decode_signature(request.proxy_signature)
+        if signature is None or not request.nonce:
+            return ""
+        for key in self._proxies:
+            kind = kind_of(key)
+            if kind is not None and is_signed_by(kind, key, request.nonce, signature):
+                return key
+        return ""
 
     def close(self) -> None:
         """Release the threads."""
@@ -183,12 +219,15 @@ class Authenticator:
         self, rules: SharedRules, request: AuthRequest
     ) -> Verdict | Awaitable[Verdict]:
         """Check the token, or the name and password, that all clients share by `rules`."""
+        is_proxied = rules is self._authorization and self._authorization.proxy_required
         if rules.token:
-            return self._with_secret(_ANYBODY, rules.token, request.token)
+            anybody = Identity(proxy_required=True) if is_proxied else _ANYBODY
+            return self._with_secret(anybody, rules.token, request.token)
         if not rules.user:
             return Refusal("no credentials")
         is_named = is_same_text(rules.user, request.user)
-        identity = Identity(user=rules.user, account=GLOBAL_ACCOUNT) if is_named else None
+        shared = Identity(user=rules.user, account=GLOBAL_ACCOUNT, proxy_required=is_proxied)
+        identity = shared if is_named else None
         return self._with_secret(identity, rules.password, request.password)
 
     def _with_password(

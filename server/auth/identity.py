@@ -53,6 +53,8 @@ class AuthRequest(Struct, frozen=True, kw_only=True):
     """The verified chain in DER, the client's certificate first."""
     tls: tuple[str, str] | None = None
     """Version (`TLSv1.3`) and cipher suite; None on a plain connection."""
+    proxy_signature: str = ""
+    """CONNECT's ``proxy_sig``: the nonce, signed by the proxy in between, in base64."""
     cid: int = 0
     """Number of the connection; 0 if it has none yet."""
     protocol: int = 0
@@ -93,6 +95,10 @@ class Identity(Struct, frozen=True, kw_only=True):
     """The user's name in the JWT; for logs and monitoring."""
     tags: tuple[str, ...] = ()
     """The user's tags in the JWT."""
+    proxy_required: bool = False
+    """Whether the user may connect through a trusted proxy only."""
+    proxy_key: str = ""
+    """Public key of the trusted proxy in between; empty without one."""
 
 
 class Refusal(Struct, frozen=True):

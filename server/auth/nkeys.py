@@ -49,6 +49,11 @@ def is_public_key(kind: KeyKind, text: str) -> bool:
     return decode_public_key(kind, text) is not None
 
 
+def kind_of(text: str) -> KeyKind | None:
+    """Return the kind of a public key, or None if `text` is no public key."""
+    return next((kind for kind in KeyKind if is_public_key(kind, text)), None)
+
+
 def decode_signature(text: str) -> bytes | None:
     """Return the 64 bytes of the signature in `text`, in either alphabet of base64, or None."""
     if not text or len(text) > _SIGNATURE_MAX_LENGTH or not text.isascii():

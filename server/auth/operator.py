@@ -311,8 +311,6 @@ def _fill_in(
 
 def _why_not_from_here(limits: UserLimits, request: AuthRequest) -> str | None:
     """Return why the user may not connect from this address or in this way, or None."""
-    if limits.proxy_required:
-        return "user may connect through a trusted proxy only"
     wanted = {kind.upper() for kind in limits.allowed_connection_types}
     if wanted and request.connection_type not in wanted & _CONNECTION_TYPES:
         return f"user may not connect by {request.connection_type}"
@@ -392,6 +390,7 @@ def _identity(
         issuer=user.iss,
         display_name=user.name,
         tags=user.nats.tags,
+        proxy_required=limits.proxy_required,
     )
 
 

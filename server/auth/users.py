@@ -114,6 +114,7 @@ class UserDirectory:
             account=account,
             rules=compile_rules(f"{where}.permissions", user.permissions or defaults),
             max_payload_bytes=max_payload_bytes,
+            proxy_required=user.proxy_required,
         )
         by[name] = KnownUser(
             identity=identity,

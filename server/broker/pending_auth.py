@@ -49,6 +49,7 @@ def request_of(connection: Connection) -> AuthRequest:
         certificate=certificate,
         certificate_chain=channel.peer_chain() if certificate else (),
         tls=tls,
+        proxy_signature=options.proxy_sig,
         cid=connection.cid,
         protocol=options.protocol,
     )

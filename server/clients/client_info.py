@@ -61,5 +61,6 @@ def shared_info(broker: Home[Never, Never], connection: Connection) -> dict[str,
     return {
         **client_info(connection, broker.clock.wall() - broker.clock.monotonic()),
         "rtt": round(round_trip_s * 1e9),
-        "server": broker.keys.server_id,
+        "server": broker.options.server_name or broker.keys.server_id,
+        "cluster": broker.options.cluster.name or None,
     }

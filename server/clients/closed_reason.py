@@ -34,6 +34,8 @@ class ClosedReason(Enum):
     WRONG_PORT = "Incorrect Port"
     SERVER_SHUTDOWN = "Server Shutdown"
     KICKED = "Kicked"
+    PROXY_REQUIRED = "Proxy Required"
+    PROXY_NOT_TRUSTED = "Proxy Not Trusted"
 
     @property
     def is_slow_consumer(self) -> bool:

@@ -397,8 +397,14 @@ def _check_advertised(options: Options) -> Iterator[Problem]:
 
 
 def _check_proxies(options: Options) -> Iterator[Problem]:
-    """Check the addresses of proxies, because every accepted connection is compared with them."""
+    """Check keys and addresses of proxies, with which connections are compared."""
     from ipaddress import ip_network  # noqa: PLC0415 - most servers have none
+
+    from midge.server.auth.nkeys import kind_of  # noqa: PLC0415 - as above
+
+    for index, key in enumerate(options.proxies.trusted):
+        if kind_of(key) is None:
+            yield Problem(("proxies", "trusted", index), f'invalid proxy key "{key}"')
 
     for index, text in enumerate(options.proxies.addresses):
         try:

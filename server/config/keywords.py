@@ -107,6 +107,8 @@ class Keywords(TypedDict, total=False):
     """The only user's password, plain or bcrypt."""
     token: str
     """A token that clients send instead of a user name, plain or bcrypt."""
+    proxy_required: bool
+    """Refuse clients with this user or token but through a proxy of `proxies.trusted`."""
     users: abc.Sequence[User | abc.Mapping[str, Any]]
     """Users of the global account."""
     default_permissions: Any
@@ -165,6 +167,8 @@ class Keywords(TypedDict, total=False):
     """`host[:port]` that INFO names instead of the bound address; empty means the latter."""
     listen_proxy_protocol: bool
     """Expect a PROXY protocol header at the beginning of connections; see `proxies.addresses`."""
+    proxies_trusted: abc.Sequence[str]
+    """Public nkeys of proxies that speak NATS; they sign the nonce in CONNECT's `proxy_sig`."""
     proxies_addresses: abc.Sequence[str]
     limits_max_connections: int
     """Most client connections; 0 admits none."""
@@ -236,6 +240,8 @@ class Keywords(TypedDict, total=False):
     """The only user's password, plain or bcrypt."""
     authorization_token: str
     """A token that clients send instead of a user name, plain or bcrypt."""
+    authorization_proxy_required: bool
+    """Refuse clients with this user or token but through a proxy of `proxies.trusted`."""
     authorization_timeout_s: float
     """Seconds a client has to authenticate; 0 means 2, or `tls.timeout_s` + 1 with TLS."""
     authorization_users: abc.Sequence[User | abc.Mapping[str, Any]]

@@ -113,8 +113,10 @@ class Listen(Table, frozen=True, kw_only=True):
 
 
 class Proxies(Table, frozen=True, kw_only=True):
-    """The proxies in front of the server, which name their clients in PROXY protocol headers."""
+    """The proxies in front of the server: those that name their clients, and those that sign."""
 
+    trusted: tuple[str, ...] = ()
+    """Public nkeys of proxies that speak NATS; they sign the nonce in CONNECT's `proxy_sig`."""
     addresses: tuple[str, ...] = ()
     """Addresses and networks (`10.0.0.0/8`) of the proxies, whose connections must begin with a
     header; other peers are served as they are. Empty means that every peer is a proxy."""
@@ -394,7 +396,7 @@ class Options(Table, frozen=True, kw_only=True):
     listen: Listen = Listen()
     """Where clients connect."""
     proxies: Proxies = Proxies()
-    """The proxies in front of the server, which name their clients in PROXY protocol headers."""
+    """The proxies in front of the server: those that name their clients, and those that sign."""
     limits: Limits = Limits()
     """The bound of everything that a client can make grow."""
     keepalive: Keepalive = Keepalive()

@@ -69,6 +69,8 @@ class User(Table, frozen=True, kw_only=True):
     """The user's permissions; unset takes the enclosing `default_permissions`."""
     allowed_connection_types: tuple[ConnectionType, ...] = ()
     """How this user may connect; empty allows every way."""
+    proxy_required: bool = False
+    """Refuse this user but through a proxy of `proxies.trusted`."""
 
 
 class AuthCallout(Table, frozen=True, kw_only=True):
@@ -97,6 +99,8 @@ class Authorization(Table, frozen=True, kw_only=True):
     """The only user's password, plain or bcrypt."""
     token: Secret = ""
     """A token that clients send instead of a user name, plain or bcrypt."""
+    proxy_required: bool = False
+    """Refuse clients with this user or token but through a proxy of `proxies.trusted`."""
     timeout_s: Seconds = 0.0
     """Seconds a client has to authenticate; 0 means 2, or `tls.timeout_s` + 1 with TLS."""
     users: tuple[User, ...] = ()

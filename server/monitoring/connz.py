@@ -286,6 +286,9 @@ def _entry(client: Client, options: ConnzOptions, now: float, wall_offset: float
     entry |= _introduction(client)
     if options.auth:
         entry |= _identity(client)
+    identity = None if isinstance(client, ClosedClient) else client.identity
+    if identity is not None and identity.proxy_key:
+        entry["proxy"] = {"key": identity.proxy_key}
     return entry
 
 

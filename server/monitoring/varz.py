@@ -242,11 +242,17 @@ def _activity(state: "State") -> dict[str, Any]:
         "config_load_time": go_format.timestamp(state.configured_at),
         "config_digest": state.config_digest,
         "feature_flags": feature_flags(broker.options),
+        **_proxies(broker.options.proxies.trusted),
         "system_account": broker.system_account.name,
         "slow_consumer_stats": {"clients": totals.slow_consumers, **_NONE_OF_ALL},
         "stale_connection_stats": {"clients": totals.stale_connections, **_NONE_OF_ALL},
         "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},
     }
+
+
+def _proxies(trusted: tuple[str, ...]) -> dict[str, Any]:
+    """Return the field of trusted proxies, which is left out without any."""
+    return {"proxies": {"trusted": [{"key": key} for key in trusted]}} if trusted else {}
 
 
 def _jetstream(state: "State") -> dict[str, Any]:

@@ -104,7 +104,7 @@ AUTHORIZATION: dict[str, Kind | Block] = {
     "default_permission": PERMISSIONS,
     "auth_callout": CALLOUT,
     "auth_hook": CALLOUT,
-    "proxy_required": Kind(("false",), ("5",)),
+    "proxy_required": Kind(("false", "true"), ("5",)),
 }
 TLS_KEYS: dict[str, Kind | Block] = {
     "ca_file": Kind(('"@ca@"',), ("5", '"@dir@/none"', '"@key@"')),
@@ -418,6 +418,9 @@ SERVER = Block(
                 *("no_fast_producer_stall", "allow_non_tls", "proxy_protocol"),
             ),
             SWITCH,
+        ),
+        "proxies": Block(
+            {"trusted": Block({"key": Kind((NKEY_USER,), ('"nope"', "5"))}, "", listed=True)}
         ),
         "syslog": Kind(("false",), ("5",)),
         "remote_syslog": Kind(('"udp://127.0.0.1:1"',), ("5",)),

@@ -135,7 +135,7 @@ USER: dict[str, Handler] = {
         ("allowed_connection_types", "connection_types", "clients"),
         Key("allowed_connection_types", _connection_types),
     ),
-    "proxy_required": Missing("trusted proxies"),
+    "proxy_required": Key("proxy_required", boolean),
 }
 
 
@@ -194,7 +194,7 @@ AUTHORIZATION: dict[str, Handler] = {
     "permissions": _nested("default_permissions", _permissions),
     "auth_callout": _auth_callout,
     "auth_hook": _auth_callout,
-    "proxy_required": Missing("trusted proxies"),
+    "proxy_required": Key("proxy_required", boolean),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from midge.server.auth.nkeys import kind_of
 from midge.server.config.nats_conf.cluster_block import read_cluster
 from midge.server.config.nats_conf.jetstream_blocks import (
     read_feature_flags,
@@ -197,9 +198,26 @@ def _websocket(section: Section, node: Node) -> None:
     read_map(node, section.table("websocket", node), WEBSOCKET)
 
 
+def _trusted(section: Section, node: Node) -> None:
+    """Read the proxies' keys: a list of maps, each with a `key`."""
+    if not isinstance(node.value, list):
+        fail(node, "expected proxies' trusted field to be an array")
+    keys = []
+    for one in node.value:
+        if not isinstance(one.value, dict):
+            fail(one, "expected proxies' trusted entry to be a map/struct")
+        for name, entry in entries(one).items():
+            if name.lower() != "key":
+                fail(entry, f'unknown field "{name}"')
+            if kind_of(text(entry)) is None:
+                fail(entry, f'invalid proxy key "{text(entry)}"')
+            keys.append(text(entry))
+    section.put("trusted", keys, node)
+
+
 # `addresses` is midge's own: nats-server takes headers from each peer.
 PROXIES: dict[str, Handler] = {
-    "trusted": Missing("trusted proxies", is_switch=False),
+    "trusted": _trusted,
     "addresses": Key("addresses", texts),
 }
 
