@@ -94,7 +94,7 @@ OPTIMIZED = frozenset(
         "midge.server.routing.over_links",
         "midge.server.routing.router",
         "midge.server.routing.runs",
-        "midge.sublist.broad",
+        "midge.sublist.prefix_results",
         "midge.sublist.recent",
         "midge.sublist.subjects",
         "midge.sublist.sublist",

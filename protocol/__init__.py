@@ -1,6 +1,7 @@
 """The NATS wire protocol, sans-I/O: bytes to commands and commands to bytes.
 
-Nothing here uses a socket, a clock or an event loop.
+Parsers, frames, headers, the errors of peers and the conventions of NATS clients belong here.
+Nothing here uses a socket, a clock or an event loop, or decides what a client may do.
 """
 
 from __future__ import annotations

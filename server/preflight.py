@@ -124,7 +124,7 @@ def _build_context(table: tables.Tls, where: str) -> object:
 
 
 def _try_cluster(table: tables.Cluster) -> Iterator[Problem]:
-    """Yield what is wrong with the routes and their certificates."""
+    """Yield the faults of the routes and their certificates."""
     from midge.server.cluster.addresses import parse_address  # noqa: PLC0415 - few have any
 
     for url in table.routes:
@@ -146,7 +146,7 @@ def _try_remotes(options: tables.Options) -> Iterator[Problem]:
         build_client_context,
     )
 
-    """Yield what is wrong with the servers to connect to."""
+    """Yield the faults of the servers to connect to."""
     for index, remote in enumerate(options.leafnodes.remotes):
         path = ("leafnodes", "remotes", index)
         for url in remote.urls:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from midge.server.listeners.websocket import WebSocketListener
     from midge.server.monitoring.service import MonitoringService
     from midge.server.recorder.recorder import Recorder
-    from midge.server.system_account.elsewhere import Elsewhere
+    from midge.server.system_account.remote_connections import RemoteConnections
     from midge.server.workers.part import Part
 
 log = get_logger()
@@ -78,7 +78,7 @@ class Server:
         self._leafnodes: LeafNodeService | None = None
         self._cluster: ClusterService | None = None
         self._interests: Interests | None = None
-        self._elsewhere: Elsewhere | None = None
+        self._remote_connections: RemoteConnections | None = None
         self._websocket: WebSocketListener | None = None
         self._websocket_tls: TlsContexts | None = None
         self._websocket_address = ("", 0)
@@ -125,10 +125,12 @@ class Server:
             self._watch_leafnodes(self._leafnodes, self._events)
         self._events.start()
         if self._cluster is not None and self._part is None:
-            from midge.server.system_account.elsewhere import Elsewhere  # noqa: PLC0415 - as above
+            from midge.server.system_account import remote_connections  # noqa: PLC0415 - as above
 
-            self._elsewhere = Elsewhere(broker, self._cluster.cluster, self._events)
-            self._elsewhere.start()
+            self._remote_connections = remote_connections.RemoteConnections(
+                broker, self._cluster.cluster, self._events
+            )
+            self._remote_connections.start()
 
     async def _open(self, broker: Broker, state: State) -> None:
         """Open the listeners that the options configure: clients, monitoring, WebSocket."""
@@ -265,9 +267,9 @@ class Server:
     async def stop(self) -> None:
         """Stop listening, write pending output within `shutdown.flush_timeout_s`, and close."""
         await self._close_listeners()
-        if self._elsewhere is not None:
-            self._elsewhere.stop()
-            self._elsewhere = None
+        if self._remote_connections is not None:
+            self._remote_connections.stop()
+            self._remote_connections = None
         if self._events is not None:
             self._events.stop()
             self._events = None

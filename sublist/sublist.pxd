@@ -3,14 +3,14 @@
 cimport cython
 
 from midge.sublist cimport octets
-from midge.sublist.broad cimport BroadMatches
+from midge.sublist.prefix_results cimport PrefixResults
 from midge.sublist.mutex cimport Mutex
 from midge.sublist.recent cimport RecentMatches
 from midge.sublist.result cimport SubListResult
 from midge.sublist.subjects cimport is_literal, is_valid_subject, matches
 from midge.sublist.subscription cimport RemoteSubscription, Subscription
 from midge.sublist.trie cimport Node, Trie, build_result
-from midge.sublist.wide_dict cimport WideDict
+from midge.sublist.sharded_dict cimport ShardedDict
 
 
 cdef int ENDED, NOT_HELD
@@ -28,13 +28,13 @@ cdef class SubList:
     cdef Py_ssize_t _cache_max
     cdef Py_ssize_t _cache_sweep_to
     cdef bint _exact_match
-    cdef WideDict _exact
+    cdef ShardedDict _exact
     cdef Trie _trie
     cdef Py_ssize_t _elsewhere
     cdef Py_ssize_t _count
     cdef dict _cache
     cdef Py_ssize_t _cached_weight
-    cdef BroadMatches _broad
+    cdef PrefixResults _prefix_results
     cdef SubListResult _empty
     cdef Mutex _mutex
     cdef Py_ssize_t _turn
@@ -76,7 +76,7 @@ cdef class SubList:
     @cython.locals(node=Node, result=SubListResult, nodes=list, visited="long long")
     cdef SubListResult _match_uncached(self, bytes subject)
     @cython.locals(start=Py_ssize_t, is_last_token=bint, remotes=SubList, trie=Trie)
-    cdef void _keep_broad(self, bytes subject, SubListResult result) except *
+    cdef void _keep_prefix(self, bytes subject, SubListResult result) except *
     @cython.locals(node=Node, result=SubListResult, plain=list, queues=dict)
     cdef SubListResult _combined_result(self, list nodes)
     @cython.locals(result=SubListResult, plain=list, queues=dict)

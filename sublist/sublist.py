@@ -21,16 +21,17 @@ Where answers are, in the order in which `match_within` tries them:
                 (see recent.py), all of one generation.
     _cache      Results by subject, while any subscription has a wildcard. An insert replaces the
                 results that it matches by ones that include it, and a remove drops them.
-    _broad      Results that hold for all subjects with the same prefix (see broad.py). They answer
-                subjects that never repeat, such as inboxes and ack subjects.
+    _prefix_results
+                Results that hold for all subjects with the same prefix (see prefix_results.py).
+                They answer subjects that never repeat, such as inboxes and ack subjects.
 
-`generation` changes with every insert and remove. `recent` and `_broad` compare it and ignore older
-results, so that no change has to search them.
+`generation` changes with every insert and remove. `recent` and `_prefix_results` compare it
+and ignore older results, so that no change has to search them.
 
 Two rules keep the cache useful when subjects do not repeat. After a sweep that found fewer than
-four hits per result built, only every seventh result is cached, and for the others `_broad` is
-asked before the trie; once results are used again, every result is cached. And a subject enters
-`recent` only on a cache hit, that is, not on its first use.
+four hits per result built, only every seventh result is cached, and the others are looked up
+in `_prefix_results` before the trie; once results are used again, every result is cached. And a
+subject enters `recent` only on a cache hit, that is, not on its first use.
 
 `match` reads the caches without a lock. Building a result and changing subscriptions take the lock,
 so that threads may share a SubList. `steps` counts the work, so that the caller can charge it to
@@ -43,14 +44,14 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from midge.sublist import octets
-from midge.sublist.broad import BroadMatches
 from midge.sublist.mutex import Mutex
+from midge.sublist.prefix_results import PrefixResults
 from midge.sublist.recent import RecentMatches
 from midge.sublist.result import EMPTY_RESULT, SubListResult
+from midge.sublist.sharded_dict import ShardedDict
 from midge.sublist.subjects import is_literal, is_valid_subject, matches
 from midge.sublist.subscription import RemoteSubscription, Subscription
 from midge.sublist.trie import ENDED, NOT_HELD, Node, Trie, build_result
-from midge.sublist.wide_dict import WideDict
 
 if TYPE_CHECKING:
     from midge.sublist.listener import InterestListener
@@ -123,7 +124,7 @@ class SubList:
         self._cache_max = cache_max
         self._cache_sweep_to = cache_sweep_to
         self._exact_match = exact_match
-        self._exact = WideDict()
+        self._exact = ShardedDict()
         self._trie = Trie()
         self._elsewhere = 0  # subscriptions in the two tries, that is, outside `_exact`
         self._count = 0
@@ -131,7 +132,7 @@ class SubList:
         self._cache: dict[bytes, SubListResult] = {}
         self._cached_weight = 0
         self.recent = RecentMatches()
-        self._broad = BroadMatches()
+        self._prefix_results = PrefixResults()
         self._empty = EMPTY_RESULT
         self._mutex = Mutex()
         self._turn = 0
@@ -188,7 +189,7 @@ class SubList:
         finally:
             self._mutex.leave()
         self.recent.clear()
-        self._broad.clear()
+        self._prefix_results.clear()
         if self.listener is not None:
             if begins:
                 self.listener.interest_began(subject, subscription.queue)
@@ -225,7 +226,7 @@ class SubList:
         finally:
             self._mutex.leave()
         self.recent.clear()
-        self._broad.clear()
+        self._prefix_results.clear()
         if self.listener is not None:
             if outcome == ENDED:
                 self.listener.interest_ended(subject, subscription.queue)
@@ -269,7 +270,7 @@ class SubList:
         finally:
             self._mutex.leave()
         self.recent.clear()
-        self._broad.clear()
+        self._prefix_results.clear()
         if self.listener is not None:
             self.listener.remote_changed(subject, subscription.queue)
 
@@ -323,7 +324,7 @@ class SubList:
         """Drop all subscriptions at the end of a server, without calling `listener`."""
         self._mutex.enter()
         try:
-            self._exact = WideDict()
+            self._exact = ShardedDict()
             self._trie = Trie()
             self._cache = {}
             self.remotes = None
@@ -332,7 +333,7 @@ class SubList:
         finally:
             self._mutex.leave()
         self.recent.clear()
-        self._broad.clear()
+        self._prefix_results.clear()
 
     def match(self, subject: bytes) -> SubListResult:
         """Return the subscriptions that a message published to `subject` reaches.
@@ -352,7 +353,7 @@ class SubList:
             self._cache_hits += 1
             return result
         if (self._misses + 1) % self._keep_every:  # subjects hardly repeat: do not cache this one
-            result = self._broad.find(subject, self.generation)
+            result = self._prefix_results.find(subject, self.generation)
             if (
                 result is not None
                 and self._exact.get(subject) is None
@@ -437,7 +438,7 @@ class SubList:
             if self.remotes is not None:
                 result = result.with_remotes(self.remotes.match(subject))
             if self._keep_every > 1 and node is None:
-                self._keep_broad(subject, result)
+                self._keep_prefix(subject, result)
             if self._cache_max > 0:
                 self._misses += 1
                 if self._misses % self._keep_every == 0:
@@ -446,12 +447,12 @@ class SubList:
         finally:
             self._mutex.leave()
 
-    def _keep_broad(self, subject: bytes, result: SubListResult) -> None:
+    def _keep_prefix(self, subject: bytes, result: SubListResult) -> None:
         """Remember `result` for the subjects that share a prefix with `subject` and all have it.
 
         Both tries have just been walked for `subject`, the trie of remotes only if it has nodes.
         """
-        start = self._trie.broad_from
+        start = self._trie.prefix_from
         is_last_token = self._trie.is_last_token
         remotes = self.remotes
         if remotes is not None:
@@ -459,10 +460,10 @@ class SubList:
                 return
             if remotes._elsewhere:  # noqa: SLF001
                 trie = remotes._trie  # noqa: SLF001
-                start = -1 if trie.broad_from < 0 else max(start, trie.broad_from)
+                start = -1 if trie.prefix_from < 0 else max(start, trie.prefix_from)
                 is_last_token = is_last_token or trie.is_last_token
-        if self._trie.broad_from >= 0 and start >= 0:
-            self._broad.keep(subject[:start], is_last_token, result, self.generation)
+        if self._trie.prefix_from >= 0 and start >= 0:
+            self._prefix_results.keep(subject[:start], is_last_token, result, self.generation)
 
     def _combined_result(self, nodes: list[Node]) -> SubListResult:
         """Return the merged result of several nodes, or the own result of a single node."""

@@ -50,7 +50,7 @@ cdef class Level:
 cdef class Trie:
     cdef Level _root
     cdef readonly long long visited
-    cdef readonly Py_ssize_t broad_from
+    cdef readonly Py_ssize_t prefix_from
     cdef readonly bint is_last_token
 
     @cython.locals(level=Level, tokens=list, node=Node, i=Py_ssize_t)

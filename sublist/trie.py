@@ -215,18 +215,18 @@ class Trie:
     """Subscriptions by subject, token by token.
 
     Every walk is a loop, so that the stack does not limit the depth. `visited` counts visited
-    levels; a level that a walk makes or drops counts twice. `broad_from` is an index into the
+    levels; a level that a walk makes or drops counts twice. `prefix_from` is an index into the
     subject of the last `find`: all valid subjects that share the bytes before it have the same
     result, or with `is_last_token` all those with exactly one token behind these bytes. It is -1
     if the result depends on the whole subject.
     """
 
-    __slots__ = ("_root", "broad_from", "is_last_token", "visited")
+    __slots__ = ("_root", "is_last_token", "prefix_from", "visited")
 
     def __init__(self) -> None:
         self._root = Level()
         self.visited = 0
-        self.broad_from = -1
+        self.prefix_from = -1
         self.is_last_token = False
 
     def ensure(self, subject: bytes) -> Node:
@@ -288,7 +288,7 @@ class Trie:
         once, however many wildcards there are. A subject with an empty token matches nothing.
         """
         found: list[Node] = []
-        self.broad_from = -1
+        self.prefix_from = -1
         self.is_last_token = False
         length = len(subject)
         if length == 0 or has_empty_token(subject):
@@ -304,9 +304,9 @@ class Trie:
                 end += 1
             if is_only_path and not level.nodes:
                 if level.pwc is None:
-                    self.broad_from = start
+                    self.prefix_from = start
                 elif end == length:
-                    self.broad_from = start
+                    self.prefix_from = start
                     self.is_last_token = True
             below = None
             self.visited += 1
@@ -335,8 +335,8 @@ class Trie:
             elif others:
                 level, start = others.pop()
             else:
-                if is_only_path and self.broad_from < 0 and end < length:
-                    self.broad_from = end + 1  # nothing matches beyond this token
+                if is_only_path and self.prefix_from < 0 and end < length:
+                    self.prefix_from = end + 1  # nothing matches beyond this token
                 return found
 
     def nodes(self) -> list[Node]:

@@ -70,7 +70,7 @@ class TokenAccounts:
         return True
 
     def plan(self, mode: OperatorMode, wanted: set[str], now_s: float) -> None:
-        """Read the tokens of the accounts `wanted`, and of those they import from, anew."""
+        """Read the tokens of the accounts `wanted`, and of the accounts that they import from."""
         self.claims = token_accounts(lambda key: mode.account(key, now_s), wanted)
         plans = plan_accounts(account_tables(self.claims, now_s), is_lenient=True)
         for name, claims in self.claims.items():

@@ -91,7 +91,7 @@ class AccountLinks(LinkContext):
         else:
             self._services[plan.source_account] -= Counter([plan.source])
             cast("ServiceLink", link).forget_all()
-        # Last, since whoever sees it go counts the imports that are left.
+        # Last, because listeners count the remaining imports when it is removed.
         self._account(plan.source_account).remove(link)
 
     def has_crossings(self, account: str) -> bool:

@@ -61,7 +61,7 @@ class ServiceImport(ImportPlan, frozen=True, kw_only=True):
     response_type: ResponseType
     response_threshold_s: float
     shares_client: bool
-    """Whether the service is told about the requesting connection."""
+    """Whether requests carry a description of the requesting connection."""
 
 
 class AccountPlan(Struct, frozen=True, kw_only=True):
@@ -347,10 +347,10 @@ def _find_export(
 def _deciding_exports(
     exporter: options.Account, kind: Literal["stream", "service"], subject: bytes
 ) -> list[options.Export]:
-    """List the exports that say who may import `subject`.
+    """List the exports that decide which accounts may import `subject`.
 
     Exports of exactly that subject outweigh wider ones, and a subject that is exported to some
-    accounts stays limited to them even if it is exported publicly, too.
+    accounts stays limited to them even if a public export also covers it.
     """
     offers = [(getattr(export, kind).encode(), export) for export in exporter.exports]
     private = {offered for offered, export in offers if export.accounts}
@@ -388,7 +388,7 @@ def _pattern_of(transform: Transform) -> bytes:
 
 
 def _is_placeholder(token: bytes) -> bool:
-    """Return whether a token of a reversible destination stands for a wildcard."""
+    """Return whether a token of a reversible destination represents a wildcard."""
     return token.startswith(b"{{") or (token.startswith(b"$") and token[1:].isdigit())
 
 

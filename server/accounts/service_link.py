@@ -201,13 +201,13 @@ class Response(RoutedSubscription):
             links.delivery = before
 
     def has_receiver(self) -> bool:
-        """Return whether an answer would have a receiver, in the account of who asked."""
+        """Return whether an answer would have a receiver in the requester's account."""
         result = self._service.importer.sublist.match(self.reply)
         return any_reached(result)
 
 
 def any_reached(result: SubListResult) -> bool:
-    """Return whether what is sent to those of a match would reach anyone, also across accounts."""
+    """Return whether a message to the subscriptions of a match has a receiver in any account."""
     if result.queues or result.remotes is not None:
         return True
     for one in result.plain:  # noqa: SIM110 - `any` makes a generator for each waiting pull request

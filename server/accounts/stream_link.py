@@ -69,7 +69,7 @@ class StreamLink(RoutedSubscription):
         behind: dict[bytes, QueueGroup],
         crossing: Crossing | None,
     ) -> None:
-        """Have the router choose among the members of the queue groups in `result` and `behind`."""
+        """Make the router choose among the members of the queue groups in `result` and `behind`."""
         self._turn += 1
         for name in dict.fromkeys([*(group.name for group in result.queues), *behind]):
             if publisher is not None and not publisher.names_group(name):
@@ -128,12 +128,12 @@ class StreamLink(RoutedSubscription):
             links.carrying = before
 
     def importers_subject(self, subject: bytes) -> bytes:
-        """Return the subject in the importer's account of what has `subject` in the exporter's."""
+        """Return the importer's subject for messages to `subject` in the exporter's account."""
         rewritten: bytes = self._transform.rewrite(subject)
         return rewritten
 
     def trace_events(self, frame: Frame) -> list[dict[str, Any]]:
-        """Tell a trace who in the importer's account gets `frame`: an event for each."""
+        """Return a trace event for each receiver of `frame` in the importer's account."""
         subject = self._transform.rewrite(frame.subject_bytes())
         count = self.importer.sublist.match(subject).fan_out()
         shown = {"type": "se", "acc": self.importer.name, "to": subject.decode(errors="replace")}
@@ -143,8 +143,8 @@ class StreamLink(RoutedSubscription):
 class Crossing:
     """The links that a message goes over in an importer's account, once over each.
 
-    `links` have plain interest in it. What goes to the routers of other workers is marked, for they
-    must not pass it on to the other servers of a cluster, which have the import, too.
+    `links` have plain interest in it. Messages to the routers of other workers are marked, because
+    workers must not forward them to other servers of a cluster, which have the import themselves.
     """
 
     def __init__(self, links: tuple[Client, ...], publisher: Client | None, seen: Frame) -> None:
@@ -153,7 +153,7 @@ class Crossing:
         self._names: dict[Any, list[bytes] | None] = dict.fromkeys(links)
 
     def name(self, link: Client, queue: bytes) -> None:
-        """Have a member of the group `queue` get the message behind `link`."""
+        """Add the queue group `queue` to the groups that get the message behind `link`."""
         marked = _marked(link)
         self._names[marked] = [*(self._names.get(marked) or ()), queue]
 

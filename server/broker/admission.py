@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from midge.server.accounts.plan import AccountPlan
     from midge.server.auth.claims import TraceClaim
     from midge.server.broker.auth_callout import AuthCallout
+    from midge.server.broker.connection_quota import ConnectionQuota
     from midge.server.broker.expiries import Expiries
-    from midge.server.broker.seats import Seats
     from midge.server.broker.token_scan import WhyEnded
     from midge.server.clients.connection import Connection
     from midge.server.clients.host import Host
@@ -82,7 +82,7 @@ class Admission:
         self._by_user: Counter[str] = Counter()
         self._present: dict[int, Identity | None] = {}
         self._of_tokens: TokenAccounts | None = None
-        self.seats: Seats | None = None  # set if another process counts connections
+        self.seats: ConnectionQuota | None = None  # set if another process counts connections
         # Returns the number of clients and leaf nodes of an account on other servers.
         self.elsewhere: Callable[[str], tuple[int, int]] = nowhere
         self._expiries: Expiries | None = None
@@ -105,7 +105,7 @@ class Admission:
         Raises:
             OSError: the client has gone.
         """
-        if self.admits_silent(connection):
+        if self.allows_no_connect(connection):
             connection.keepalive.start()
         else:
             connection.require_connect(auth_timeout_s(self._host.options, connection))
@@ -129,7 +129,7 @@ class Admission:
             self._let_in(connection, self._silent_identity(connection))
         return connection.reason is None
 
-    def _await_seat(self, connection: Connection, seats: Seats) -> bool:
+    def _await_seat(self, connection: Connection, seats: ConnectionQuota) -> bool:
         """Ask for a seat for `connection`; return False if there is no answer to wait for."""
         verdict = seats.enter(connection, self._silent_identity(connection))
         if verdict is None or isinstance(verdict, Verdict):
@@ -161,11 +161,11 @@ class Admission:
             connection.keepalive.stop()
             connection.require_connect(auth_timeout_s(self._host.options, connection))
 
-    def count_elsewhere(self, send: Callable[[list[Any]], object]) -> Seats:
+    def count_elsewhere(self, send: Callable[[list[Any]], object]) -> ConnectionQuota:
         """Count connections in another process, to which `send` sends lines; return the seats."""
-        from midge.server.broker.seats import Seats  # noqa: PLC0415 - for workers only
+        from midge.server.broker.connection_quota import ConnectionQuota  # noqa: PLC0415 - for workers only
 
-        self.seats = Seats(self._host, self.plan_for, send)
+        self.seats = ConnectionQuota(self._host, self.plan_for, send)
         return self.seats
 
     async def make_known(self, account: str) -> None:
@@ -195,14 +195,14 @@ class Admission:
         else:
             self._pending_auth.ask(connection, verdict, self._conclude_and_resume)
 
-    def admits_silent(self, connection: Connection) -> bool:
+    def allows_no_connect(self, connection: Connection) -> bool:
         """Return whether the client may go without CONNECT."""
         authenticator = self.authenticator
         if authenticator.callout is not None or self._intercepts_connects:
             return False
         return authenticator.admits_silent_clients(connection.listener_kind)
 
-    def asks_who(self, connection: Connection) -> bool:
+    def requires_auth(self, connection: Connection) -> bool:
         """Return whether a CONNECT may change the identity of a client admitted without one."""
         return (
             self.authenticator.is_required_by(connection.listener_kind) or self._intercepts_connects
@@ -276,11 +276,11 @@ class Admission:
             self.links.apply(plans)
             self._schedule_scan()
             for connection in list(self._clients.values()):
-                self._question_again(connection)
+                self._reauthenticate(connection)
 
         return put_in_force
 
-    def _question_again(self, connection: Connection) -> None:
+    def _reauthenticate(self, connection: Connection) -> None:
         """Re-authenticate a connected client.
 
         A pending answer follows the old rules and is dropped.
@@ -291,21 +291,21 @@ class Admission:
                 connection.channel.resume()
             return
         if connection.identity is None:
-            if not connection.introduced and not self.admits_silent(connection):
+            if not connection.introduced and not self.allows_no_connect(connection):
                 connection.require_connect(auth_timeout_s(self._host.options, connection))
             return
         verdict = self._ask(connection)
         if isinstance(verdict, Verdict):
             self._pending_auth.drop(connection)
-            self._conclude_again(connection, verdict)
+            self._apply_reauth(connection, verdict)
         else:
             self._pending_auth.ask(connection, verdict, self._conclude_again_and_flush)
 
     def _conclude_again_and_flush(self, connection: Connection, verdict: Verdict) -> None:
-        self._conclude_again(connection, verdict)
+        self._apply_reauth(connection, verdict)
         self._host.router.flush_unless_due()
 
-    def _conclude_again(self, connection: Connection, verdict: Verdict) -> None:
+    def _apply_reauth(self, connection: Connection, verdict: Verdict) -> None:
         """Apply the new permissions to a client, or close it."""
         before = connection.identity
         if isinstance(verdict, Refusal):
@@ -356,7 +356,7 @@ class Admission:
         for connection, ended in found.ended:
             self._send_away(connection, ended)
         for connection in found.changed:
-            self._question_again(connection)
+            self._reauthenticate(connection)
         for look in self.scans:
             look(found.why_ended)
         self._host.router.flush_unless_due()
@@ -366,7 +366,7 @@ class Admission:
 
     def _silent_identity(self, connection: Connection) -> Identity | None:
         """Return the identity of a client until its CONNECT, or None if it must send one."""
-        if not self.admits_silent(connection):
+        if not self.allows_no_connect(connection):
             return None
         verdict = self.authenticator.authenticate(request_of(connection))
         if not isinstance(verdict, Verdict):

@@ -41,7 +41,7 @@ cdef class Channel:
     cdef readonly double last_active_at
     cdef readonly object _transport
     cdef object _tls
-    cdef object _farewell
+    cdef object _graceful_close
     cdef bint _eof
     cdef bint _finishes
 

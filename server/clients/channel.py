@@ -18,7 +18,6 @@ from midge.server.clients import tls_object
 from midge.server.clients.back_pressure import BackPressure
 from midge.server.clients.bare_transport import BareTransport, shut
 from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clients.farewell import Farewell
 from midge.server.clients.host import Host
 from midge.server.clients.keepalive import Keepalive
 from midge.server.clients.owner import Owner
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     import ssl
 
     from midge.server.clients.seams import Transport
+    from midge.server.clock import Timer
 
 _CONNECTING = int(State.CONNECTING)  # C numbers where this is compiled
 _INTRODUCING = int(State.INTRODUCING)
@@ -43,6 +43,8 @@ _CLOSED = int(State.CLOSED)
 _FINISHING_MAX = 256  # channels without a transport; each may hold 0.75 MiB of input
 
 _HOLD_BACK_BYTES = 4 * 1024 * 1024  # a receiver this far behind slows down its publishers
+
+_LINGER_S = 0.25  # how long to read on after the last output, so that no reset drops it
 
 _NULL_HANDLER = Handler()
 _NOBODY = Owner(0, Account(""), ChunkPool())
@@ -95,7 +97,7 @@ class Channel:
         self.last_active_at = self.started_at
         self._transport: Transport | None = None
         self._tls: ssl.SSLObject | None = None  # a closed asyncio transport forgets it
-        self._farewell: Farewell | None = None
+        self._graceful_close: GracefulClose | None = None
         self._eof = False
         self._finishes = False  # whether it works on input without a transport
 
@@ -187,10 +189,10 @@ class Channel:
         self.host.router.flush_unless_due()
         if self.state < _CLOSING:
             is_busy = self._is_busy()
-            if is_busy or not self.host.departures.admit():
+            if is_busy or not self.host.close_queue.admit():
                 self._eof = True  # its input, or its end, waits to be processed
                 if not is_busy:
-                    self.host.departures.wait(self._end_for_eof)
+                    self.host.close_queue.wait(self._end_for_eof)
                 return self._tls is None  # a TLS transport ends now in any case
         self.close(ClosedReason.CLIENT_CLOSED)
         return False
@@ -209,13 +211,13 @@ class Channel:
                 self._finish()
                 return
         reason = ClosedReason.READ_ERROR if error else ClosedReason.CLIENT_CLOSED
-        if self._is_busy() or self.host.departures.admit():
+        if self._is_busy() or self.host.close_queue.admit():
             self._end_for_loss(reason)
             return
         self._forget_transport()
         self.reading.halt(ENDED)
         self.inbound.forget()  # thousands of channels may wait, each with an unfinished command
-        self.host.departures.wait(partial(self._end_for_loss, reason))
+        self.host.close_queue.wait(partial(self._end_for_loss, reason))
 
     def _end_for_loss(self, reason: ClosedReason) -> None:
         """End without a transport, now that it is this channel's turn."""
@@ -262,9 +264,9 @@ class Channel:
 
     def let_go(self) -> None:
         """Drop all references: the transport is lost, or will never be made."""
-        if self._farewell is not None:
-            self._farewell.end()
-            self._farewell = None
+        if self._graceful_close is not None:
+            self._graceful_close.end()
+            self._graceful_close = None
         self.outbound.detach()
         self._transport = self._tls = self.bare_socket = None
         self.host.finishing.discard(self)
@@ -404,8 +406,8 @@ class Channel:
             self.abort()
         else:
             self.outbound.finish()
-            self._farewell = Farewell(self.host, transport)
-            self._farewell.begin(has_words=wire is not None)
+            self._graceful_close = GracefulClose(self.host, transport)
+            self._graceful_close.begin(has_words=wire is not None)
 
     def _end_on_error(self, error: ProtocolError) -> None:
         """Close the channel for an error that the parser or a command has raised."""
@@ -418,3 +420,46 @@ _REASONS: dict[str | None, ClosedReason] = {
     errors.MAXIMUM_PAYLOAD: ClosedReason.MAXIMUM_PAYLOAD,
     errors.AUTHORIZATION_VIOLATION: ClosedReason.AUTHENTICATION_FAILURE,
 }
+
+
+class GracefulClose:
+    """Closes `transport`, to which everything has been written."""
+
+    def __init__(self, host: "Host", transport: "Transport") -> None:
+        self._host = host
+        self._transport = transport
+        self._timer: Timer | None = None
+
+    def begin(self, *, has_words: bool) -> None:
+        """Close; with `has_words`, close only the writing side first and read on.
+
+        Closing with unread input would reset the connection, and the peer could lose an -ERR.
+        """
+        if not has_words or not self._transport.can_write_eof():
+            self._close()
+            return
+        try:
+            self._transport.write_eof()
+        except OSError:
+            self._close()
+            return
+        self._timer = self._host.clock.call_later(_LINGER_S, self._close)
+
+    def end(self) -> None:
+        """Cancel the timer: the transport is gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _close(self) -> None:
+        """Close, and abort if the peer does not take the last output within the write deadline.
+
+        The connection has left `clients`, so no other timer would close it.
+        """
+        deadline_s = self._host.options.limits.write_deadline_s
+        self._timer = self._host.clock.call_later(deadline_s, self._cut)
+        self._transport.close()
+
+    def _cut(self) -> None:
+        self._host.limit_hits["last_words"] += 1
+        self._transport.abort()

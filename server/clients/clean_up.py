@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from midge.server.clients.host import Host
     from midge.server.routing.account import Account
     from midge.server.routing.subscription import RoutedSubscription
-    from midge.sublist.wide_dict import WideDict
+    from midge.sublist.sharded_dict import ShardedDict
 
 _REMOVED_BYTES = 2048  # charge for removing a subscription, besides the steps of the SubList
 _SLICE = 2000  # subscriptions removed before others have their turn
@@ -30,7 +30,7 @@ class CleanUp:
         self,
         host: Host,
         account: Account,
-        left: WideDict,
+        left: ShardedDict,
         unsubscribed: Callable[[RoutedSubscription], None],
         dropped: Callable[[], None],
     ) -> None:

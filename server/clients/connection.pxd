@@ -9,7 +9,7 @@ from midge.server.clients.deliver_denials cimport DeliverDenials
 from midge.server.routing.client cimport Client
 from midge.server.clients.publishing cimport PublishingClient
 from midge.sublist.subscription cimport Subscription
-from midge.sublist.wide_dict cimport WideDict
+from midge.sublist.sharded_dict cimport ShardedDict
 
 cdef int CLOSED, NO_ECHO, NO_HEADERS, DENIED_SUBJECTS, REPLY_GRANTS, BEHIND, TRACED, INTERCEPTED
 cdef int VERBOSE, PEDANTIC, RESTRICTED, MAPPED, WATCHED, SCREENED
@@ -24,7 +24,7 @@ cdef class Connection(PublishingClient):
     cdef public object info
     cdef public bytes nonce
     cdef public dict cookies
-    cdef public WideDict subscriptions
+    cdef public ShardedDict subscriptions
     cdef public long long max_subscriptions
     cdef readonly bint introduced
     cdef public bint owes_info

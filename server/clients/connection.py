@@ -24,7 +24,7 @@ from midge.server.clients.reading import AUTHENTICATING
 from midge.server.clients.state import State
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
-from midge.server.routing.router import SWALLOWED
+from midge.server.routing.router import DEFERRED
 from midge.server.routing.slow_path import (
     BEHIND,
     CLOSED,
@@ -42,8 +42,8 @@ from midge.server.routing.slow_path import (
     WATCHED,
 )
 from midge.server.routing.subscription import RoutedSubscription
+from midge.sublist.sharded_dict import ShardedDict
 from midge.sublist.subscription import Subscription
-from midge.sublist.wide_dict import WideDict
 
 if TYPE_CHECKING:
     import socket
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from midge.server.clock import Timer
 
 _PONG = b"PONG\r\n"
-_NO_SUBSCRIPTIONS = WideDict()  # shared by all connections without subscriptions; never changed
+_NO_SUBSCRIPTIONS = ShardedDict()  # shared by all connections without subscriptions; never changed
 _CONNECT_BYTES = 64 * 1024  # charge for a CONNECT
 
 
@@ -187,7 +187,7 @@ class Connection(PublishingClient):
         is_anew = self.channel.state == State.CONNECTED
         if is_anew:
             self.channel.become(State.INTRODUCING)
-        if not (is_anew or self.broker.admission.asks_who(self)):
+        if not (is_anew or self.broker.admission.requires_auth(self)):
             self._introduced()  # the client had no identity, and keeps its subscriptions
             return
         # Subscriptions of the former identity must get no more messages while they are removed.
@@ -333,7 +333,7 @@ class Connection(PublishingClient):
                 return
             self.spend((sublist.steps - steps) * STEP_BYTES)
             if self.subscriptions is _NO_SUBSCRIPTIONS:
-                self.subscriptions = WideDict()
+                self.subscriptions = ShardedDict()
             self.subscriptions.put(sid, subscription)
             self.broker.subscribed(self, subscription)
         if self.publish_checks & VERBOSE:
@@ -429,7 +429,7 @@ class Connection(PublishingClient):
             return None
         if checks & INTERCEPTED:
             screened = self.broker.screens.deliver(self, subscription, publisher, frame)
-            if screened is None or screened is SWALLOWED:
+            if screened is None or screened is DEFERRED:
                 return screened
             frame = screened
         if checks & REPLY_GRANTS and frame.has_reply():

@@ -16,7 +16,7 @@ cdef class FairTurns:
     cdef Py_ssize_t _use(self, Py_ssize_t count) except -1
 
 
-cdef class Departures:
+cdef class CloseQueue:
     cdef FairTurns _turns
     cdef object _clock
     cdef object _waiting

@@ -36,7 +36,7 @@ When charges are wrong. A charge may be far too low for some command. `Reading` 
 the clock whenever a connection draws, and ends its turn after `BUSY_S` of real time.
 
 Ends of connections are work as well: a crowd of 10,000 clients may leave within one round of the
-loop. `Departures` charges each end to the turn, and queues the ends that do not fit.
+loop. `CloseQueue` charges each end to the turn, and queues the ends that do not fit.
 """
 
 from collections import deque
@@ -125,7 +125,7 @@ class FairTurns:
         self._left_bytes = _TURN
 
 
-class Departures:
+class CloseQueue:
     """Ends connections turn by turn, because one round of the loop may lose a crowd of them.
 
     libuv reads every socket that is ready before the loop goes on. Ending 10,000 connections at

@@ -3,7 +3,7 @@
 from midge.protocol.inbound cimport SharedBuffer
 from midge.server cimport clock as machine_clock
 from midge.server.clients.busy_poll cimport BusyPoll
-from midge.server.clients.fair_turns cimport Departures, FairTurns
+from midge.server.clients.fair_turns cimport CloseQueue, FairTurns
 from midge.server.routing.outbound cimport ChunkPool
 from midge.server.routing.router cimport Router
 
@@ -14,7 +14,7 @@ cdef class Host:
     cdef readonly object random
     cdef readonly Router router
     cdef public FairTurns turns
-    cdef readonly Departures departures
+    cdef readonly CloseQueue close_queue
     cdef public SharedBuffer shared_buffer
     cdef readonly ChunkPool chunks
     cdef readonly set finishing

@@ -8,7 +8,7 @@ from midge.protocol.errors import ProtocolError
 from midge.protocol.inbound import SharedBuffer
 from midge.server import clock as machine_clock
 from midge.server.clients.busy_poll import BusyPoll
-from midge.server.clients.fair_turns import Departures, FairTurns
+from midge.server.clients.fair_turns import CloseQueue, FairTurns
 from midge.server.clock import Clock, LoopClock
 from midge.server.config.options import Options
 from midge.server.log.logger import get_logger
@@ -38,7 +38,7 @@ class Host:
         self.random = random
         self.router = router
         self.turns = FairTurns(clock)
-        self.departures = Departures(self.turns, clock)
+        self.close_queue = CloseQueue(self.turns, clock)
         self.shared_buffer = SharedBuffer()
         self.chunks = ChunkPool()
         self.finishing: set[object] = set()

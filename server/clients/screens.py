@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from midge.server.routing.router import SWALLOWED
+from midge.server.routing.router import DEFERRED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ class Screen:
         publisher: Client | None,
         frame: Frame,
     ) -> Frame | None:
-        """Return the frame for `connection`, None for a refusal, or the router's SWALLOWED."""
+        """Return the frame for `connection`, None for a refusal, or the router's DEFERRED."""
         return frame
 
     def edit_info(self, info: Info) -> None:
@@ -163,11 +163,11 @@ class Screens:
         publisher: Client | None,
         frame: Frame,
     ) -> Frame | None:
-        """Return the frame that `connection` gets, None for nothing, or the router's SWALLOWED."""
+        """Return the frame that `connection` gets, None for nothing, or the router's DEFERRED."""
         routed = cast("RoutedSubscription", subscription)
         for screen in self._all:
             seen = screen.deliver(connection, routed, publisher, frame)
-            if seen is None or seen is SWALLOWED:
+            if seen is None or seen is DEFERRED:
                 return seen
             frame = seen
         return frame

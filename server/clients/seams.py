@@ -103,10 +103,10 @@ class Keys(Protocol):
         """Its id."""
 
 
-class Gate(Protocol[Asking_contra]):
+class Admitter(Protocol[Asking_contra]):
     """Admits clients."""
 
-    def asks_who(self, connection: Asking_contra) -> bool:
+    def requires_auth(self, connection: Asking_contra) -> bool:
         """Return whether a CONNECT may change the identity of a client."""
 
     def authenticate(self, connection: Asking_contra) -> None:
@@ -166,7 +166,7 @@ class Passing(Protocol[Asking_contra]):
         publisher: Client | None,
         frame: Frame,
     ) -> Frame | None:
-        """Return the frame that the client gets, None, or the router's SWALLOWED."""
+        """Return the frame that the client gets, None, or the router's DEFERRED."""
 
 
 class Hinting(Protocol):
@@ -232,7 +232,7 @@ class Home(Protocol[Publisher_contra, Asking_contra]):
         """The names of the server."""
 
     @property
-    def admission(self) -> Gate[Asking_contra]:
+    def admission(self) -> Admitter[Asking_contra]:
         """Admission."""
 
     @property

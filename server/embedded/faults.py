@@ -29,7 +29,7 @@ from midge.server.embedded.fault_kinds import (
     copied,
 )
 from midge.server.embedded.stream_faults import AfterDeliveries, StreamFaults
-from midge.server.routing.router import SWALLOWED
+from midge.server.routing.router import DEFERRED
 from midge.sublist.subjects import matches
 
 if TYPE_CHECKING:
@@ -234,14 +234,14 @@ class Faults(StreamFaults, Screen):
         if struck is not None:
             struck.act(copied(frame), lambda one: self._write(connection, subscription, one))
             subscription.delivered += 1
-            return SWALLOWED
+            return DEFERRED
         waits = [fault for fault in self._of(connection) if isinstance(fault, Reorder)]
         if not waits:
             return frame
         self._write(connection, subscription, frame)
         self._tell_passed(subject, None, connection)
         subscription.delivered += 1
-        return SWALLOWED
+        return DEFERRED
 
     def edit_info(self, info: Info) -> None:
         """Change INFO."""

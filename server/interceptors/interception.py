@@ -29,7 +29,7 @@ from midge.server.interceptors.api import ClientInfo, Connect, Deliver, Publish,
 from midge.server.interceptors.calls import Call, InterceptorCalls
 from midge.server.interceptors.pending import PendingCommands, PendingDeliveries
 from midge.server.routing.role import Role
-from midge.server.routing.router import SWALLOWED
+from midge.server.routing.router import DEFERRED
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -243,7 +243,7 @@ class Interception(Screen):
         publisher: Client | None,
         frame: Frame,
     ) -> Frame | None:
-        """Return the frame for `connection`, None for nothing, or SWALLOWED for later."""
+        """Return the frame for `connection`, None for nothing, or DEFERRED for later."""
         if self._is_passing:
             return frame
         deliveries = self._deliveries.get(connection)
@@ -273,7 +273,7 @@ class Interception(Screen):
             ticket.answer(answer)
         if deliveries.queue.is_full:
             self._hold(publisher, deliveries)
-        return SWALLOWED
+        return DEFERRED
 
     def _make_room(self, deliveries: PendingDeliveries, publisher: Client | None) -> bool:
         """Return whether one more delivery may wait."""

@@ -22,7 +22,7 @@ from midge.server.jetstream.delivery import Deliveries
 from midge.server.jetstream.ingest import StreamSubscription
 from midge.server.jetstream.message_requests import MessageRequests
 from midge.server.jetstream.sink import AccountSink, Interest
-from midge.server.jetstream.subjects import ApiService, Intake
+from midge.server.jetstream.subjects import ApiService, InternalSubscription
 from midge.server.log.logger import get_logger
 
 if TYPE_CHECKING:
@@ -103,8 +103,10 @@ class AccountJetStream:
             self._own.append(self._api(prefix, self.sink))
         if self.limits is not None:
             self._own.append(AckIntake(self.streams))
-            self._own.append(Intake(subjects.FLOW_CONTROL + b">", self._take_flow_control))
-            self._own.append(Intake(PREFIX + b">", self._take_transfer))
+            self._own.append(
+                InternalSubscription(subjects.FLOW_CONTROL + b">", self._take_flow_control)
+            )
+            self._own.append(InternalSubscription(PREFIX + b">", self._take_transfer))
         for subscription in self._own:
             self.account.add(subscription)
         if self.limits is not None:

@@ -33,7 +33,7 @@ cdef class Interest:
     cdef Account _account
     cdef public object links
     cdef dict _watched
-    cdef dict _elsewhere
+    cdef dict _importers
 
     @cython.locals(watched=Watched)
     cpdef object watch(self, bytes subject, object changed, bytes group)

@@ -20,7 +20,7 @@ from midge.server.jetstream.receiver import (
     write,
     write_stored,
 )
-from midge.server.jetstream.subjects import Intake, Take
+from midge.server.jetstream.subjects import InternalSubscription, Take
 from midge.server.peers.ack_replies import as_sent
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
@@ -128,13 +128,13 @@ class AccountSink(Sink):
 
     def subscribe(self, subject: bytes, take: Take) -> object:
         """Have `take` called with what comes to `subject`; returns a token."""
-        subscription = Intake(subject, take)
+        subscription = InternalSubscription(subject, take)
         self.account.add(subscription)
         return subscription
 
     def unsubscribe(self, token: object) -> None:
         """End what `subscribe` began."""
-        if isinstance(token, Intake):
+        if isinstance(token, InternalSubscription):
             self.account.remove(token)
 
     def watch_interest(
@@ -158,7 +158,7 @@ class Interest:
         self._account = account
         self.links = links
         self._watched: dict[tuple[bytes, bytes | None], list[Watched]] = {}
-        self._elsewhere: dict[tuple[bytes, bytes | None], list[Elsewhere]] = {}
+        self._importers: dict[tuple[bytes, bytes | None], list[ImporterInterest]] = {}
 
     def watch(self, subject: bytes, changed: Callable[[bool], object], group: bytes) -> "Watched":
         """Begin to watch `subject`, in a queue group if `group` is not empty; returns a token."""
@@ -175,8 +175,8 @@ class Interest:
                 watched.remove(token)
             if not watched:
                 self._watched.pop(token.kind, None)
-                for elsewhere in self._elsewhere.pop(token.kind, ()):
-                    elsewhere.end()
+                for importer in self._importers.pop(token.kind, ()):
+                    importer.end()
 
     def accounts_planned(self) -> None:
         """Look again at who imports what is watched, and tell what is so now."""
@@ -186,12 +186,14 @@ class Interest:
 
     def _watch_importers(self, kind: tuple[bytes, bytes | None]) -> None:
         """Hear of the interest of accounts that import a subject, too."""
-        for before in self._elsewhere.pop(kind, ()):
+        for before in self._importers.pop(kind, ()):
             before.end()
         for one in self._account.sublist.match(kind[0]).plain:
             if isinstance(one, StreamLink):
-                listener = Elsewhere(self, kind, one.importer, one.importers_subject(kind[0]))
-                self._elsewhere.setdefault(kind, []).append(listener)
+                listener = ImporterInterest(
+                    self, kind, one.importer, one.importers_subject(kind[0])
+                )
+                self._importers.setdefault(kind, []).append(listener)
 
     def interest_began(self, subject: bytes, queue: bytes | None) -> None:
         """Tell that the first subscription of its kind is there."""
@@ -220,7 +222,7 @@ class Interest:
                 watched.changed(is_there)
 
 
-class Elsewhere:
+class ImporterInterest:
     """The listener of an account that imports a watched subject, under its own name for it."""
 
     def __init__(

@@ -13,7 +13,7 @@ cdef tuple _BUCKETS, _AT_ONCE
 cdef unsigned long long _REQUEST_WORK
 
 
-cdef class Intake(RoutedSubscription):
+cdef class InternalSubscription(RoutedSubscription):
     cdef object _take
 
     cpdef bint receive(self, Client publisher, Frame frame) except -1

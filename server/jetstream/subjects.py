@@ -36,7 +36,7 @@ Take = Callable[[bytes, bytes, bytes, bytes], bool]
 """Takes subject, reply, headers and payload; False when there is nothing of that name."""
 
 
-class Intake(RoutedSubscription):
+class InternalSubscription(RoutedSubscription):
     """Messages to a pattern of JetStream's own, handed over one by one as bytes.
 
     What is not taken counts as not delivered, so that a request gets the 503 of no responders, as

@@ -101,7 +101,7 @@ class Daemon:
         """Keep the functions that load options and make servers.
 
         `load` is called again for every reload, `when_ready` once clients can connect; `source` is
-        the configuration file's name, if any; `log_form` is what `logging.format = "auto"` means.
+        the configuration file's name; `log_form` is what `logging.format = "auto"` means.
         """
         self._load = load
         self._make_server = make_server

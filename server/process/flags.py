@@ -246,7 +246,7 @@ def _values_of(one: Given) -> Iterator[tuple[tuple[str, ...], str, Any]]:
 
 
 def cluster_listen(url: str) -> dict[str, Any]:
-    """Return the settings in the URL of `-cluster`: where to listen, and who may connect.
+    """Return the settings in the URL of `-cluster`: the address to listen on, and the credentials.
 
     Raises: ConfigError if it is not a URL.
     """

@@ -9,8 +9,8 @@ by its buffer of 128 KiB: 1,500 of them leave up to 17 MiB. `malloc_trim` return
 1.6 ms beside 500,000 subscriptions. Four plain clients that never read, with queues of 14 MiB, left
 up to 43 MiB.
 
-JetStream reads the segments of a store one by one, 16 MiB each, and keeps what it finds in them:
-from the second on they are read into the heap, below what is kept. That leaves 64 to 90 MiB, which
+JetStream reads the segments of a store one by one, 16 MiB each, and keeps an index of them:
+from the second on they are read into the heap, below the index. That leaves 64 to 90 MiB, which
 is as much as the index of a million keys takes; it is returned in 3 ms.
 """
 

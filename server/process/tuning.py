@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def tune(server: Server, options: Options) -> None:
-    """Have the running loop serve `server` well; there must be nothing else that it is for."""
+    """Tune the running loop for `server`. Only call this in a process that runs nothing else."""
     keep_heap_small(server)
     if options.jetstream.enabled:
         trim_after_recovery()
@@ -35,7 +35,7 @@ def tune(server: Server, options: Options) -> None:
             broker.read_ready,
             due_of(loop),
         )
-        if broker.ready_sockets is not None:  # somebody has connected already
+        if broker.ready_sockets is not None:  # a client has connected already
             broker.ready_sockets.busy_poll = broker.busy_poll
 
 
@@ -71,7 +71,7 @@ def due_of(loop: asyncio.AbstractEventLoop) -> Callable[[], int]:
 def descriptor_of(loop: asyncio.AbstractEventLoop) -> int:
     """Return the descriptor that can be read when `loop` has input; -1 if there is none.
 
-    It is that of its epoll. Neither asyncio nor uvloop has a public name for it.
+    It is the epoll's descriptor. Neither asyncio nor uvloop has a public name for it.
     """
     backend_id = getattr(loop, "_get_backend_id", None)  # uvloop's
     if backend_id is not None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from midge.server.broker.admission import Admission
     from midge.server.broker.broker import Broker
-    from midge.server.broker.seats import Seats
+    from midge.server.broker.connection_quota import ConnectionQuota
     from midge.server.broker.server_info import Neighbours
     from midge.server.clients.connection import Connection
 
@@ -61,7 +61,7 @@ class Worker:
         self._early_links: list[tuple[int, socket.socket]] = []
         self._early_words: list[tuple[str, dict[str, Any]]] = []
         self._part: Part | None = None
-        self._seats: Seats | None = None
+        self._seats: ConnectionQuota | None = None
         self._apply: Callable[[], None] | None = None
         self._ending = asyncio.Event()
 
@@ -81,7 +81,7 @@ class Worker:
     def _orphaned(self) -> None:
         self._ending.set()
 
-    # What comes over the way for sockets.
+    # Messages on the channel that hands over sockets.
 
     def _receive(self, note: Note, handed: socket.socket) -> None:
         kind = note["to"]
@@ -148,7 +148,7 @@ class Worker:
 
     async def _start(self, body: dict[str, Any]) -> None:
         """Start the server, and join the other workers."""
-        await self._receiver.received(body["handed"])  # what was sent before this message
+        await self._receiver.received(body["handed"])  # all sockets handed over before this message
         options = msgspec.convert(body["options"], Options)
         logging.configure(options.logging)
         doors = self._doors
@@ -178,7 +178,7 @@ class Worker:
         await mesh.settled()
 
     def _count_elsewhere(self, admission: Admission, accounts: list[str]) -> None:
-        """Have the parent count connections, and all workers know the same `accounts`."""
+        """Make the parent count connections, and announce `accounts` to all workers."""
 
         def send(lines: list[Any]) -> None:
             self._control.tell("seats", lines=lines)

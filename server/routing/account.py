@@ -73,7 +73,7 @@ class Account:
         self.sublist.listener = listener
 
     def add_listener(self, listener: "InterestListener") -> None:
-        """Tell `listener`, too, of what `interest_listener` is told."""
+        """Notify `listener` of interest, in addition to the present listeners."""
         self.sublist.listener = _with(self.sublist.listener, listener, SeveralListeners)
 
     def remove_listener(self, listener: "InterestListener") -> None:
@@ -81,7 +81,7 @@ class Account:
         self.sublist.listener = _without(self.sublist.listener, listener)
 
     def add_watcher(self, watcher: InterestWatcher) -> None:
-        """Have `watcher`, too, see every subscription from now on."""
+        """Notify `watcher` of every subscription from now on, in addition to the others."""
         self.watcher = _with(self.watcher, watcher, SeveralWatchers)
 
     def remove_watcher(self, watcher: InterestWatcher) -> None:
@@ -143,7 +143,7 @@ class SeveralWatchers(Several):
 
 
 def _with(present: Any, one: Any, several: type[Several]) -> Any:
-    """Return what stands for `present`, which may be None, and for `one` more."""
+    """Return an object that forwards to `present`, unless it is None, and to `one`."""
     if present is None:
         return one
     if isinstance(present, several):
@@ -153,7 +153,7 @@ def _with(present: Any, one: Any, several: type[Several]) -> Any:
 
 
 def _without(present: Any, one: Any) -> Any:
-    """Return what stands for `present` without `one`; None where that was all."""
+    """Return the object that forwards to `present` without `one`; None if no other is left."""
     if present is one:
         return None
     if isinstance(present, Several) and one in present.members:

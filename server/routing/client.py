@@ -20,8 +20,8 @@ class Client(Handler):
 
     `role` is one of role.py: most are what NATS calls clients.
 
-    The counts are of messages and of their bytes, header and payload. `dirty` tells that the
-    router has put output into `outbound` and will flush it, after it that of `next_dirty`.
+    The counts are of messages and of their bytes, header and payload. `dirty` is true while the
+    router has unflushed output in `outbound`; it flushes this client, then `next_dirty`.
     """
 
     def __init__(self, cid: int, account: Account, pool: ChunkPool) -> None:
@@ -56,7 +56,7 @@ class Client(Handler):
     def run_goes_on(self, generation: int) -> bool:
         """Tell, as a publisher in the middle of a run, whether the next message is for the same.
 
-        `generation` is that of its account's SubList when the run began.
+        `generation` is the generation of its account's SubList when the run began.
         """
         return self.account.sublist.generation == generation
 
@@ -80,13 +80,13 @@ class Client(Handler):
         return link is not self
 
     def names_group(self, name: bytes) -> bool:
-        """Return whether the message at hand is for a member of the queue group `name`."""
+        """Return whether the current message is for a member of the queue group `name`."""
         return True
 
     def lines_to(self, subscription: "Subscription") -> "Client | None":
-        """Return who is the handler of lines that need nothing but to go to `subscription`.
+        """Return the handler of further lines that may go straight to `subscription`, else None.
 
-        They are PUBs such as the message at hand of this publisher; None: they need more.
+        The lines are PUBs like the current message of this publisher; None: they need checks.
         """
         return None
 
@@ -106,7 +106,7 @@ class Client(Handler):
         return False
 
     def takes_run(self, publisher: "Client | None", frame: "Frame") -> bool:
-        """Return whether `forward_run` may stand for as many calls of `forward`."""
+        """Return whether one `forward_run` may replace several calls of `forward`."""
         return False
 
     def forward_run(self, frame: "Frame", count: int, queues: list[bytes] | None) -> None:

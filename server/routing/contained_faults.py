@@ -10,7 +10,7 @@ from collections.abc import Callable
 from midge.server.log.logger import get_logger
 
 SOURCES_MAX = 1024
-"""Most sources that are told apart; beyond it the counts start again."""
+"""Most sources that are counted separately; beyond it the counts start again."""
 
 _LOG_INTERVAL_S = 60.0  # a fault that comes with each message would fill the log otherwise
 
@@ -18,7 +18,7 @@ log = get_logger()
 
 
 class ContainedFaults:
-    """Count the faults of one server; `count` is that of all together."""
+    """Count the faults of one server; `count` is the total."""
 
     __slots__ = ("_logged_at", "_monotonic", "_suppressed", "count")
 

@@ -1,4 +1,4 @@
-"""When what was appended for connections is written.
+"""The times at which pending output of connections is written.
 
 A flush writes once to every connection that got something: when all sockets that were ready
 together have been read, or, with TLS and WebSockets, at the end of each read where these have had
@@ -43,8 +43,8 @@ class FlushRule:
     def __init__(self, soon: Callable[[Callable[[], None]], object] | None = None) -> None:
         self.batches = 0
         self.soon = soon
-        # In the order in which they became dirty, by `next_dirty`: a list gets its memory anew each
-        # time, for 1 % of the CPU time where messages come alone.
+        # In the order in which they became dirty, by `next_dirty`: a list allocates
+        # its memory each time, for 1 % of the CPU time if each read has one message.
         self._first: Client | None = None
         self._last: Client | None = None
         self._dirty = 0  # how many they are
@@ -66,10 +66,10 @@ class FlushRule:
             self.soon(self._flush_due)
 
     def postpone(self) -> bool:
-        """Have no flush scheduled until `flush_postponed`; False when one is due anyway.
+        """Schedule no flush until `flush_postponed`; return False if one is due anyway.
 
-        Whoever makes all that is to be written in one call from the loop saves it a turn: 4 us for
-        a client that waits for one answer.
+        A caller that makes all of its output in one call from the loop saves a turn: 4 us for a
+        client that waits for one answer.
         """
         is_new = self.soon is not None and not self._is_flush_due
         if is_new:
@@ -77,7 +77,7 @@ class FlushRule:
         return is_new
 
     def flush_postponed(self) -> None:
-        """Write what has been appended since `postpone`, which has returned True."""
+        """Write the output since `postpone`, which has returned True."""
         self._is_flush_due = False  # and no turn has ended: it was no flush that the loop calls
         self.flush()
 
@@ -86,7 +86,7 @@ class FlushRule:
         return self._lone_reads.is_reading
 
     def flush_unless_due(self) -> None:
-        """Write what has been appended, where this turn of the loop does not end with a flush."""
+        """Write the pending output, unless this turn of the loop ends with a flush."""
         if not (self._is_flush_due or self._lone_reads.are_expected()):
             self._write_dirty()
 
@@ -95,7 +95,7 @@ class FlushRule:
         self._lone_reads.begin_read(self._dirty)
 
     def end_batch(self, read_bytes: int) -> None:
-        """Note the end of a batch of reads, of so many bytes; write at once what has become much.
+        """Record the end of a batch of `read_bytes`; write large pending output at once.
 
         Without `soon`, or where no other read is expected to share a receiver, write in any case.
         """
@@ -110,7 +110,7 @@ class FlushRule:
             self._write_dirty()
 
     def flush(self) -> None:
-        """Write at once what has been appended since the last flush."""
+        """Write all pending output at once."""
         self.batches += 1
         self._write_dirty()
 
@@ -151,7 +151,7 @@ class FlushRule:
                 self._put_back(following, last, left)
 
     def _put_back(self, first: Client | None, last: Client, count: int) -> None:
-        """Put so many, from `first` to `last`, before those that have become dirty since."""
+        """Put `count` clients, `first` to `last`, before the clients that became dirty since."""
         last.next_dirty = self._first
         self._first = first
         if self._last is None:

@@ -1,4 +1,4 @@
-"""Whether what comes of a read is written at once, or after all other sockets were read.
+"""Whether the output of a read is written at once, or after all other sockets were read.
 
 It matters for the sockets that a loop calls back for one by one, those of TLS and WebSockets; plain
 ones are read together, and then written to.
@@ -32,7 +32,7 @@ class LoneReads:
         self._left = 0
 
     def are_expected(self) -> bool:
-        """Return whether the batch at hand is to be written at its end."""
+        """Return whether the current batch is written at its end."""
         return self.is_reading and self._left > 0
 
     def begin_read(self, receivers: int) -> None:
@@ -56,7 +56,7 @@ class LoneReads:
         return is_lone
 
     def end_turn(self, batches: int) -> None:
-        """Note the end of a turn with so many batches since its first output."""
+        """Record the end of a turn with `batches` batches since its first output."""
         if batches == 0 or self._is_shared:
             self._turns = self._left = 0
             self._is_shared = False

@@ -14,7 +14,7 @@ class MessageObserver:
     """Is told what the router does; each method is a no-op. Called on the loop: be quick."""
 
     def sees_runs(self) -> bool:
-        """Return whether `run_routed` may stand for as many calls of `message_routed`."""
+        """Return whether one `run_routed` may replace several calls of `message_routed`."""
         return False
 
     def run_routed(

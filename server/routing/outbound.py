@@ -72,7 +72,7 @@ class ChunkPool:
 class Outbound:
     """Output for one transport.
 
-    `behind` tells that the transport still holds bytes which the socket did not take; until
+    `behind` is true while the transport holds bytes that the socket did not take; until
     `caught_up` is called nothing more is written to it.
     """
 
@@ -106,14 +106,14 @@ class Outbound:
     def attach(self, transport: Transport, descriptor: int = -1) -> None:
         """Write to `transport` from now on.
 
-        `descriptor` is that of its socket where bytes go over it as they are, else -1. The
+        `descriptor` is the socket's if bytes are sent unchanged, else -1. The
         transport must hold no output then, and must not close the socket before `detach`.
         """
         self._transport = transport
         self._descriptor = descriptor
 
     def detach(self) -> None:
-        """Drop everything that waits, and what comes later too."""
+        """Drop all pending output, and all later output."""
         self._transport = None
         self._descriptor = -1
         self._queue = None
@@ -123,7 +123,7 @@ class Outbound:
         self._drop_chunk()
 
     def pending_bytes(self) -> int:
-        """Count what waits, by the last word of the transport."""
+        """Return the pending bytes; the transport's share is as it last reported."""
         return self._used + self._queued_bytes + self._transport_bytes
 
     def append(self, piece: bytes) -> None:
@@ -209,7 +209,7 @@ class Outbound:
         frame.base = base
 
     def flush(self) -> None:
-        """Write what waits, unless the transport is behind."""
+        """Write the pending output, unless the transport is behind."""
         if self._used > 0 and not self.behind:
             self._write_chunk()
             self._drop_chunk()
@@ -274,15 +274,15 @@ class Outbound:
         else:
             piece = memoryview(chunk)[start : self._used]
         transport = self._transport
-        # From inside its `write` a TLS transport may tell that it has caught up: what is being
-        # written must not be written again then, nor be given to anybody else.
+        # From inside its `write` a TLS transport may report that it has caught up. The chunk
+        # in this call must not be written again then, nor be given to another connection.
         self._forget_chunk()
         self._write(piece)
         if not self.behind and self._transport is transport and self._chunk is None:
             self._fill(chunk)
 
     def _fill(self, chunk: bytearray) -> None:
-        """Put what comes next into `chunk`, from its start."""
+        """Use `chunk` for the next output, from its start."""
         self._chunk = chunk
         self._data = chunk
         self._capacity = len(chunk)

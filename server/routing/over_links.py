@@ -1,4 +1,4 @@
-"""Messages over links: which link gets one for a queue group, and what goes over each.
+"""Messages over links: the choice of a link for a queue group, and the message over each link.
 
 A message crosses a link once, whatever it is for on the other side: the plain subscriptions there,
 and a member of each queue group that has its receiver behind that link.
@@ -20,7 +20,7 @@ from midge.server.routing.client import Client
 from midge.sublist.result import QueueGroup, Remotes, SubListResult
 
 AFTER_ALL = b""
-"""In place of the name of a CarriedGroup: its `deliver` is called after those of all groups."""
+"""In place of the name of a CarriedGroup: its `deliver` is called after all groups."""
 
 
 def forward(
@@ -202,8 +202,8 @@ def pick_instead(
 ) -> Client | None:
     """Choose a link for a message to `group` that no member here takes, or None.
 
-    What came over a route goes on over another one then, as nats-server's does: the members that
-    it was sent here for have just left. It goes back over the same route only without
+    As in nats-server, a message that came over a route then continues over another one: the
+    members that it was sent here for have just left. It goes back over the same route only without
     `has_members` here, for two servers whose members all refuse would pass it to and fro.
     """
     chosen = pick_link(group, publisher, chooser, 0)
@@ -271,7 +271,7 @@ def deliver_to_each(
 ) -> int:
     """Deliver to one member of each group `carried` that is not `picked`; return how many took it.
 
-    The members in `result`, whom `deliver_to_own` serves, count like those in other accounts.
+    The members in `result`, which `deliver_to_own` serves, count like members in other accounts.
     """
     taken = 0
     for name, groups in carried.items():

@@ -21,7 +21,7 @@ _NOTHING_YET = (-errno.EAGAIN, -errno.EWOULDBLOCK)
 def send(descriptor: int, data: bytearray, length: int) -> int:
     """Send ``data[:length]`` without waiting; return how much was taken, -1 for none.
 
-    The transport, which gets the rest, is told of an error by its own write.
+    The transport gets the rest, and its own write reports an error.
     """
     try:
         return os.write(descriptor, bytes(data[:length]))

@@ -1,6 +1,6 @@
 """The subjects that are the server's own, which no client may publish to or be answered on.
 
-They are told from all others by their whole first tokens: what merely begins alike, such as the
+Their whole first tokens distinguish them: subjects that merely begin alike, such as the
 requests to `$JS.API.` and the inboxes in `_INBOX.`, stays on the fast path.
 
 This module is the interpreted twin of ``reserved.pxd``: there the functions are comparisons in C,

@@ -35,7 +35,7 @@ TAKEN = 1
 FAILED = 2
 """The outcomes of a delivery."""
 
-SWALLOWED = Frame()
+DEFERRED = Frame()
 """Returned by `Client.checked` for a frame that it delivers and counts later."""
 
 
@@ -43,12 +43,12 @@ class Router(FlushRule):
     """Delivers frames; one per server and loop, since it collects the clients to be flushed.
 
     With `chooser`, the member of a queue group is chosen by it at random instead of in turn.
-    `observer`, if any, is told of every message once it has been routed. `offers` counts the
+    `observer` is notified of every message once it has been routed. `offers` counts the
     subscriptions that messages were offered to, whether they took them or not, in every
     account that a message came to: the work that its publisher has made. `faults` are those of
-    internal subscribers and observers; they close no connection. `crossed` says over how many links
-    the message went that an observer is told of: who takes it there is not counted here. `carried`
-    takes the queue groups in other accounts that a message at hand has reached: see over_links.py.
+    internal subscribers and observers; they close no connection. `crossed` is the number of links
+    that the observed message went over; receivers behind them are not counted here. `carried`
+    takes the queue groups in other accounts that the message has reached: see over_links.py.
     """
 
     __slots__ = (
@@ -191,7 +191,8 @@ class Router(FlushRule):
     def deliver_in_other_accounts(self, frame: Frame, served: set[bytes]) -> int:
         """Deliver `frame` to the groups that imports have left, but those `served`; it gets those.
 
-        For who has called `deliver` for each plain subscription. Returns how many have taken it.
+        For callers that have called `deliver` for each plain subscription. Returns the number of
+        members that took it.
         """
         carried = take_carried(self.carried, frame)
         taken = deliver_to_each(carried, served, EMPTY_RESULT, bool, self.chooser)
@@ -251,7 +252,7 @@ class Router(FlushRule):
             allowed = client.checked(subscription, publisher, frame)
             if allowed is None:
                 return REFUSED
-            return TAKEN if allowed is SWALLOWED else self._append(subscription, client, allowed)
+            return TAKEN if allowed is DEFERRED else self._append(subscription, client, allowed)
         return self._append(subscription, client, frame)
 
     def _append(self, subscription: RoutedSubscription, client: Client, frame: Frame) -> int:

@@ -1,4 +1,4 @@
-"""Runs of messages that differ in their payloads only: who takes one, and how a group shares it."""
+"""Runs of messages that differ in payloads only: their receivers, and how a group shares one."""
 
 from typing import Any
 
@@ -37,7 +37,9 @@ def append_run_in_turn(group: QueueGroup, frame: Frame, count: int) -> tuple[Any
         if not takes_run(member, frame):
             return ()
     _append(served, frame, count)
-    group.turn = (start + count - 1) % len(members) + 1  # as after a single one: who joins is next
+    group.turn = (start + count - 1) % len(
+        members
+    ) + 1  # as after a single one: a new member is next
     return served
 
 

@@ -34,7 +34,7 @@ class RoutedSubscription(Subscription):
         return False
 
     def takes_runs(self) -> bool:
-        """Return whether `receive_run` may stand for as many calls of `receive`."""
+        """Return whether one `receive_run` may replace several calls of `receive`."""
         return False
 
     def receive_run(self, publisher: Client | None, frame: Frame, count: int) -> int:

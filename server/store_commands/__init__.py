@@ -1,1 +1,1 @@
-"""`midge store`: what is done to a store directory while no server uses it."""
+"""`midge store`: checks and imports of a store directory that no server uses."""

@@ -168,7 +168,7 @@ class ReadOnlyFile(DiskFile):
         """Keep the file and its changes, as it may be opened again; `release` lets go of it."""
 
     def release(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -225,7 +225,7 @@ class ReadOnlyDisk(Disk):
         return 1 << 62
 
     def random_bytes(self, count: int) -> bytes:
-        """Return bytes that nobody can predict."""
+        """Return unpredictable bytes."""
         return os.urandom(count)
 
     def committer(self, done: Callable[[int, int], None]) -> Committer:
@@ -233,7 +233,7 @@ class ReadOnlyDisk(Disk):
         return _NoCommitter()
 
     def close(self) -> None:
-        """Let go of the directory."""
+        """Close all files."""
         for file in self._files.values():
             file.release()
         if self._lock >= 0:
@@ -250,4 +250,4 @@ class _NoCommitter:
         """Wait for nothing."""
 
     def close(self) -> None:
-        """Let go of nothing."""
+        """Do nothing, because it holds nothing open."""

@@ -142,7 +142,7 @@ def _check_lines(found: Checked) -> Iterator[str]:
 
 
 def _verdict(found: Checked) -> str:
-    """Say what is lost; of damaged bytes it is not known whose they were, and how many messages."""
+    """Return the losses in words. The stream and the messages of damaged bytes are not known."""
     lost = sum(one.lost_count for one in found.streams)
     parts = [f"{_count(lost, 'message')} lost"] if lost else []
     if found.unknown_bytes:

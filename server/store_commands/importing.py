@@ -1,4 +1,4 @@
-"""Streams of nats-server's files become streams of midge's, by a server that nobody else reaches.
+"""Streams of nats-server's files become streams of midge's, by a server without listeners.
 
 Each one is restored as a backup is, so that it is checked, and there as a whole or not at all.
 """

@@ -61,7 +61,7 @@ class StoredStream:
         return {"messages": 0, "bytes": 0}
 
     def archive(self) -> Iterator[bytes]:
-        """Yield the stream as an archive, in pieces; what is damaged is left out and noted."""
+        """Yield the stream as an archive, in pieces; damaged parts are left out and recorded."""
         opener = self._key.open if self._key is not None else None
         gone = Gone(read_index(self.name, _read(self.path / "msgs" / "index.db"), opener))
         for block in self._blocks():

@@ -15,7 +15,7 @@ from midge.server.clients.observer import Observer
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.outbound import ChunkPool
-from midge.server.routing.router import SWALLOWED, Router
+from midge.server.routing.router import DEFERRED, Router
 from midge.server.routing.slow_path import CLOSED
 from midge.server.routing.subscription import RoutedSubscription
 from tests.support.transports import Transport
@@ -34,7 +34,7 @@ class Receiver(Client):
         self.swallows = False
 
     def checked(self, subscription, publisher, frame) -> Frame | None:
-        return SWALLOWED if self.swallows else super().checked(subscription, publisher, frame)
+        return DEFERRED if self.swallows else super().checked(subscription, publisher, frame)
 
     def finished(self, subscription) -> None:
         self.account.remove(subscription)

@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from midge.sublist.wide_dict import WideDict
+from midge.sublist.sharded_dict import ShardedDict
 
 MANY = 200_000
 
 
-def filled(count: int) -> WideDict:
-    table = WideDict()
+def filled(count: int) -> ShardedDict:
+    table = ShardedDict()
     for number in range(count):
         table.put(b"%d" % number, number)
     return table
@@ -49,7 +49,7 @@ def test_few_keep_their_order_and_the_latest_goes_first() -> None:
 
 
 def test_it_is_a_dictionary() -> None:
-    choose, model, table = random.Random(1), {}, WideDict()
+    choose, model, table = random.Random(1), {}, ShardedDict()
     for step in range(400_000):
         key = b"%d" % choose.randrange(90_000)
         if choose.random() < 0.7:

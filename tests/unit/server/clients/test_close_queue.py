@@ -16,7 +16,7 @@ from midge.server.clients.fair_turns import (
     BUSY_S,
     LEAST_SHARE_BYTES,
     TURN_BYTES,
-    Departures,
+    CloseQueue,
     FairTurns,
 )
 from midge.server.clients.host import Host
@@ -97,7 +97,7 @@ def test_what_waits_for_its_end_is_delivered_nothing() -> None:
 def used_up() -> tuple[Host, tuple[Echo, Transport]]:
     """Return a host whose turn is used up, and a client of it."""
     host = make_host(clock=RoundByRound())
-    while host.departures.admit():
+    while host.close_queue.admit():
         pass
     return host, opened(host)
 
@@ -121,21 +121,21 @@ def test_however_busy_others_are_some_are_ended_in_each_turn() -> None:
     assert ended == list(range(64))
 
 
-def waiting_ends(count: int) -> tuple[RoundByRound, FairTurns, Departures, list[int]]:
+def waiting_ends(count: int) -> tuple[RoundByRound, FairTurns, CloseQueue, list[int]]:
     """Return what ends are waited for with, and a list that `count` of them add their number to."""
     clock = RoundByRound()
     turns = FairTurns(clock)
-    departures = Departures(turns, clock)
+    close_queue = CloseQueue(turns, clock)
     ended: list[int] = []
     for number in range(count):
-        departures.wait(partial(ended.append, number))
-    return clock, turns, departures, ended
+        close_queue.wait(partial(ended.append, number))
+    return clock, turns, close_queue, ended
 
 
 def test_ends_that_take_long_make_others_wait_for_5_ms_only() -> None:
-    clock, _, departures, ended = waiting_ends(1)
-    departures.wait(lambda: clock.advance(BUSY_S))
-    departures.wait(partial(ended.append, 1))
+    clock, _, close_queue, ended = waiting_ends(1)
+    close_queue.wait(lambda: clock.advance(BUSY_S))
+    close_queue.wait(partial(ended.append, 1))
     clock.round()
     assert ended == [0]
     clock.round()

@@ -10,7 +10,7 @@ from midge.protocol.frame import compose
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.routing.account import Account
 from midge.server.routing.subscription import RoutedSubscription
-from midge.server.system_account.elsewhere import Elsewhere
+from midge.server.system_account.remote_connections import RemoteConnections
 from tests.support.routes import Route, World
 
 SUBJECT = "$SYS.SERVER.ACCOUNT.A.CONNS"
@@ -36,7 +36,7 @@ class Counting:
     def __init__(self) -> None:
         self.world = World()
         self.events = Events(self.world)
-        self.elsewhere = Elsewhere(self.world.broker, self.world.cluster, self.events)
+        self.elsewhere = RemoteConnections(self.world.broker, self.world.cluster, self.events)
         self.world.account.clients.add(99)
         self.elsewhere.start()
         self.route = self.world.joined()

@@ -81,7 +81,7 @@ class Events(Protocol):
         """Publish the number of an account's connections on this server."""
 
 
-class Elsewhere(Observer):
+class RemoteConnections(Observer):
     """The connections that accounts have on the servers that `cluster` has routes to."""
 
     def __init__(self, broker: Broker, cluster: Cluster, events: Events) -> None:

@@ -1,4 +1,4 @@
-"""Seats: connections by address, user and account, counted by the parent of several workers.
+"""Connections by address, user and account, counted by the parent of several workers.
 
 A single process counts its connections itself. With several workers, each asks the parent for a
 seat before it admits a connection that a limit applies to. Without a limit it only reports the
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 NO_LIMIT = -1
 
-Claim = tuple[str, str, int]
+QuotaClaim = tuple[str, str, int]
 """A limit that a connection counts towards: one of `ADDRESS`, `USER` and `ACCOUNT`, a name, and the
 most connections; a negative number means unlimited."""
 
@@ -32,7 +32,7 @@ ADDRESS, USER, ACCOUNT = "connections_per_address", "connections_per_user", "acc
 """The first two are also the names of limits."""
 
 
-class Seats:
+class ConnectionQuota:
     """The seats of one worker's connections; `send` sends lines to the parent, in order.
 
     `plan_for` returns the plan of an account. In operator mode, `first_of` is awaited before the
@@ -119,7 +119,7 @@ class Seats:
         return verdict if isinstance(verdict, Verdict) else await verdict
 
     async def _seat(
-        self, connection: Connection, identity: Identity, claims: list[Claim]
+        self, connection: Connection, identity: Identity, claims: list[QuotaClaim]
     ) -> Verdict:
         await self.make_known(identity.account)
         limit = await self._ask(connection.cid, claims)
@@ -148,7 +148,7 @@ class Seats:
             first = self._firsts[account] = asyncio.ensure_future(self.first_of(account))
         await asyncio.shield(first)
 
-    def _ask(self, cid: int, claims: list[Claim]) -> asyncio.Future[str]:
+    def _ask(self, cid: int, claims: list[QuotaClaim]) -> asyncio.Future[str]:
         self._last_number += 1
         asked = self._asked[self._last_number] = asyncio.get_running_loop().create_future()
         self._queue(["take", cid, self._last_number, claims])
@@ -166,7 +166,7 @@ class Seats:
 
     # Claims.
 
-    def _claims_of(self, connection: Connection, identity: Identity) -> list[Claim]:
+    def _claims_of(self, connection: Connection, identity: Identity) -> list[QuotaClaim]:
         plan = self._plan_for(identity.account)
         per_user = self._host.options.limits.max_connections_per_user
         most = NO_LIMIT if plan is None else plan.max_connections
@@ -175,6 +175,6 @@ class Seats:
             claims.append((USER, f"{identity.account} {identity.user}", per_user or NO_LIMIT))
         return claims
 
-    def _address_of(self, connection: Connection) -> Claim:
+    def _address_of(self, connection: Connection) -> QuotaClaim:
         per_address = self._host.options.limits.max_connections_per_address
         return (ADDRESS, connection.peer_host, per_address or NO_LIMIT)

@@ -13,7 +13,7 @@ _PARTS = 64
 _PART_BITS = 24  # the hash bits from here on select a part; those below place an entry in it
 
 
-class WideDict:
+class ShardedDict:
     """Values other than None, by bytes.
 
     A dictionary copies itself each time it has doubled. At 700,000 entries that takes 35 ms, and

@@ -1,4 +1,4 @@
-# C types for wide_dict.py.
+# C types for sharded_dict.py.
 
 cimport cython
 
@@ -7,7 +7,7 @@ cdef Py_ssize_t _PARTS, _PART_BITS, _WHOLE_MAX
 
 
 @cython.final
-cdef class WideDict:
+cdef class ShardedDict:
     cdef Py_ssize_t _count
     cdef dict _whole
     cdef list _parts

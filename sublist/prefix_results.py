@@ -14,7 +14,7 @@ from midge.sublist.subjects import has_dot, has_empty_token
 _ENTRIES_MAX = 4
 
 
-class Broad:
+class PrefixResult:
     """The result of all subjects that begin with `prefix` and have no literal subscription.
 
     With `is_last_token`, only of subjects with exactly one token behind the prefix.
@@ -33,7 +33,7 @@ class Broad:
         self.generation = generation
 
 
-class BroadMatches:
+class PrefixResults:
     """A few such results; unused ones are replaced before used ones.
 
     Results of an earlier generation are ignored.
@@ -42,25 +42,25 @@ class BroadMatches:
     __slots__ = ("_entries", "_next")
 
     def __init__(self) -> None:
-        self._entries: list[Broad] = []
+        self._entries: list[PrefixResult] = []
         self._next = 0
 
     def find(self, subject: bytes, generation: int) -> SubListResult | None:
         """Return the result for `subject` without literal subscriptions, or None if unknown."""
         length = len(subject)
-        for broad in self._entries:
+        for entry in self._entries:
             if (
-                broad.generation == generation
-                and length > broad.length
-                and octets.equals(broad.prefix, subject, 0, broad.length)
+                entry.generation == generation
+                and length > entry.length
+                and octets.equals(entry.prefix, subject, 0, entry.length)
             ):
-                if broad.is_last_token:
-                    if has_dot(subject, broad.length):
+                if entry.is_last_token:
+                    if has_dot(subject, entry.length):
                         continue
-                elif has_empty_token(subject, broad.length):
+                elif has_empty_token(subject, entry.length):
                     return None
-                broad.is_used = True
-                return broad.result
+                entry.is_used = True
+                return entry.result
         return None
 
     def keep(
@@ -70,15 +70,15 @@ class BroadMatches:
 
         With `is_last_token`, only subjects with exactly one token behind the prefix have it.
         """
-        broad = Broad(prefix, is_last_token, result, generation)
+        entry = PrefixResult(prefix, is_last_token, result, generation)
         for i in range(len(self._entries)):
             known = self._entries[i]
             if known.prefix == prefix:
-                broad.is_used = known.is_used
-                self._entries[i] = broad
+                entry.is_used = known.is_used
+                self._entries[i] = entry
                 return
         if len(self._entries) < _ENTRIES_MAX:
-            self._entries.append(broad)
+            self._entries.append(entry)
             return
         for _ in range(_ENTRIES_MAX):  # replace an unused entry: many prefixes occur only once
             oldest = self._entries[self._next]
@@ -86,7 +86,7 @@ class BroadMatches:
                 break
             oldest.is_used = False
             self._next = (self._next + 1) % _ENTRIES_MAX
-        self._entries[self._next] = broad
+        self._entries[self._next] = entry
         self._next = (self._next + 1) % _ENTRIES_MAX
 
     def clear(self) -> None:

@@ -1,4 +1,4 @@
-# C types for broad.py.
+# C types for prefix_results.py.
 
 cimport cython
 
@@ -11,7 +11,7 @@ cdef Py_ssize_t _ENTRIES_MAX
 
 @cython.final
 @cython.no_gc
-cdef class Broad:
+cdef class PrefixResult:
     cdef readonly unsigned long long generation
     cdef readonly Py_ssize_t length
     cdef readonly bint is_last_token
@@ -21,13 +21,13 @@ cdef class Broad:
 
 
 @cython.final
-cdef class BroadMatches:
+cdef class PrefixResults:
     cdef list _entries
     cdef Py_ssize_t _next
 
-    @cython.locals(broad=Broad, length=Py_ssize_t)
+    @cython.locals(entry=PrefixResult, length=Py_ssize_t)
     cpdef SubListResult find(self, bytes subject, unsigned long long generation)
-    @cython.locals(broad=Broad, known=Broad, oldest=Broad, i=Py_ssize_t)
+    @cython.locals(entry=PrefixResult, known=PrefixResult, oldest=PrefixResult, i=Py_ssize_t)
     cpdef void keep(
         self,
         bytes prefix,
