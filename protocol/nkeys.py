@@ -11,6 +11,9 @@ USER_PREFIX = 20 << 3
 
 ACCOUNT_PREFIX = 0
 CURVE_PREFIX = 23 << 3
+OPERATOR_PREFIX = 14 << 3
+SERVER_PREFIX = 13 << 3
+PREFIXES = {ACCOUNT_PREFIX, CURVE_PREFIX, OPERATOR_PREFIX, SERVER_PREFIX, USER_PREFIX}
 
 _CHECKSUM_BYTES = 2
 _PUBLIC_BYTES = 33
@@ -35,6 +38,15 @@ def decode_nkey(text: str) -> bytes:
     if not body or checksum != _checksum(body):
         raise ValueError("has a typing error (its CRC is wrong)")
     return body
+
+
+def is_any_public_nkey(text: str) -> bool:
+    """Return whether `text` is a complete public key of whatever kind."""
+    try:
+        body = decode_nkey(text)
+    except ValueError:
+        return False
+    return len(body) == _PUBLIC_BYTES and body[0] in PREFIXES
 
 
 def is_public_nkey(prefix: int, text: str) -> bool:

@@ -400,10 +400,10 @@ def _check_proxies(options: Options) -> Iterator[Problem]:
     """Check keys and addresses of proxies, with which connections are compared."""
     from ipaddress import ip_network  # noqa: PLC0415 - most servers have none
 
-    from midge.server.auth.nkeys import kind_of  # noqa: PLC0415 - as above
+    from midge.protocol.nkeys import is_any_public_nkey  # noqa: PLC0415 - as above
 
     for index, key in enumerate(options.proxies.trusted):
-        if kind_of(key) is None:
+        if not is_any_public_nkey(key):
             yield Problem(("proxies", "trusted", index), f'invalid proxy key "{key}"')
 
     for index, text in enumerate(options.proxies.addresses):

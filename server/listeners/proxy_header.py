@@ -1,8 +1,8 @@
 """PROXY protocol, versions 1 and 2: the client's address, sent by a proxy ahead of all else.
 
-A proxy such as haproxy connects in the place of its client and says for whom, in one line (version
-1) or a binary block (version 2). The header comes before TLS, HTTP and NATS, so it is read from the
-bare socket, never a byte beyond it, and what follows is served as if the client had connected.
+A proxy such as haproxy connects in the place of its client and names it, in one line (version 1) or
+a binary block (version 2). The header comes before TLS, HTTP and NATS, so it is read from the bare
+socket, never a byte beyond it, and the server goes on as if the client had connected.
 Which headers are valid is what nats-server 2.15.1 takes; unlike it, midge sends INFO behind the
 header, so that INFO has the client's address and a TLS handshake may follow.
 

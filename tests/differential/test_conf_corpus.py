@@ -187,11 +187,17 @@ def test_converted_to_toml_it_means_the_same(name: str, tmp_path: Path) -> None:
     assert config.load(converted).options == options
 
 
+OWN_KEYS = {("`leafnodes`", "proxy_protocol"), ("`websocket`", "proxy_protocol")}
+"""Keys that midge takes beyond nats-server's, by where they stand."""
+
+
 @pytest.mark.parametrize("level", drop_in.LEVELS, ids=lambda level: level.name)
 def test_nats_server_knows_each_key(level: drop_in.Level, tmp_path: Path) -> None:
     file = tmp_path / "x.conf"
     before, _, after = level.within.partition("…")
     for key in level.keys:
+        if (level.name, key) in OWN_KEYS:
+            continue
         file.write_text(f"{before}\n  {key}: x\n{after}\n", encoding="utf-8")
         done = subprocess.run(
             [BINARY, "-t", "-c", file],

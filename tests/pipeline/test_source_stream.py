@@ -171,7 +171,7 @@ def test_every_message_is_there_once_after_kill_9(spark, read, orders, tmp_path,
     writer = subprocess.Popen(
         [sys.executable, "-c", _WRITER, nats_server.url, str(tmp_path)],
         stderr=subprocess.PIPE,
-        cwd=Path(__file__).parents[3],
+        cwd=Path(__file__).parents[2],
         start_new_session=True,
     )
     try:
@@ -196,7 +196,7 @@ def test_every_message_is_there_once_after_kill_9(spark, read, orders, tmp_path,
 
 def committed_by_docs(directory):
     """Return the committed files by the function that docs/pipeline-source.md gives."""
-    text = (Path(__file__).parents[3] / "docs" / "pipeline-source.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "pipeline-source.md").read_text()
     program = next(part for part in text.split("```python\n") if "def committed(" in part)
     names = {}
     exec(program.partition("```")[0], names)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from midge.server.auth.nkeys import kind_of
+from midge.protocol.nkeys import is_any_public_nkey
 from midge.server.config.nats_conf.cluster_block import read_cluster
 from midge.server.config.nats_conf.jetstream_blocks import (
     read_feature_flags,
@@ -209,7 +209,7 @@ def _trusted(section: Section, node: Node) -> None:
         for name, entry in entries(one).items():
             if name.lower() != "key":
                 fail(entry, f'unknown field "{name}"')
-            if kind_of(text(entry)) is None:
+            if not is_any_public_nkey(text(entry)):
                 fail(entry, f'invalid proxy key "{text(entry)}"')
             keys.append(text(entry))
     section.put("trusted", keys, node)
