@@ -1,4 +1,4 @@
-"""Proxies that speak NATS and sign the nonce: which clients are admitted, and how they are shown."""
+"""Proxies that speak NATS and sign the nonce: the admitted clients, and how they are shown."""
 
 from __future__ import annotations
 
