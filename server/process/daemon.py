@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -21,6 +22,7 @@ from midge.server.auth.passwords import has_plain_ones
 from midge.server.log import logger as logging
 from midge.server.process.gc_pauses import shorten_pauses
 from midge.server.process.names import PROGRAM, is_compiled
+from midge.server.process.systemd import ServiceManager
 from midge.version import __version__
 
 if TYPE_CHECKING:
@@ -113,6 +115,7 @@ class Daemon:
         self._reloading = asyncio.Lock()
         self._is_lame_duck = False
         self._ports_file: PortsFile | None = None
+        self._service_manager = ServiceManager(os.environ)
 
     async def run(self) -> int:
         """Serve until a signal ends it; return the exit code.
@@ -129,6 +132,7 @@ class Daemon:
         self._options = loaded.options
         self._announce(loaded, digest)
         self._handle_signals()
+        self._service_manager.keep_alive()
         try:
             self._write_pid_file(loaded.options)
             await self._start()
@@ -202,6 +206,7 @@ class Daemon:
                 log.info(TLS_LISTENERS.get((kind, scheme), event), url=url, address=address)
         self._write_ports_file(options)
         log.info("server_ready")
+        self._service_manager.ready()
         # The first client need not wait for what the start could do without.
         loop = asyncio.get_running_loop()
         loop.call_soon(import_connections)
@@ -255,12 +260,15 @@ class Daemon:
     async def _reload_in_turn(self) -> None:
         """Reload after earlier requests; raise MidgeError when nothing has changed."""
         async with self._reloading:
+            self._service_manager.reloading()
             try:
                 await self._reload()
             except MidgeError as error:
                 for line in str(error).splitlines():
                     log.error("configuration_refused", error=line)
                 raise
+            finally:
+                self._service_manager.ready()
 
     async def _reload(self) -> None:
         """Load the options again, off the loop, and apply all or none."""
@@ -293,6 +301,7 @@ class Daemon:
         for task in list(self._tasks):
             task.cancel()
         log.info("shutdown_started")
+        self._service_manager.stopping()
         await self._server.stop()
         log.info("server_stopped")
 

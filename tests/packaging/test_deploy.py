@@ -1,0 +1,122 @@
+"""The files of `deploy/`, each checked by its own tool, and systemd's protocol on a server."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import signal
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from midge.server.monitoring import metrics, stream_metrics
+from midge.server.process.systemd import ServiceManager
+from tests.conftest import ROOT
+from tests.packaging.processes import run, started_server
+from tests.support.processes import midge_command
+
+TIMEOUT_S = 60
+
+
+def parsed(name: str) -> Any:
+    return yaml.safe_load((ROOT / "deploy" / name).read_text())
+
+
+@pytest.fixture
+def socket_of_systemd(tmp_path: Path) -> Any:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(str(tmp_path / "notify"))
+        receiver.settimeout(TIMEOUT_S)
+        yield receiver
+
+
+def wait_for(receiver: socket.socket, state: str) -> None:
+    while not receiver.recv(4096).decode().startswith(state):
+        pass
+
+
+def test_started_server_reports_each_state(
+    tmp_path: Path, socket_of_systemd: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOTIFY_SOCKET", socket_of_systemd.getsockname())
+    monkeypatch.setenv("WATCHDOG_USEC", "100000")
+    monkeypatch.delenv("WATCHDOG_PID", raising=False)
+    with started_server(midge_command(), tmp_path) as (process, _):
+        wait_for(socket_of_systemd, "READY=1")
+        wait_for(socket_of_systemd, "WATCHDOG=1")
+        wait_for(socket_of_systemd, "WATCHDOG=1")
+        process.send_signal(signal.SIGHUP)
+        wait_for(socket_of_systemd, "RELOADING=1\nMONOTONIC_USEC=")
+        wait_for(socket_of_systemd, "READY=1")
+        process.send_signal(signal.SIGTERM)
+        wait_for(socket_of_systemd, "STOPPING=1")
+        assert process.wait(TIMEOUT_S) == 0
+
+
+async def test_watchdog_of_another_process_is_left_alone(socket_of_systemd: socket.socket) -> None:
+    environment = {
+        "NOTIFY_SOCKET": socket_of_systemd.getsockname(),
+        "WATCHDOG_USEC": "1000",
+        "WATCHDOG_PID": "1",
+    }
+    manager = ServiceManager(environment)
+    manager.keep_alive()
+    await asyncio.sleep(0.01)
+    manager.ready()
+    assert socket_of_systemd.recv(4096) == b"READY=1"
+    assert environment == {}
+
+
+def test_absent_service_manager_stops_nothing(tmp_path: Path) -> None:
+    ServiceManager({"NOTIFY_SOCKET": str(tmp_path / "gone")}).ready()
+    ServiceManager({}).ready()
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd")
+def test_unit_is_valid(tmp_path: Path) -> None:
+    text = (ROOT / "deploy" / "midge.service").read_text()
+    unit = tmp_path / "midge.service"
+    # The program must exist where the unit is checked.
+    unit.write_text(text.replace("/opt/midge/bin/midge-server", "/bin/true"))
+    assert "Type=notify\n" in text
+    output = run(["systemd-analyze", "verify", "--man=no", unit])
+    assert "midge.service" not in output, output
+
+
+def test_compose_file_mounts_what_the_image_writes() -> None:
+    service = parsed("compose.yaml")["services"]["midge"]
+    dockerfile = (ROOT / "Dockerfile").read_text()
+    volume, _, path = service["volumes"][0].partition(":")
+    assert volume in parsed("compose.yaml")["volumes"]
+    assert f"--mode=0750 {path}\n" in dockerfile
+    assert service["command"][-1] == path
+    # The command replaces the image's: it must be one that the server takes.
+    config = ROOT / "config.example.toml"
+    run([*midge_command(), *service["command"], "-c", config, "-t"])
+
+
+def test_alerts_use_metrics_of_the_server() -> None:
+    sources = "".join(Path(str(one.__file__)).read_text() for one in (metrics, stream_metrics))
+    rules = [rule for group in parsed("alerts.yaml")["groups"] for rule in group["rules"]]
+    names = {name for rule in rules for name in re.findall(r"midge_\w+", rule["expr"])}
+    assert len(names) >= 5
+    for name in names:
+        stem = name.removesuffix("_total")
+        assert f'"{stem}"' in sources or f'"{stem.removeprefix("midge_")}"' in sources, name
+
+
+@pytest.mark.skipif(not shutil.which("promtool"), reason="needs promtool")
+def test_alerts_are_valid() -> None:
+    run(["promtool", "check", "rules", ROOT / "deploy" / "alerts.yaml"])
+
+
+def test_logrotate_sends_the_signal_that_reopens_the_log() -> None:
+    text = (ROOT / "deploy" / "midge.logrotate").read_text()
+    assert "--signal=SIGUSR1 midge.service" in text
+    if shutil.which("logrotate"):
+        subprocess.run(["logrotate", "--debug", ROOT / "deploy" / "midge.logrotate"], check=True)
