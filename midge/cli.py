@@ -50,6 +50,7 @@ COMMANDS = {
     "object": Command("midge.client.commands.objects", "object stores"),
     "record": Command("midge.pipeline.commands.record", "record a server's traffic", "recorder"),
     "replay": Command("midge.pipeline.commands.replay", "replay recorded traffic", "recorder"),
+    "table": Command("midge.pipeline.commands.table", "streams as Delta tables", "tables"),
     "pipeline": Command(
         "midge.pipeline.commands.cli", "land, analyse and report recordings", "pipeline"
     ),

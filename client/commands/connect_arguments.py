@@ -33,14 +33,18 @@ def connect_options(args: argparse.Namespace) -> ConnectOptions:
     Raises:
         OptionError: an option is invalid.
     """
+    try:
+        return ConnectOptions.parse(given_options(args))
+    except OptionError as error:
+        raise OptionError(_with_flag(str(error))) from error
+
+
+def given_options(args: argparse.Namespace) -> dict[str, str]:
+    """Return the given options under the names that `ConnectOptions.parse` takes."""
     given = {
         option: getattr(args, name.replace("-", "_")) for name, (option, *_) in _OPTIONS.items()
     }
-    chosen = {option: value for option, value in given.items() if value}
-    try:
-        return ConnectOptions.parse({"servers": args.server} | chosen)
-    except OptionError as error:
-        raise OptionError(_with_flag(str(error))) from error
+    return {"servers": args.server} | {name: value for name, value in given.items() if value}
 
 
 def _with_flag(text: str) -> str:

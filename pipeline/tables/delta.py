@@ -33,6 +33,7 @@ APP_ID = "midge.tables"
 QUARANTINE_SUFFIX = "_quarantine"
 _FORMAT = 1
 _ATTEMPTS = 10
+_VACUUM_HOURS = 7 * 24
 _LOCK_FILE = "_midge.lock"
 
 
@@ -85,6 +86,31 @@ class StreamTable:
     def reload(self) -> None:
         """Load the newest version."""
         self.handle = _load(self.url)
+
+    def size(self) -> tuple[int, int, int]:
+        """Return the counts of rows, files and bytes of this version."""
+        files = pa.table(self.handle.get_add_actions(flatten=True))
+        rows, size = (pc.sum(files.column(name)).as_py() for name in ("num_records", "size_bytes"))
+        return rows or 0, files.num_rows, size or 0
+
+    def compact(self) -> tuple[int, int]:
+        """Join small files, and delete the files that no version of the last 7 days needs.
+
+        Return how many files were added and removed. The position stays.
+
+        Raises:
+            TableError: another writer was first, or the store refused the commit.
+        """
+        from deltalake.exceptions import DeltaError
+
+        try:
+            done = self.handle.optimize.compact()
+            self.handle.vacuum(retention_hours=_VACUUM_HOURS, dry_run=False)
+        except (DeltaError, OSError) as error:
+            raise TableError(f"{self.url}: cannot be compacted: {reason_of(error)}") from error
+        finally:
+            self.reload()
+        return int(done["numFilesAdded"]), int(done["numFilesRemoved"])
 
     def _commit(self, rows: pa.Table, upto: int) -> bool:
         try:

@@ -1,0 +1,117 @@
+"""Streams as Delta tables: make one, keep them up to date, show and compact them."""
+
+import argparse
+import logging
+import os
+import time
+
+from midge.client.commands.argument_types import positive_number
+from midge.client.commands.connect_arguments import add_connect_arguments, given_options
+from midge.client.errors import OptionError
+from midge.pipeline.commands.terminal import counted, errors_told, say, show_table, stop_signals
+from midge.pipeline.errors import TableError
+
+_NICENESS = 10
+_STOP_S = 60.0
+_LOOK_S = 0.2
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the actions and their options."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    add = actions.add_parser("add", help="make an empty table of a stream")
+    add.add_argument("url", metavar="TABLE", help="a directory, or an object store's URL")
+    add.add_argument("stream", metavar="STREAM")
+    add.add_argument("--subject", default="", metavar="PATTERN", help="only these messages")
+    add.add_argument(
+        "--column",
+        action="append",
+        metavar="NAME:KIND",
+        help="a column from payloads in JSON; may be repeated (default: raw payloads)",
+    )
+    add.set_defaults(act=_add)
+    serve = actions.add_parser("serve", help="keep tables up to date until SIGTERM or Ctrl-C")
+    serve.add_argument(
+        "--every", type=positive_number, default=60.0, metavar="SECONDS", help="default: 60"
+    )
+    serve.set_defaults(act=_serve)
+    status = actions.add_parser("status", help="show positions, lag and sizes")
+    status.set_defaults(act=_status)
+    compact = actions.add_parser("compact", help="join small files, remove those unused for 7 days")
+    compact.set_defaults(act=_compact)
+    for action in (serve, status, compact):
+        action.add_argument("urls", nargs="+", metavar="TABLE")
+    for action in (add, serve, status):
+        add_connect_arguments(action)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do the action; return the exit code."""
+    codes: list[int] = []
+    with errors_told(f"midge table {args.action}", codes):
+        args.act(args)
+    return codes[0] if codes else 0
+
+
+def _add(args: argparse.Namespace) -> None:
+    from midge.pipeline.tables.landing import create_table
+
+    columns = dict(_column(text) for text in args.column) if args.column else None
+    if columns is not None and len(columns) < len(args.column):
+        raise OptionError("--column: expected each name once")
+    server = given_options(args)
+    create_table(args.url, args.stream, server, columns=columns, subject=args.subject)
+    say(f"{args.url}: a table of stream {args.stream}")
+
+
+def _column(text: str) -> tuple[str, str]:
+    name, colon, kind = text.rpartition(":")
+    if not colon:
+        raise OptionError(f"--column: expected NAME:KIND, got {text!r}")
+    return name, kind
+
+
+def _serve(args: argparse.Namespace) -> None:
+    from midge.pipeline.tables.delta import StreamTable
+    from midge.pipeline.tables.serving import TableServer
+
+    for url in args.urls:
+        StreamTable(url)
+    logging.basicConfig(format="%(message)s")
+    os.nice(_NICENESS)
+    tables = TableServer(args.urls, given_options(args), args.every)
+    with stop_signals() as stop_asked:
+        tables.start()
+        while not stop_asked():
+            time.sleep(_LOOK_S)
+        late = tables.stop(_STOP_S)
+    for url, done in tables.landed.items():
+        say(f"{url}: {counted(done.rows, 'row')} in {counted(done.commits, 'commit')}")
+    if late:
+        raise TableError(f"not ended after {_STOP_S:.0f} s: {', '.join(late)}")
+    if tables.errors:
+        raise TableError(f"not up to date: {', '.join(tables.errors)}")
+
+
+def _status(args: argparse.Namespace) -> None:
+    from midge.pipeline.tables.delta import StreamTable
+    from midge.pipeline.tables.landing import options_of, same_stream, stream_state
+
+    rows = []
+    for url in args.urls:
+        table = StreamTable(url)
+        state = same_stream(table, stream_state(options_of(table, given_options(args))))
+        position = table.position  # a commit since then counts as lag
+        lag = max(0, state.end_seq - 1 - position)
+        rows.append((url, table.source.stream, position, lag, *table.size()))
+    show_table("", ("table", "stream", "position", "lag", "rows", "files", "bytes"), rows)
+
+
+def _compact(args: argparse.Namespace) -> None:
+    from midge.pipeline.tables.delta import StreamTable, locked
+
+    for url in args.urls:
+        StreamTable(url)  # before the lock, whose file would make the directory
+        with locked(url):
+            added, removed = StreamTable(url).compact()
+        say(f"{url}: {counted(removed, 'file')} joined into {added:,}")

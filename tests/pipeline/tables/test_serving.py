@@ -1,0 +1,121 @@
+"""`midge table`: make, serve, show and compact tables of streams."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from deltalake import DeltaTable
+
+from midge import cli
+from midge.pipeline.tables import serving
+from midge.pipeline.tables.delta import StreamTable
+from midge.pipeline.tables.landing import Landed
+from midge.pipeline.tables.serving import TableServer
+from midge.tables import create_table, land, scan
+from tests.pipeline.tables.test_tables import fill, numbers, orders, server, table
+
+__all__ = ["orders", "server", "table"]  # the fixtures
+pytestmark = pytest.mark.timeout(120)
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "waited for 60 s"
+        time.sleep(0.02)
+
+
+def test_add_makes_a_table_with_columns(orders, server, tmp_path, capsys):
+    url = str(tmp_path / "t")
+    add = ["table", "add", url, "ORDERS", "--server", server.url, "--column"]
+    assert cli.main([*add, "n:int64"]) == 0
+    assert StreamTable(url).source.columns == {"n": "int64"}
+    assert cli.main([*add, "n:double"]) == 1
+    assert cli.main([*add, "n"]) == 1
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "midge table add: --column: expected NAME:KIND, got 'n'"
+    ]
+
+
+def test_status_shows_lag_and_size(table, orders, server, capsys):
+    fill(orders, 30)
+    land(table, server.url)
+    fill(orders, 12, start=30)
+    assert cli.main(["table", "status", table, "--server", server.url]) == 0
+    assert StreamTable(table).size()[:2] == (30, 1)
+    words = capsys.readouterr().out.replace("│", " ").split()
+    at = words.index("ORDERS")
+    assert words[at + 1 : at + 5] == ["30", "12", "30", "1"]
+
+
+def test_compact_joins_files_and_keeps_rows_and_position(table, orders, server, capsys):
+    for start in range(0, 50, 10):
+        fill(orders, 10, start=start)
+        land(table, server.url)
+    assert cli.main(["table", "compact", table]) == 0
+    assert "5 files joined into 1" in capsys.readouterr().out
+    assert (StreamTable(table).size()[:2], StreamTable(table).position) == ((50, 1), 50)
+    fill(orders, 10, start=50)
+    land(table, server.url)
+    assert numbers(scan(table, None)) == list(range(60))
+
+
+def test_compact_of_no_table_leaves_no_directory(tmp_path, capsys):
+    assert cli.main(["table", "compact", str(tmp_path / "none")]) == 1
+    assert "is no Delta table" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
+
+
+def test_serve_lands_until_sigterm_and_then_a_last_time(table, orders, server):
+    fill(orders, 100)
+    command = [sys.executable, "-m", "midge", "table", "serve", table, "--every", "600"]
+    process = subprocess.Popen(
+        [*command, "--server", server.url], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        wait_for(lambda: StreamTable(table).position == 100)
+        fill(orders, 20, start=100)
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, out) == (0, f"{table}: 120 rows in 2 commits\n")
+    assert numbers(scan(table, None)) == list(range(120))
+
+
+def test_a_table_that_fails_is_tried_again_and_holds_up_no_other(
+    table, orders, server, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(serving, "_BACK_OFF_S", 0.05)
+    fill(orders, 10)
+    late = str(tmp_path / "late")
+    tables = TableServer([late, table], server.url, every_s=0.05)
+    tables.start()
+    wait_for(lambda: tables.landed[table].rows == 10)
+    assert "is no Delta table" in tables.errors[late]
+    create_table(late, "ORDERS", server.url)
+    wait_for(lambda: tables.landed[late].rows == 10)
+    assert tables.stop(60) == []
+    assert tables.errors == {}
+    assert DeltaTable(late).to_pyarrow_table().num_rows == 10
+
+
+def test_stop_names_a_table_that_hangs(monkeypatch):
+    import threading
+
+    release = threading.Event()
+
+    def hang(url, _server):
+        if url == "hangs":
+            release.wait(60)
+        return Landed()
+
+    monkeypatch.setattr(serving, "land", hang)
+    tables = TableServer(["hangs", "works"], "")
+    tables.start()
+    assert tables.stop(0.5) == ["hangs"]
+    release.set()
+    assert tables.stop(60) == []
