@@ -26,7 +26,7 @@ class TableServer:
         self._every_s = every_s
         self._stopped = threading.Event()
         self.landed = {url: Landed() for url in urls}
-        """What came into each table since the start, and its position."""
+        """The rows landed in each table since the start, and its position."""
         self.errors: dict[str, str] = {}
         """The reason why a table cannot be landed now."""
         self._threads = {
