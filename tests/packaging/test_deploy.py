@@ -118,8 +118,11 @@ def test_alerts_are_valid() -> None:
         run(["promtool", "check", "rules", ROOT / "deploy" / "alerts.yaml"])
 
 
-def test_logrotate_sends_the_signal_that_reopens_the_log() -> None:
+def test_logrotate_sends_the_signal_that_reopens_the_log(tmp_path: Path) -> None:
     text = (ROOT / "deploy" / "midge.logrotate").read_text()
     assert "--signal=SIGUSR1 midge.service" in text
     if shutil.which("logrotate"):
-        subprocess.run(["logrotate", "--debug", ROOT / "deploy" / "midge.logrotate"], check=True)
+        copy = tmp_path / "midge.logrotate"
+        copy.write_text(text.replace("    su midge midge\n", ""))  # that user is not here
+        copy.chmod(0o644)
+        subprocess.run(["logrotate", "--debug", copy], check=True)
