@@ -219,7 +219,7 @@ class Attacked:
         self.close()
         with contextlib.suppress(AssertionError):
             wait_until(
-                lambda: self._status("VmRSS:") - before < LEFT_BYTES, "the memory", timeout_s=5.0
+                lambda: self._status("VmRSS:") - before < LEFT_BYTES, "the memory", timeout_s=20.0
             )
         self.figures["left_mib"] = (self._status("VmRSS:") - before) / MIB
 
