@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from midge.protocol.route_messages import GOSSIP_DEFAULT
 from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clients.loop_adapter import forget, protocol_for
 from midge.server.clock import sleep
 from midge.server.cluster.link import RouteLink
 from midge.server.cluster.side import SolicitedRoute
-from midge.server.links.dial import dial
+from midge.server.links.dial import attach, dial
 from midge.server.log.logger import get_logger
 from midge.server.routing.role import Role
 
@@ -152,21 +151,9 @@ class Dialler:
             self._cluster.ping_interval_s(),
         )
         self._link = link
-        link.channel.bare_socket = bare
-        protocol = protocol_for(loop, link.channel)
-        timeout_s = self._broker.options.cluster.tls.timeout_s or None
+        timeout_s = self._broker.options.cluster.tls.timeout_s
         try:
-            await loop.create_connection(
-                lambda: protocol,
-                sock=bare,
-                ssl=self.tls,
-                server_hostname=self.address.host if self.tls else None,
-                ssl_handshake_timeout=timeout_s if self.tls else None,
-            )
+            await attach(link, bare, self.address.host, self.tls, timeout_s)
         except BaseException:
             self._link = None
-            link.close(ClosedReason.TLS_HANDSHAKE_FAILURE)
-            link.channel.let_go()
-            forget(protocol)
-            bare.close()
             raise

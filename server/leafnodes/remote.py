@@ -11,7 +11,6 @@ from msgspec import structs
 
 from midge.protocol.leaf_messages import LeafInfo, parse_leaf_info
 from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clients.loop_adapter import forget, protocol_for
 from midge.server.clock import sleep
 from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.leafnodes.credentials import parse_address
@@ -19,7 +18,7 @@ from midge.server.leafnodes.link import LeafLink
 from midge.server.leafnodes.solicited import Solicited
 from midge.server.links.addresses import Address
 from midge.server.links.client_tls import build_client_context
-from midge.server.links.dial import dial, read_line
+from midge.server.links.dial import attach, dial, read_line
 from midge.server.log.logger import get_logger
 
 if TYPE_CHECKING:
@@ -161,28 +160,18 @@ class Remote:
         link = LeafLink(self._broker, self._broker.take_cid(), (peer[0], peer[1]), side)
         link.account = account
         self._link = link
-        upgrade = self._upgrade_for(link)
-        if upgrade is None:
-            link.channel.bare_socket = bare
-        protocol = upgrade or protocol_for(loop, link.channel)
         try:
-            await loop.create_connection(
-                lambda: protocol,
-                sock=bare,
-                ssl=context,
-                server_hostname=address.host if context else None,
-                ssl_handshake_timeout=(table.tls.timeout_s or None) if context else None,
+            await attach(
+                link,
+                bare,
+                address.host,
+                context,
+                table.tls.timeout_s,
+                self._upgrade_for(link),
+                table.first_info_timeout_s,
             )
-            if upgrade is not None:
-                async with asyncio.timeout(table.first_info_timeout_s or None):
-                    await upgrade.upgraded
-                if upgrade.failure:
-                    raise ConnectionError(upgrade.failure)
         except BaseException:
             self._link = None
-            link.channel.let_go()
-            forget(protocol)
-            bare.close()
             raise
         if first:
             link.channel.feed(first)

@@ -70,6 +70,11 @@ class WebSocketClient(FrameProtocol):
         super().connection_made(transport)
         transport.write(self._request)
 
+    def give_up(self) -> None:
+        """Abort the connection: an answer that comes later upgrades nothing."""
+        if self._transport is not None:
+            self._transport.abort()
+
     def _begin(self, head: bytes) -> None:
         """Take the answer to the request."""
         transport = self._transport

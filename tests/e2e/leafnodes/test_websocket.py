@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import re
 from ipaddress import IPv4Address
 
 import pytest
 from cryptography.x509 import IPAddress
+from websockets.frames import Frame, Opcode
+from websockets.utils import accept_key
 
 from tests.support.keys import Authority, pem
 from tests.support.leafnodes import Inbox, Pair, settle, until
@@ -106,6 +110,53 @@ async def test_what_is_no_websocket_is_tried_again(answer: str) -> None:
             await until(lambda: len(asked) >= 2)
             assert "Error trying to connect as leafnode" in server.log
         await asyncio.gather(*(task for task in asked if task is not None))
+
+
+async def test_an_answer_that_comes_too_late_upgrades_nothing() -> None:
+    heard: list[bytes] = []
+    tasks: list[asyncio.Task[None] | None] = []
+    second_is_up = asyncio.Event()
+    info = {"server_id": "H", "server_name": "H", "client_id": 1, "max_payload": 1 << 20}
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tasks.append(asyncio.current_task())
+        number = len(heard)
+        heard.append(b"")
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            key = re.search(rb"Sec-WebSocket-Key: (\S+)", head)
+            assert key is not None
+            if number == 0:
+                await second_is_up.wait()
+            accept = accept_key(key[1].decode())
+            lines = ["HTTP/1.1 101 Switching Protocols", "Upgrade: websocket"]
+            lines += ["Connection: Upgrade", f"Sec-WebSocket-Accept: {accept}", "", ""]
+            writer.write("\r\n".join(lines).encode())
+            writer.write(Frame(Opcode.BINARY, line_of(info)).serialize(mask=False))
+            while data := await reader.read(4096):
+                heard[number] += data
+                if number == 1:
+                    second_is_up.set()
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+    hub = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = hub.sockets[0].getsockname()[1]
+    options = 'ws_no_masking: true, first_info_timeout: "200ms"'
+    remote = f'leafnodes {{ remotes: [ {{ url: "ws://127.0.0.1:{port}", {options} }} ] }}'
+    async with hub:
+        with Server(midge_command(), remote) as server:
+            await until(lambda: bool(tasks) and tasks[0] is not None and tasks[0].done())
+            assert heard[0] == b""
+            assert len(heard[1]) > 0
+            assert len(heard) == 2
+            assert "Traceback" not in server.log
+        await asyncio.gather(*(task for task in tasks if task is not None))
+
+
+def line_of(info: dict[str, object]) -> bytes:
+    return b"INFO %b\r\n" % json.dumps(info).encode()
 
 
 def test_addresses_are_all_of_one_kind() -> None:
