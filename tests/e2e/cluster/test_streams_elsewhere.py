@@ -82,6 +82,8 @@ async def test_the_api_answers_at_every_server(cluster: list[Server]) -> None:
         await client.close()
 
 
+# Servers that elect drop requests, which a loaded machine makes them do: not for every run.
+@pytest.mark.full
 async def test_streams_consumers_and_buckets_are_used_through_it(cluster: list[Server]) -> None:
     client = await connect(cluster[-1], "a")
     await api(client, "INFO")
