@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random as random_module
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 log = get_logger()
 
+_FIRST_ROUTES_S = 0.1  # longest wait of clients for the routes of a server that starts
 _ABORT_S = 2.0  # longest wait for aborted transports to end, which takes one turn of the loop
 
 
@@ -164,7 +166,7 @@ class Server:
             "nats", self._listener, options.listen.host, options.listen.port
         )
         if options.cluster.port and self._is_first:
-            self._start_cluster(broker, state)
+            await self._start_cluster(broker, state)
 
     @property
     def _is_first(self) -> bool:
@@ -214,8 +216,8 @@ class Server:
                 self._part.link_outside(self._interests)
         return self._interests
 
-    def _start_cluster(self, broker: Broker, state: State) -> None:
-        """Join the cluster."""
+    async def _start_cluster(self, broker: Broker, state: State) -> None:
+        """Join the cluster; take clients once each route has been tried, so that INFO names it."""
         from midge.server.cluster.service import ClusterService  # noqa: PLC0415 - as above
 
         self._cluster = ClusterService(broker, self._links_interests())
@@ -223,6 +225,14 @@ class Server:
             self._cluster.neighbours_changed = self._part.neighbours_changed
         state.cluster = self._cluster.cluster
         self._cluster.start(self._doors)
+        listeners = [one for one in (self._listener, self._websocket) if one is not None]
+        for listener in listeners:
+            listener.hold()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_ROUTES_S):
+                await self._cluster.tried()
+        for listener in listeners:
+            listener.go_on()
 
     def _use_leafnodes(self, service: LeafNodeService) -> None:
         """Report the links of `service` in monitoring and events."""

@@ -19,7 +19,9 @@ from midge.server.accounts.link_context import across, may_cross
 from midge.server.accounts.stream_link import StreamLink
 from midge.server.peers.ack_replies import as_sent
 from midge.server.peers.passage import SERVICE
+from midge.server.routing.over_links import SERVED, served_by_import
 from midge.server.routing.reserved import REPLY_PREFIX
+from midge.server.routing.role import Role
 from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist.result import SubListResult
 
@@ -66,7 +68,12 @@ class ServiceLink(RoutedSubscription):
         """Route `frame` in the exporter's account; False when it has no receiver there."""
         links = self.links
         before = links.carrying
-        if before is StreamLink or not may_cross(publisher, SERVICE):
+        if before is StreamLink:
+            return False
+        if publisher is not None and publisher.role >= Role.LEAF and publisher.names_group(SERVED):
+            links.carry(served_by_import(frame))  # for the links that it goes on to
+            return False
+        if not may_cross(publisher, SERVICE):
             return False
         subject = self._target_subject(frame)
         if subject is None:
@@ -88,6 +95,8 @@ class ServiceLink(RoutedSubscription):
             links.carrying, links.request_info = before, told_before
         if taken == 0 and response is not None:
             self.forget(response)
+        if taken > 0 and result.remotes is not None:
+            links.carry(served_by_import(frame))
         return taken > 0
 
     def trace_events(self, frame: Frame) -> list[dict[str, Any]]:

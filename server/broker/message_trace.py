@@ -18,7 +18,7 @@ from midge.protocol import errors
 from midge.protocol.frame import compose
 from midge.server.clients.publishing import PublishingClient
 from midge.server.log.logger import get_logger
-from midge.server.routing.over_links import pick_instead, pick_link
+from midge.server.routing.over_links import SERVED, pick_instead, pick_link
 from midge.server.routing.reserved import RESERVED_SUBJECTS
 from midge.server.routing.role import Role
 from midge.server.routing.slow_path import CLOSED, DENIED_SUBJECTS, NO_ECHO, SCREENED
@@ -236,6 +236,9 @@ class Trace:
         plain = cast("tuple[RoutedSubscription, ...]", result.plain)
         taken = sum(self._offer(subscription, frame) for subscription in plain)
         taken += self._host.router.deliver_in_other_accounts(frame, served)
+        if SERVED in served:
+            for queues in links.values():
+                queues.append(SERVED)
         for group in result.queues:
             if group.name not in served and self._offer_to_group(group, frame):
                 taken += 1

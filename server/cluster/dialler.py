@@ -42,7 +42,8 @@ log = get_logger()
 class Dialler:
     """Opens a route to `address`; for ever if the settings name it, else a few times.
 
-    `tls` is the context of handshakes; None for none. `is_done` tells that no more is tried.
+    `tls` is the context of handshakes; None for none. `is_done` tells that no more is tried, and
+    `was_tried` that a first route is up, or could not be.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Dialler:
         self.is_explicit = is_explicit
         self.gossip_mode = gossip_mode
         self.is_done = False
+        self.was_tried = asyncio.Event()
         self.server_id = ""
         self._cluster = cluster
         self._broker = cluster.broker
@@ -86,6 +88,10 @@ class Dialler:
         """Take note that the server has been told of again: an attempt under way was too early."""
         self._is_told_of_again = True
 
+    def joined(self) -> None:
+        """Record that the route is up."""
+        self.was_tried.set()
+
     def ended(self, link: RouteLink) -> None:
         """Take note that the link is gone."""
         if link is self._link:
@@ -101,6 +107,7 @@ class Dialler:
         while True:
             self._is_told_of_again = False
             is_up = await self._attempt()
+            self.was_tried.set()
             failures = 0 if is_up or self._is_told_of_again else failures + 1
             if self.server_id == self._cluster.server_id:
                 break  # it is this server itself

@@ -169,6 +169,11 @@ class ClusterService:
         if self._told_of:
             asyncio.get_running_loop().call_soon(self._start_told_of)
 
+    async def tried(self) -> None:
+        """Return when each server that is known has been connected to once, or could not be."""
+        while waiting := [one for one in self._live() if not one.was_tried.is_set()]:
+            await waiting[0].was_tried.wait()
+
     @property
     def address(self) -> tuple[str, int] | None:
         """Where other servers connect; None where they do not."""

@@ -61,6 +61,9 @@ class Dialler(Protocol):
     is_explicit: bool
     gossip_mode: int
 
+    def joined(self) -> None:
+        """Record that the route is up."""
+
     def ended(self, link: RouteLink) -> None:
         """Connect again."""
 
@@ -451,3 +454,4 @@ class SolicitedRoute(RouteSide):
             return
         link.send(cluster.info().line())
         self.take_part(link, info)
+        self._dialler.joined()

@@ -28,6 +28,7 @@ from midge.server.peers.ack_replies import ACK_PREFIX, as_shown
 from midge.server.routing import trace_headers
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
+from midge.server.routing.over_links import SERVED
 from midge.server.routing.slow_path import (
     BEHIND,
     CLOSED,
@@ -315,7 +316,7 @@ class Link(ChannelOwner):
         knows the subject that is mapped, and not the groups of the other one.
         """
         if self._names_every_group:
-            return True
+            return name != SERVED
         return self._for_groups is not None and name in self._for_groups
 
     def _queues_of(self, frame: Frame) -> list[bytes] | None:

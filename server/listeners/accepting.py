@@ -64,6 +64,15 @@ class Acceptor:
         if self._headers is not None:
             self._headers.close()
 
+    def hold(self) -> None:
+        """Accept nothing until `go_on`; the system queues connections meanwhile."""
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket)
+
+    def go_on(self) -> None:
+        """Accept again behind `hold`."""
+        self._watch()
+
     def _begin(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
         """Take a connection from `peer`, which nobody else closes any more."""
         raise NotImplementedError

@@ -27,7 +27,10 @@ nats-server, but neither hub is told of the other's interest, because a leaf doe
 An import is a border between accounts. `crosses` says which origins a message may have that an
 import takes, and `passes` has the form of one that an import has carried: the other servers of a
 cluster and a hub may have the same imports, so a message crosses a border on one server only.
-Clusters of leafs do not matter then.
+Clusters of leafs do not matter then. A leaf and its hub may import the same service, and link both
+accounts. A request that has been sent over links of the exporter's account is marked on the links
+of the requester's account, by the queue group `SERVED`, and goes through no import of a midge
+there; a nats-server serves it once more.
 
 `tests/differential/passage.py` records these cells from a nats-server.
 """

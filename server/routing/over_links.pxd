@@ -12,12 +12,19 @@ from midge.sublist.subscription cimport RemoteSubscription
 cdef int GROUPS
 
 
-@cython.locals(remotes=Remotes, named=dict, group=QueueGroup, chosen=Client, taken=Py_ssize_t,
-               links=tuple, link=Client, queues=list, has_members=bint)
+@cython.locals(remotes=Remotes, named=dict, taken=Py_ssize_t, links=tuple, link=Client,
+               queues=list)
 cpdef Py_ssize_t forward(
     SubListResult result, Client publisher, Frame frame, dict picked, list refused,
     object chooser, dict carried
 ) except -1
+
+
+@cython.locals(remotes=Remotes, named=dict, group=QueueGroup, chosen=Client, has_members=bint)
+cdef dict _name_groups(
+    SubListResult result, Client publisher, dict picked, list refused, object chooser,
+    dict carried
+)
 
 
 @cython.locals(taken=Py_ssize_t, link=Client)

@@ -22,6 +22,10 @@ from midge.sublist.result import QueueGroup, Remotes, SubListResult
 AFTER_ALL = b""
 """In place of the name of a CarriedGroup: its `deliver` is called after all groups."""
 
+SERVED = b"$MIDGE.SERVED"
+"""In place of the name of a queue group: an import has brought the request to a service that has
+members behind links, so no import of another server does. Servers pass over unknown groups."""
+
 
 def forward(
     result: SubListResult,
@@ -40,6 +44,36 @@ def forward(
     """
     remotes = result.remotes
     assert remotes is not None, "what lies behind links is asked for only where there is some"
+    links: tuple[Any, ...] = remotes.plain
+    named = _name_groups(result, publisher, picked, refused, chooser, carried)
+    if carried is not None and SERVED in carried:
+        named = {} if named is None else named
+        for link in links:
+            named.setdefault(link, []).append(SERVED)
+    if named is None:
+        return send_to_all(links, publisher, frame)
+    taken = 0
+    for link in links:
+        queues = named.pop(link, None)
+        if link is not publisher and link.forward(publisher, frame, queues):
+            taken += 1
+    for link, queues in named.items():
+        if link.forward(publisher, frame, queues):
+            taken += 1
+    return taken
+
+
+def _name_groups(
+    result: SubListResult,
+    publisher: Client | None,
+    picked: dict[bytes, Client] | None,
+    refused: list[bytes] | None,
+    chooser: Random | None,
+    carried: dict[bytes, list["CarriedGroup"]] | None,
+) -> dict[Any, list[bytes]] | None:
+    """Return the queue groups that each link is to serve; None where no link serves any."""
+    remotes = result.remotes
+    assert remotes is not None, "see forward"
     named: dict[Any, list[bytes]] | None = None
     for group in remotes.queues:
         chosen = None if picked is None else picked.get(group.name)
@@ -52,18 +86,7 @@ def forward(
         if chosen is not None:
             named = {} if named is None else named
             named.setdefault(chosen, []).append(group.name)
-    links: tuple[Any, ...] = remotes.plain
-    if named is None:
-        return send_to_all(links, publisher, frame)
-    taken = 0
-    for link in links:
-        queues = named.pop(link, None)
-        if link is not publisher and link.forward(publisher, frame, queues):
-            taken += 1
-    for link, queues in named.items():
-        if link.forward(publisher, frame, queues):
-            taken += 1
-    return taken
+    return named
 
 
 def send_to_all(links: tuple[Any, ...], publisher: Client | None, frame: Frame) -> int:
@@ -238,6 +261,11 @@ class CarriedGroup:
         self.members = members
         self.deliver = deliver
         self.turn = turn
+
+
+def served_by_import(frame: Frame) -> CarriedGroup:
+    """Return what marks the request in `frame`, for links, as `SERVED`."""
+    return CarriedGroup(frame, SERVED, 0, bool, 0)
 
 
 def take_carried(waiting: list[CarriedGroup], frame: Frame) -> dict[bytes, list[CarriedGroup]]:

@@ -45,8 +45,12 @@ cdef class Router(FlushRule):
     cpdef Py_ssize_t route_in_two_forms(
         self, Account account, SubListResult result, Client publisher, Frame frame, Frame over
     ) except -1
-    @cython.locals(taken=Py_ssize_t, subscription=RoutedSubscription)
+    @cython.locals(taken=Py_ssize_t, carried=dict)
     cdef Py_ssize_t _deliver_to_all(
+        self, tuple subscriptions, Client publisher, Frame frame
+    ) except -1
+    @cython.locals(taken=Py_ssize_t, subscription=RoutedSubscription)
+    cdef Py_ssize_t _offer_to_all(
         self, tuple subscriptions, Client publisher, Frame frame
     ) except -1
     @cython.locals(subscriptions=tuple, subscription=RoutedSubscription,

@@ -92,8 +92,10 @@ class Router(FlushRule):
             return self._deliver_to_all(result.plain, publisher, frame)
         if remotes.queues:
             return self._route_widely(account, result, publisher, frame, frame)
-        taken = self._deliver_to_all(result.plain, publisher, frame)
+        taken = self._offer_to_all(result.plain, publisher, frame)
         self.offers += len(remotes.plain)
+        if self.carried:
+            return taken + self._forward_carried(result, publisher, frame)
         return taken + send_to_all(remotes.plain, publisher, frame)
 
     def route_in_two_forms(
@@ -158,16 +160,31 @@ class Router(FlushRule):
     def _deliver_to_all(
         self, subscriptions: tuple[Any, ...], publisher: Client | None, frame: Frame
     ) -> int:
+        """Deliver `frame` to `subscriptions` and to the groups that imports have reached."""
+        taken = self._offer_to_all(subscriptions, publisher, frame)
+        if self.carried:
+            carried = take_carried(self.carried, frame)
+            taken += self._deliver_carried(EMPTY_RESULT, publisher, frame, carried, None)
+        return taken
+
+    def _offer_to_all(
+        self, subscriptions: tuple[Any, ...], publisher: Client | None, frame: Frame
+    ) -> int:
         """Deliver `frame` to `subscriptions`; return how many have taken it, or failed."""
         taken = 0
         self.offers += len(subscriptions)
         for subscription in subscriptions:
             if self.deliver(subscription, publisher, frame) != REFUSED:
                 taken += 1
-        if self.carried:
-            carried = take_carried(self.carried, frame)
-            taken += self._deliver_carried(EMPTY_RESULT, publisher, frame, carried, None)
         return taken
+
+    def _forward_carried(
+        self, result: SubListResult, publisher: Client | None, frame: Frame
+    ) -> int:
+        """Deliver `frame` to the groups that imports have reached, and over links."""
+        carried = take_carried(self.carried, frame)
+        taken = self._deliver_carried(EMPTY_RESULT, publisher, frame, carried, None)
+        return taken + forward(result, publisher, frame, None, None, self.chooser, carried)
 
     def _deliver_carried(
         self,

@@ -358,6 +358,10 @@ class WorkerPart(Client):
 
     # As a publisher it is the link.
 
+    def names_group(self, name: bytes) -> bool:
+        """Return whether the line at hand is for the queue group `name`."""
+        return self.link.names_group(name)
+
     def lines_to(self, subscription: Subscription) -> "WorkerLink | None":
         """Return the link, where the message at hand is a PUB that goes to `subscription` alone."""
         return self.link if self.link.sends_only_to(self, subscription) else None

@@ -124,6 +124,13 @@ class Linked:
         remotes = f'leafnodes {{ remotes: [ {{ url: "nats-leaf://127.0.0.1:{port}" }} ] }}\n'
         return await self._run("real", "server_name: MORE\n" + remotes + config)
 
+    async def add_member(self, config: str) -> Server:
+        """Start a midge in the cluster of the near one, which is called C1, with this `config`."""
+        port = await _port_of(route_port, self.near)
+        routes = f'routes: ["nats-route://127.0.0.1:{port}"]'
+        block = f'cluster {{ name: C1, listen: "127.0.0.1:-1", {routes} }}\n'
+        return await self._run("midge", "server_name: MEMBER\n" + block + config)
+
     async def clients(self, **options: Any) -> tuple[Client, Client]:
         """Connect a client at either place; each new one goes to the worker with fewer."""
         servers = (self.near, self.far)

@@ -90,7 +90,10 @@ class Dialling:
         self.address = Address("h", 1, "u", "p")
         self.is_explicit = is_explicit
         self.gossip_mode = gossip_mode
-        self.ends = 0
+        self.joins = self.ends = 0
+
+    def joined(self) -> None:
+        self.joins += 1
 
     def ended(self, link: RouteLink) -> None:
         self.ends += 1

@@ -23,6 +23,9 @@ from tests.support.processes import Server, command_of
 TESTS = 9
 """How many ports there are: one for each test."""
 
+ATTEMPTS = 10
+"""Clients wait for the first routes for 100 ms, which may pass on a busy machine."""
+
 CONFIG = """
 server_name: R1
 cluster {
@@ -227,3 +230,36 @@ async def test_clients_learn_where_the_other_server_is(gate: Gate, server: Serve
     peer.inform(connect_urls=["127.0.0.1:9"], ldm=True)
     await told_of(client, {own})
     await client.close()
+
+
+@pytest.mark.parametrize("flags", [(), ("--workers", "2")], ids=["alone", "workers"])
+async def test_the_first_info_of_a_server_that_starts_names_the_others(
+    flags: tuple[str, ...],
+) -> None:
+    for _ in range(ATTEMPTS):
+        if await first_urls(flags) == {"127.0.0.1:9"}:
+            return
+    pytest.fail("a client that has connected before the route was up was told of no other server")
+
+
+async def first_urls(flags: tuple[str, ...]) -> set[str]:
+    """Return the addresses in the INFO of a client that connects before the first route is up."""
+    gate = Gate(0)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    route = f'listen: "127.0.0.1:-1", routes: ["nats-route://127.0.0.1:{gate.port}"]'
+    server = Server(command_of("midge"), f"cluster {{ name: C1, {route} }}", flags, port)
+    try:
+        peer = await gate.dialled()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        peer.inform(connect_urls=["127.0.0.1:9"])
+        async with asyncio.timeout(WAIT_S):
+            line = await reader.readline()
+        writer.close()
+        await writer.wait_closed()
+        await peer.close()
+    finally:
+        await asyncio.to_thread(server.stop)
+        gate.socket.close()
+    urls = json.loads(line.removeprefix(b"INFO ")).get("connect_urls", ())
+    return set(urls) - {f"127.0.0.1:{port}"}

@@ -289,3 +289,69 @@ async def test_what_an_import_has_carried_does_not_return_to_the_hub(
         await settle_both(near_a, far_a)
         await settle_both(near_b, far_b)
         await inbox.has(b"0", b"1", b"2")
+
+
+@pytest.mark.parametrize("link", LEAFS)
+@pytest.mark.parametrize("queue", ["", "w"])
+@pytest.mark.parametrize("requester", ["near", "far", "member", "worker"])
+async def test_a_request_through_the_imports_of_two_servers_is_served_once(
+    requester: str, queue: str, link: str
+) -> None:
+    # nats-server serves it once more for each link of the requester's account.
+    if requester == "member" and link == "hub":
+        pytest.skip("each member of a cluster of leafs has a link of its own to the hub")
+    options: dict[str, Any] = {"far": "midge", "config": ACCOUNTS, "accounts": ("A", "B")}
+    if requester == "member":
+        options["near_config"] = 'cluster { name: C1, listen: "127.0.0.1:-1" }\n'
+    if requester == "worker":
+        options["flags"] = ("--workers", "2")
+    async with Linked(link, **options) as places:
+        responders = await places.clients(**A)
+        got: list[str] = []
+
+        async def serve(message: Msg) -> None:
+            got.append(message.data.decode())
+            await message.respond(b"yes")
+
+        for one in responders:
+            await one.subscribe("svc.x", queue, cb=serve)
+        both = await places.clients(**B)
+        server = places.far if requester == "far" else places.near
+        if requester == "member":
+            server = await places.add_member(ACCOUNTS)
+            member = await places.client_of(server, **A)
+            for one in responders:
+                await settle(one, member)
+        clients = [await places.client_of(server, **B) for _ in range(2)]  # one for each worker
+        for pair in (responders, both, *((client, one) for client in clients for one in both)):
+            await settle_both(*pair)
+        sent = [f"{number} {queue}" for number in range(6)]
+        for number, text in enumerate(sent):
+            await clients[number % 2].request("svc.x", text.encode(), timeout=10)
+        for client in clients:
+            for one in both:
+                await settle(one, client)
+        await settle_both(*responders)
+        expected = sent if queue else sorted(sent * 2)
+        assert sorted(got) == expected
+
+
+@pytest.mark.parametrize("far", ["real", "midge"])
+@pytest.mark.parametrize("link", LINKS)
+@pytest.mark.parametrize("queue", ["", "g"])
+async def test_a_request_that_an_import_takes_reaches_listeners_behind_a_link_once(
+    queue: str, link: str, far: str
+) -> None:
+    async with Linked(link, far, config=ACCOUNTS, accounts=("A", "B")) as places:
+        responders = await places.clients(**A)
+        for one in responders:
+            await one.subscribe("svc.x", "w", cb=answer)
+        near_b, far_b = await places.clients(**B)
+        listener = Inbox()
+        await far_b.subscribe("svc.>", queue, cb=listener.take)
+        await settle_both(*responders)
+        await settle_both(near_b, far_b)
+        for number in range(3):
+            await near_b.request("svc.x", b"%d" % number, timeout=10)
+        await settle_both(near_b, far_b)
+        await listener.has(b"0", b"1", b"2")
