@@ -51,7 +51,7 @@ def run(
     It asks the server of this module, unless `-s` names another one.
     """
 
-    # No context of the nats tool that the user who runs the tests has selected.
+    # Without a context of the nats tool, which a developer may have selected.
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
     for name in [name for name in os.environ if name.startswith("NATS_")]:
         monkeypatch.delenv(name)
