@@ -94,7 +94,7 @@ class Dialler:
             self._link.close(reason)
 
     def told_again(self) -> None:
-        """Take note that the server has been told of again: an attempt under way was too early."""
+        """Record that gossip has named the server again: an attempt under way was too early."""
         self._is_told_of_again = True
 
     def joined(self) -> None:
@@ -102,12 +102,12 @@ class Dialler:
         self.was_tried.set()
 
     def ended(self, link: RouteLink) -> None:
-        """Take note that the link is gone."""
+        """Record that the link is gone."""
         if link is self._link:
             self._ended.set()
 
     def left(self, server_id: str) -> None:
-        """Take note that a server's route is gone, whoever has opened it."""
+        """Record that the route to a server is gone, whichever of the two has opened it."""
         if server_id == self.server_id:
             self._left.set()
 

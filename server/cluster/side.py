@@ -430,7 +430,7 @@ class SolicitedRoute(RouteSide):
         self.wait(link, _INFO_TIMEOUT_S)
 
     def timed_out(self) -> None:
-        """Note what is missing."""
+        """Record that no INFO has come."""
         self.failure = NO_INFO
 
     def takes_failure(self, link: RouteLink, error: str) -> bool:

@@ -148,8 +148,9 @@ class Keywords(TypedDict, total=False):
     max_lines_per_offender_per: int
     """Warnings about one peer per second, the rest is counted; 0 means no limit."""
     connect_error_reports: int
+    """Log every n-th failed attempt to reach another server, and each cause once; 0: default."""
     reconnect_error_reports: int
-    """Likewise, once the link to that server has been up; 0 means the default."""
+    """Likewise, after the link to that server has been up; 0: default."""
     server_name: str
     """Name in INFO and monitoring; empty takes the server id."""
     server_tags: abc.Sequence[str]
@@ -238,8 +239,9 @@ class Keywords(TypedDict, total=False):
     logging_max_lines_per_offender_per_s: int
     """Warnings about one peer per second, the rest is counted; 0 means no limit."""
     logging_connect_error_reports: int
+    """Log every n-th failed attempt to reach another server, and each cause once; 0: default."""
     logging_reconnect_error_reports: int
-    """Likewise, once the link to that server has been up; 0 means the default."""
+    """Likewise, after the link to that server has been up; 0: default."""
     authorization_user: str
     """The only user's name; not together with `token` or `users`."""
     authorization_password: str

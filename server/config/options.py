@@ -214,10 +214,9 @@ class Logging(Table, frozen=True, kw_only=True):
     max_lines_per_offender_per_s: Count = 10
     """Warnings about one peer per second, the rest is counted; 0 means no limit."""
     connect_error_reports: int = 3600
-    """Of so many failed attempts to reach another server, one is logged, and each cause once; 0
-    means the default."""
+    """Log every n-th failed attempt to reach another server, and each cause once; 0: default."""
     reconnect_error_reports: int = 1
-    """Likewise, once the link to that server has been up; 0 means the default."""
+    """Likewise, after the link to that server has been up; 0: default."""
 
 
 class WebSocketAuthorization(Table, frozen=True, kw_only=True):

@@ -99,7 +99,7 @@ class Remote:
         self._attempts.succeeded()
 
     def ended(self, link: LeafLink) -> None:
-        """Take note that the link is gone."""
+        """Record that the link is gone."""
         if link is self._link:
             self._gone.set()
 

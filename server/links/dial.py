@@ -1,7 +1,7 @@
 """Connecting to another server: a socket, the first line that it says, a transport, and failures.
 
 A server that cannot be reached is tried again and again. `Attempts` decides which failures are
-logged, and `cause_of` says in a sentence what is wrong.
+logged, and `cause_of` says in a sentence the cause.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TLS_CAUSES = {
     "RECORD_LAYER_FAILURE": "the other server does not speak TLS at this port",
     "PACKET_LENGTH_TOO_LONG": "the other server does not speak TLS at this port",
 }
-"""What is wrong, by a part of OpenSSL's reason."""
+"""Causes, by a part of OpenSSL's reason."""
 
 
 class Attempts:
