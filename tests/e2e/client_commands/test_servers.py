@@ -1,4 +1,4 @@
-"""`midge server`, `midge account` and the reports, and how errors are told."""
+"""`midge server`, `midge account` and the reports, and the form of errors."""
 
 from __future__ import annotations
 
