@@ -3,7 +3,7 @@
 cimport cython
 
 cdef frozenset _KNOWN
-cdef bytes _SCHEDULE, _VERSION, _LINE_END, _NATS_LINE
+cdef bytes _SCHEDULE, _VERSION, _LINE_END, _NATS_LINE, _EMPTY
 cdef int _EMPTY_SIZE, _CR, _LF, _COLON, _SPACE
 
 
@@ -18,6 +18,9 @@ cpdef bytes find(bytes block, bytes name)
 cdef Py_ssize_t _line(bytes block, bytes name) except -2
 
 cpdef bytes add(bytes block, bytes name, bytes value)
+
+@cython.locals(head=bytes)
+cpdef bytes add_lines(bytes block, bytes lines)
 
 @cython.locals(start=Py_ssize_t, at=Py_ssize_t, end=Py_ssize_t)
 cpdef bytes replace(bytes block, bytes name, bytes value)

@@ -1,12 +1,16 @@
 """Find, read and change the headers of a message as bytes, as nats-server does.
 
 A name is compared byte by byte, its first line counts, and blanks before the value are ignored. A
-block is whole: it begins with ``NATS/1.0`` and ends with a blank line.
+client may send any bytes as a block: they are stored as they came, and made whole where a line is
+added.
 """
 
 from __future__ import annotations
 
+from midge.protocol.headers import whole_block
+
 _VERSION = b"NATS/1.0"
+_EMPTY = b"NATS/1.0\r\n\r\n"
 _EMPTY_SIZE = 12  # length of a block without lines
 _LINE_END = b"\r\n"
 _NATS_LINE = b"\nNats-"
@@ -120,10 +124,14 @@ def _line(block: bytes, name: bytes) -> int:
 
 
 def add(block: bytes, name: bytes, value: bytes) -> bytes:
-    """Return `block` with one more line at its end."""
-    if not block:
-        return b"%b\r\n%b: %b\r\n\r\n" % (_VERSION, name, value)
-    return b"%b%b: %b\r\n\r\n" % (block[:-2], name, value)
+    """Return `block`, made whole, with one more line at its end."""
+    return add_lines(block, b"%b: %b\r\n" % (name, value))
+
+
+def add_lines(block: bytes, lines: bytes) -> bytes:
+    """Return `block`, made whole, with `lines` at its end, each of which ends with CR LF."""
+    head = whole_block(block) if block else _EMPTY
+    return b"%b%b\r\n" % (head[:-2], lines)
 
 
 def replace(block: bytes, name: bytes, value: bytes) -> bytes:

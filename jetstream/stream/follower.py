@@ -24,6 +24,7 @@ from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming
 from midge.jetstream.stream.pieces import WaitingPieces, in_turns
 from midge.jetstream.transform import Transform
+from midge.protocol.headers import whole_block
 
 _TURN_BYTES = 1 << 20
 """Taken from an origin in one turn: a few milliseconds."""
@@ -176,7 +177,9 @@ class Follower:
         subject = self._mapped(message.subject)
         block = headers.remove_prefix(message.headers, b"Nats-Expected-")
         block = headers.remove_prefix(block, b"Nats-Batch-")
-        if not self.is_mirror:
+        if self.is_mirror:
+            block = whole_block(block) if block else block
+        else:
             block = headers.remove(block, names.STREAM_SOURCE)
             block = headers.add(block, names.STREAM_SOURCE, self._where(message, origin))
         taken = Incoming(subject, b"", block, message.payload)

@@ -45,6 +45,9 @@ def test_a_block_without_headers_of_nats_is_known_at_once() -> None:
 def test_lines_are_added_replaced_and_removed() -> None:
     assert headers.add(b"", b"A", b"1") == block("A: 1")
     assert headers.add(block("A: 1"), b"B", b"2") == block("A: 1", "B: 2")
+    assert headers.add(block("A: 1")[:-2], b"B", b"2") == block("A: 1", "B: 2")
+    assert headers.add(b"N", b"B", b"2") == block("B: 2")
+    assert headers.add_lines(b"", b"A: 1\r\nB: 2\r\n") == block("A: 1", "B: 2")
     assert headers.replace(block("A: 1", "B: 2"), b"A", b"long") == block("A: long", "B: 2")
     assert headers.replace(block("B: 2"), b"A", b"1") == block("B: 2", "A: 1")
     assert headers.remove(block("A: 1", "B: 2", "A: 3"), b"A") == block("B: 2")
