@@ -4,7 +4,6 @@ The block begins with ``NATS/1.0``, optionally followed by a status such as ``50
 a blank line. Names keep their case; a name may come several times.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -16,11 +15,6 @@ Headers = Mapping[str, str | Iterable[str]]
 _STATUS = "Status"
 _DESCRIPTION = "Description"
 _FORBIDDEN_IN_NAMES = frozenset(" \t\r\n:")
-_WHOLE_LINE = rb"[^\r\n: \t]++:[^\r\n]*+"
-_WHOLE = re.compile(rb"NATS/1\.0(?: [^\r\n]*+)?\r\n(?:%b\r\n)*+\r\n" % _WHOLE_LINE)
-_LINE = re.compile(_WHOLE_LINE)
-_STATUS_LINE = re.compile(rb"NATS/1\.0(?: [^\r\n]*+)?")
-_LINE_END = re.compile(rb"\r\n|\r|\n")
 
 
 def format_headers(headers: Headers) -> bytes:
@@ -87,26 +81,6 @@ def parse_headers(block: bytes) -> dict[str, list[str]]:
     for name, values in fields.items():
         line.setdefault(name, []).extend(values)
     return line
-
-
-def whole_block(block: bytes) -> bytes:
-    """Return `block` as a status line, complete header lines and a blank line.
-
-    Clients may send any bytes as a header block. Bytes behind the first blank line and lines
-    without a name are left out, and a last line without its end gets one. Of bytes that do not
-    begin with a status line, nothing is kept.
-    """
-    if _WHOLE.fullmatch(block):
-        return block
-    first, *lines = _LINE_END.split(block)
-    kept = [first if _STATUS_LINE.fullmatch(first) else VERSION]
-    if kept[0] is first:
-        for line in lines:
-            if not line:
-                break
-            if _LINE.fullmatch(line):
-                kept.append(line)
-    return b"\r\n".join(kept) + b"\r\n\r\n"
 
 
 def find_malformed(block: bytes) -> str | None:

@@ -24,7 +24,6 @@ from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming
 from midge.jetstream.stream.pieces import WaitingPieces, in_turns
 from midge.jetstream.transform import Transform
-from midge.protocol.headers import whole_block
 
 _TURN_BYTES = 1 << 20
 """Taken from an origin in one turn: a few milliseconds."""
@@ -178,7 +177,7 @@ class Follower:
         block = headers.remove_prefix(message.headers, b"Nats-Expected-")
         block = headers.remove_prefix(block, b"Nats-Batch-")
         if self.is_mirror:
-            block = whole_block(block) if block else block
+            block = headers.whole(block) if block else block
         else:
             block = headers.remove(block, names.STREAM_SOURCE)
             block = headers.add(block, names.STREAM_SOURCE, self._where(message, origin))

@@ -76,6 +76,7 @@ class Republisher:
         lines += b"Nats-Time-Stamp: %b\r\nNats-Last-Sequence: %d\r\n" % (time, before)
         if self._headers_only:
             lines += b"Nats-Msg-Size: %d\r\n" % len(message.payload)
+        stream.store.work += len(message.headers)
         return headers.add_lines(message.headers, lines)
 
     def payload_for(self, message: Incoming) -> bytes:

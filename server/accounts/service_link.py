@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from midge.jetstream.headers import whole
 from midge.protocol.frame import Frame, compose
-from midge.protocol.headers import whole_block
 from midge.server.accounts.link_context import across, may_cross
 from midge.server.accounts.stream_link import StreamLink
 from midge.server.peers.ack_replies import as_sent
@@ -235,7 +235,7 @@ def with_request_info(headers: bytes | None, info: bytes) -> bytes:
 
     Headers of that name from the client are removed, in any spelling and position.
     """
-    block = whole_block(re.sub(_REQUEST_INFO, b"", headers or b""))
+    block = whole(re.sub(_REQUEST_INFO, b"", headers or b""))
     return b"%bNats-Request-Info: %b\r\n\r\n" % (block[:-2], info)
 
 

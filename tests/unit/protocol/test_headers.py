@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from midge.protocol.headers import (
     find_malformed,
     format_headers,
     parse_headers,
     read_headers,
-    whole_block,
 )
 
 
@@ -58,40 +55,3 @@ def test_a_block_is_taken_apart_as_its_reader_decodes() -> None:
     )
     assert read_headers(block).fields["A"] == ["\udcff", "2"]
     assert parse_headers(b"NATS/1.0 503\r\nStatus: x\r\n: y\r\n\r\n") == {"Status": ["503", "x"]}
-
-
-@pytest.mark.parametrize(
-    ("block", "whole"),
-    [
-        (b"NATS/1.0\r\nA: 1\r\n\r\n", b"NATS/1.0\r\nA: 1"),
-        (b"NATS/1.0 503 No Responders\r\n\r\n", b"NATS/1.0 503 No Responders"),
-        (b"", b"NATS/1.0"),
-        (b"N", b"NATS/1.0"),
-        (b"NATS/1.0", b"NATS/1.0"),
-        (b"NATS/1.0\r\n", b"NATS/1.0"),
-        (b"NATS/1.0x: y\r\nA: 1\r\n\r\n", b"NATS/1.0"),
-        (b"HTTP/1.0\r\nA: 1\r\n\r\n", b"NATS/1.0"),
-        (b"NATS/1.0\r\nA: 1\r\n", b"NATS/1.0\r\nA: 1"),
-        (b"NATS/1.0\r\nA: 1\r", b"NATS/1.0\r\nA: 1"),
-        (b"NATS/1.0\r\nA: 1", b"NATS/1.0\r\nA: 1"),
-        (b"NATS/1.0\nA: 1\nB: 2\n\n", b"NATS/1.0\r\nA: 1\r\nB: 2"),
-        (b"NATS/1.0\r\nA: 1\r\n\r\nB: 2\r\n\r\n", b"NATS/1.0\r\nA: 1"),
-        (b"NATS/1.0\r\nA: 1\r\nnothing\r\n: x\r\n B: 2\r\nC:\r\n\r\n", b"NATS/1.0\r\nA: 1\r\nC:"),
-    ],
-)
-def test_a_block_is_made_whole(block: bytes, whole: bytes) -> None:
-    assert whole_block(block) == whole + b"\r\n\r\n"
-    assert whole_block(whole_block(block)) == whole_block(block)
-
-
-@given(st.lists(st.sampled_from([b"NATS/1.0", b"\r", b"\n", b"A", b":", b" ", b"\r\n"])))
-def test_a_whole_block_has_no_fault(parts: list[bytes]) -> None:
-    block = b"".join(parts)
-    whole = whole_block(block)
-    assert find_malformed(whole) is None
-    assert (whole == block) == (find_malformed(block) is None)
-
-
-def test_a_block_of_many_lines_is_made_whole_in_linear_time() -> None:
-    for line in (b"\r", b"a:b\r\n", b"a" * 10, b"a:", b"\r\n "):
-        assert whole_block(b"NATS/1.0\r\n" + line * 100_000).startswith(b"NATS/1.0\r\n")
