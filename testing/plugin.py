@@ -24,6 +24,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
+    from midge.server.embedded.server import Server
     from midge.server.embedded.threaded import ThreadedServer
     from midge.testing.bucket_under_test import Buckets
     from midge.testing.capture import Capture
@@ -99,14 +100,17 @@ def nats_server(
 
     strict = StrictMode()
     keeper = TraceKeeper(strict)
-    supplied = {**_time(request), **_streams(request)}
-    with run_in_thread(**{"port": -1, **supplied, **nats_server_options}) as server:
+    supplied = {"port": -1, **_time(request), **_streams(request), **nats_server_options}
+    if supplied.get("jetstream") is True and "disk" not in supplied:
+        from midge.testing.simulated_disk import SimulatedDisk
+
+        supplied["disk"] = SimulatedDisk()
+    with run_in_thread(**supplied) as server:
         server.call(keeper.watch)
         running = _Running(server, keeper, strict)
         everywhere = request.config.stash.setdefault(_RUNNING, [])
         everywhere.append(running)
         yield server
-        everywhere.remove(running)
         _report_bugs(request.config, [running])
 
 
@@ -120,14 +124,8 @@ def _time(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 def _streams(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Configure streams, and a simulated disk, for a test that asks for them."""
-    if not _STREAM_FIXTURES & set(request.fixturenames):
-        return {}
-    if "nats_disk" not in request.fixturenames:
-        return {"jetstream": True}
-    from midge.testing.simulated_disk import SimulatedDisk
-
-    return {"jetstream": True, "disk": SimulatedDisk()}
+    """Configure streams for a test that asks for them."""
+    return {"jetstream": True} if _STREAM_FIXTURES & set(request.fixturenames) else {}
 
 
 @pytest.fixture(scope=_scope)
@@ -144,9 +142,10 @@ def nats_capture(request: pytest.FixtureRequest, nats_server: ThreadedServer) ->
     capture = Capture()
     running = request.config.stash[_RUNNING]
     keeper = next(one.keeper for one in running if one.server is nats_server)
-    nats_server.call(lambda server: keeper.attach(capture, server))
+    nats_server.call(lambda _: keeper.attach(capture))
     yield capture
-    nats_server.call(lambda server: keeper.detach(capture, server))
+    if nats_server.is_running:
+        nats_server.call(lambda _: keeper.detach(capture))
 
 
 @pytest.fixture
@@ -300,7 +299,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
     result = yield
     servers = item.config.stash.get(_RUNNING, [])
     for running in servers:
-        running.server.faults.clear()
+        if running.server.is_running:
+            running.server.call(_end_faults)
     _report_bugs(item.config, servers)
     return result
 
@@ -320,7 +320,16 @@ def _strictness(config: pytest.Config) -> Any:
 
 
 def _take_bugs(running: _Running) -> list[str]:
+    if not running.server.is_running:
+        return running.strict.take()
     return running.server.call(lambda _: running.strict.take())
+
+
+def _end_faults(server: Server) -> None:
+    from midge.protocol.errors import MidgeError
+
+    with contextlib.suppress(MidgeError):  # a restart has ended them
+        server.faults.clear()
 
 
 def _warn(bug: str) -> None:
@@ -330,11 +339,16 @@ def _warn(bug: str) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, Any, pytest.TestReport]:
     """Add the server's trace to the report of a failed test."""
     report: pytest.TestReport = yield
     if report.failed:
         for running in item.config.stash.get(_RUNNING, []):
             lines = list(running.keeper.lines)
             report.sections.append(("NATS trace", "\n".join(lines) or "nobody connected"))
+    if call.when == "teardown":
+        everywhere = item.config.stash.get(_RUNNING, [])
+        everywhere[:] = [running for running in everywhere if running.server.is_running]
     return report

@@ -230,6 +230,13 @@ class SimulatedDisk(SuppliedDisk):
         disk.free = self.free
         return disk
 
+    def become(self, other: SimulatedDisk) -> None:
+        """Take the files of another disk; forget this one's writes and fetches under way."""
+        self.entries, self.stored_entries = other.entries, other.stored_entries
+        self.pending = other.pending
+        self.committers.clear()
+        self.fetches.clear()
+
     def power_failed(self) -> SimulatedDisk:
         """Return a disk as a power failure may leave it."""
         disk = SimulatedDisk(self.random)

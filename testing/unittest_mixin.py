@@ -36,7 +36,7 @@ class NatsServerMixin:
         strict = StrictMode()
         keeper = TraceKeeper(strict)
         self.nats_server.call(keeper.watch)
-        self.nats_server.call(lambda server: keeper.attach(self.nats_capture, server))
+        self.nats_server.call(lambda _: keeper.attach(self.nats_capture))
         if self.nats_strict:
             self.addCleanup(self._report_bugs, strict)  # type: ignore[attr-defined]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from midge.server.embedded.fault_kinds import (
     MessageFault,
     NoResponders,
     Reorder,
+    Restart,
     Script,
     ScriptFunction,
     Undoable,
@@ -33,6 +35,8 @@ from midge.server.routing.router import DEFERRED
 from midge.sublist.subjects import matches
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from midge.protocol.frame import Frame
     from midge.protocol.messages import Info
     from midge.server.broker.broker import Broker
@@ -50,10 +54,16 @@ class Faults(StreamFaults, Screen):
     Methods take clients by name or cid.
     """
 
-    def __init__(self, server: Server, seed: int = 0) -> None:
+    def __init__(
+        self,
+        server: Server,
+        restart: Callable[[float, bool], object] = lambda *_: None,
+        seed: int = 0,
+    ) -> None:
         self.broker: Broker = server.broker
         self.random = Random(seed)  # noqa: S311 - repeatable, not secret
         self._server = server
+        self._restart = restart
         self._active: list[Fault] = []
         self._leaving: asyncio.Future[None] | None = None
 
@@ -187,6 +197,27 @@ class Faults(StreamFaults, Screen):
         fault = EditInfo(self)
         fault.changes = changes
         return self._begin(fault)
+
+    def restart(
+        self,
+        pattern: str = "",
+        *,
+        nth: int = 1,
+        down_s: float = 0.0,
+        power_failure: bool = False,
+    ) -> Fault:
+        """Restart the server at the n-th message on `pattern`, which is lost; without one, now.
+
+        The server restarts in the background, in a later turn of its loop; see `Server.restart`.
+        """
+        if power_failure:
+            self._disk()
+        if pattern:
+            fault = Restart(self, pattern, nth, 1.0, None)
+            fault.restart = partial(self._restart, down_s, power_failure)
+            return self._begin(fault)
+        self._restart(down_s, power_failure)
+        return self._done(1)
 
     async def lame_duck(self) -> None:
         """Enter lame duck mode, permanently; return once clients have been informed.

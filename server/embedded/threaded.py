@@ -181,6 +181,11 @@ class ThreadedServer(ServerThread):
         __tracebackhide__ = True
         self.wait(lambda server: server.lame_duck())
 
+    def restart(self, down_s: float = 0.0, *, power_failure: bool = False) -> None:
+        """Stop, and start again on the same ports and store; see `Server.restart`."""
+        __tracebackhide__ = True
+        self.wait(lambda server: server.restart(down_s, power_failure=power_failure))
+
     def intercept(self, **interceptors: Interceptor | None) -> None:
         """Use these interceptors from now on, in the server's thread; see `Server.intercept`."""
         __tracebackhide__ = True
