@@ -149,6 +149,15 @@ def nats_capture(request: pytest.FixtureRequest, nats_server: ThreadedServer) ->
 
 
 @pytest.fixture
+def nats_client_options() -> dict[str, Any]:
+    """Return the options of `nats_client`, as keywords of `nats.connect`; override it to change them.
+
+    The client reconnects within a twentieth of a second after a restart of the server.
+    """
+    return {"reconnect_time_wait": 0.05, "max_reconnect_attempts": -1}
+
+
+@pytest.fixture
 def nats_client(request: pytest.FixtureRequest) -> Any:
     """Return a nats-py client, connected in the loop of the async test that uses it."""
     item = request.node
