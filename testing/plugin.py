@@ -1,6 +1,7 @@
 """The pytest plugin: `nats_server`, `nats_url`, `nats_client`, `nats_capture`, `nats_clock`.
 
-With streams: `nats_jetstream`, `nats_stream`, `nats_kv` and `nats_disk`.
+With streams: `nats_jetstream`, `nats_stream`, `nats_kv` and `nats_disk`; for more servers and TLS:
+`nats_servers`, `nats_cluster` and `nats_certificates`.
 
 The server runs in a thread of the test process, so plain tests and tests of pytest-asyncio and
 anyio use it alike, and every xdist worker has its own. The plugin imports the server only when a
@@ -22,13 +23,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from midge.server.embedded.server import Server
     from midge.server.embedded.threaded import ThreadedServer
     from midge.testing.bucket_under_test import Buckets
     from midge.testing.capture import Capture
+    from midge.testing.certificates import Certificates
     from midge.testing.clock import ThreadedClock
+    from midge.testing.several_servers import Servers
     from midge.testing.simulated_disk import SimulatedDisk
     from midge.testing.stream_under_test import Streams
     from midge.testing.strict import StrictMode
@@ -101,10 +104,10 @@ def nats_server(
     strict = StrictMode()
     keeper = TraceKeeper(strict)
     supplied = {"port": -1, **_time(request), **_streams(request), **nats_server_options}
-    if supplied.get("jetstream") is True and "disk" not in supplied:
-        from midge.testing.simulated_disk import SimulatedDisk
+    if supplied.get("jetstream") is True:
+        from midge.testing.simulated_disk import with_disk
 
-        supplied["disk"] = SimulatedDisk()
+        supplied = with_disk(supplied)
     with run_in_thread(**supplied) as server:
         server.call(keeper.watch)
         running = _Running(server, keeper, strict)
@@ -150,7 +153,7 @@ def nats_capture(request: pytest.FixtureRequest, nats_server: ThreadedServer) ->
 
 @pytest.fixture
 def nats_client_options() -> dict[str, Any]:
-    """Return the options of `nats_client`, as keywords of `nats.connect`; override it to change them.
+    """Return the options of `nats_client`, as keywords of `nats.connect`; override to change them.
 
     The client reconnects within a twentieth of a second after a restart of the server.
     """
@@ -279,6 +282,29 @@ def nats_kv(request: pytest.FixtureRequest, nats_server: ThreadedServer) -> Iter
     _require_streams(request, "nats_kv")
     with Buckets(nats_server) as buckets:
         yield buckets
+
+
+@pytest.fixture
+def nats_servers() -> Iterator[Servers]:
+    """Return the maker of further servers: `start`, `cluster(3)`, `leaf(hub)`."""
+    from midge.testing.several_servers import Servers
+
+    with Servers() as servers:
+        yield servers
+
+
+@pytest.fixture
+def nats_cluster(nats_servers: Servers) -> Callable[..., list[ThreadedServer]]:
+    """Return the maker of a cluster: `nats_cluster(3, jetstream=True)`."""
+    return nats_servers.cluster
+
+
+@pytest.fixture(scope="session")
+def nats_certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Return an authority for TLS, which issues certificates to servers and clients."""
+    from midge.testing.certificates import Certificates
+
+    return Certificates(tmp_path_factory.mktemp("certificates"))
 
 
 def _require_streams(request: pytest.FixtureRequest, fixture: str) -> None:

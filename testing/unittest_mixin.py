@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from midge.server.embedded.threaded import run_in_thread
 from midge.testing.capture import Capture
+from midge.testing.simulated_disk import with_disk
 from midge.testing.strict import StrictMode
 from midge.testing.tracing import TraceKeeper
 
@@ -29,7 +30,7 @@ class NatsServerMixin:
     def setUp(self) -> None:
         """Start the server."""
         super().setUp()  # type: ignore[misc]
-        self.nats_server = run_in_thread(**{"port": -1, **self.nats_options})
+        self.nats_server = run_in_thread(**with_disk({"port": -1, **self.nats_options}))
         self.addCleanup(self.nats_server.stop)  # type: ignore[attr-defined]
         self.nats_url = self.nats_server.client_url()
         self.nats_capture = Capture()
@@ -41,6 +42,7 @@ class NatsServerMixin:
             self.addCleanup(self._report_bugs, strict)  # type: ignore[attr-defined]
 
     def _report_bugs(self, strict: StrictMode) -> None:
-        bugs = self.nats_server.call(lambda _: strict.take())
+        running = self.nats_server.is_running
+        bugs = self.nats_server.call(lambda _: strict.take()) if running else strict.take()
         if bugs:
             self.fail("client bugs:\n" + "\n".join(bugs))  # type: ignore[attr-defined]

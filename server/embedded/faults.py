@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.screens import Screen
+from midge.server.config.type_check import nearest
 from midge.server.embedded.fault_kinds import (
     CuttingTransport,
     Delay,
@@ -30,6 +31,7 @@ from midge.server.embedded.fault_kinds import (
     Undoable,
     copied,
 )
+from midge.server.embedded.mistakes import explain_arguments
 from midge.server.embedded.stream_faults import AfterDeliveries, StreamFaults
 from midge.server.routing.router import DEFERRED
 from midge.sublist.subjects import matches
@@ -192,8 +194,8 @@ class Faults(StreamFaults, Screen):
 
         for name in changes:
             if name not in Info.__struct_fields__:
-                known = ", ".join(Info.__struct_fields__)
-                raise ValueError(f"info: expected one of {known}, got {name!r}")
+                hint = nearest(name, list(Info.__struct_fields__))
+                raise ValueError(f"info: INFO has no field {name!r}{hint}")
         fault = EditInfo(self)
         fault.changes = changes
         return self._begin(fault)
@@ -343,5 +345,21 @@ class Faults(StreamFaults, Screen):
         if len(found) != 1:
             known = ", ".join(f"{one.cid} {one.options.name!r}" for one in clients)
             expected = f"expected one of {known}" if known else "nobody is connected"
-            raise ValueError(f"client: {expected}, got {client!r}")
+            hint = nearest(str(client), [one.options.name for one in clients if one.options.name])
+            raise ValueError(f"client: {expected}, got {client!r}{hint}")
         return found[0]
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(unknown_fault(name))
+
+
+def unknown_fault(name: str) -> str:
+    """Return the text about a fault that does not exist."""
+    known = [one for one in dir(Faults) if not one.startswith("_")]
+    return f"no fault is called {name!r}{nearest(name, known)}"
+
+
+for _kind in (Faults, StreamFaults):
+    explain_arguments(_kind, "Fault")

@@ -274,6 +274,11 @@ class Server:
         """The URL that other servers of the cluster connect to; empty without `cluster.port`."""
         return "".join(self._core.urls().get("cluster", ()))
 
+    @property
+    def links(self) -> list[str]:
+        """The names of the servers that are linked to this one: routes, then leaf nodes."""
+        return self._core.links()
+
     def client_url(self, user: str | None = None) -> str:
         """Return the URL with the credentials of `user`, or with the shared ones.
 
