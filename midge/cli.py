@@ -62,6 +62,7 @@ COMMANDS = {
     "record": Command("midge.pipeline.commands.record", "record a server's traffic", "recorder"),
     "replay": Command("midge.pipeline.commands.replay", "replay recorded traffic", "recorder"),
     "table": Command("midge.pipeline.commands.table", "streams as Delta tables", "tables"),
+    "sql": Command("midge.pipeline.commands.sql", "ask streams' tables in SQL", "sql"),
     "pipeline": Command(
         "midge.pipeline.commands.cli", "land, analyse and report recordings", "pipeline"
     ),

@@ -1,4 +1,4 @@
-"""Streams as Delta tables: make one, keep them up to date, show and compact them."""
+"""Streams as Delta tables: make one, keep them up to date, show, compact and rebuild them."""
 
 import argparse
 import logging
@@ -23,13 +23,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add.add_argument("url", metavar="TABLE", help="a directory, or an object store's URL")
     add.add_argument("stream", metavar="STREAM")
     add.add_argument("--subject", default="", metavar="PATTERN", help="only these messages")
-    add.add_argument(
-        "--column",
-        action="append",
-        metavar="NAME:KIND",
-        help="a column from payloads in JSON; may be repeated (default: raw payloads)",
-    )
     add.set_defaults(act=_add)
+    rebuild = actions.add_parser("rebuild", help="give a table other columns, in one commit")
+    rebuild.add_argument("url", metavar="TABLE")
+    rebuild.set_defaults(act=_rebuild)
+    for action in (add, rebuild):
+        _add_layout(action)
     serve = actions.add_parser("serve", help="keep tables up to date until SIGTERM or Ctrl-C")
     serve.add_argument(
         "--every", type=positive_number, default=60.0, metavar="SECONDS", help="default: 60"
@@ -45,6 +44,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         add_connect_arguments(action)
 
 
+def _add_layout(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--column",
+        action="append",
+        metavar="NAME:KIND",
+        help="a column, by default from payloads in JSON; may be repeated (default: raw payloads)",
+    )
+    parser.add_argument(
+        "--infer", action="store_true", help="make a column of each further key, as it comes"
+    )
+    parser.add_argument(
+        "--partition-by",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a column of the kind date or token(N); may be repeated",
+    )
+
+
 def run(args: argparse.Namespace) -> int:
     """Do the action; return the exit code."""
     codes: list[int] = []
@@ -56,12 +74,30 @@ def run(args: argparse.Namespace) -> int:
 def _add(args: argparse.Namespace) -> None:
     from midge.pipeline.tables.landing import create_table
 
+    create_table(
+        args.url,
+        args.stream,
+        given_options(args),
+        columns=_columns(args),
+        infer=args.infer,
+        subject=args.subject,
+        partition_by=args.partition_by,
+    )
+    say(f"{args.url}: a table of stream {args.stream}")
+
+
+def _rebuild(args: argparse.Namespace) -> None:
+    from midge.pipeline.tables.rebuilding import rebuild
+
+    count = rebuild(args.url, _columns(args), infer=args.infer, partition_by=args.partition_by)
+    say(f"{args.url}: {counted(count, 'row')}")
+
+
+def _columns(args: argparse.Namespace) -> dict[str, str] | None:
     columns = dict(_column(text) for text in args.column) if args.column else None
     if columns is not None and len(columns) < len(args.column):
         raise OptionError("--column: expected each name once")
-    server = given_options(args)
-    create_table(args.url, args.stream, server, columns=columns, subject=args.subject)
-    say(f"{args.url}: a table of stream {args.stream}")
+    return columns
 
 
 def _column(text: str) -> tuple[str, str]:
@@ -108,10 +144,10 @@ def _status(args: argparse.Namespace) -> None:
 
 
 def _compact(args: argparse.Namespace) -> None:
-    from midge.pipeline.tables.delta import StreamTable, locked
+    from midge.pipeline.tables.delta import LOCK_WAIT_S, StreamTable, locked
 
     for url in args.urls:
         StreamTable(url)  # before the lock, whose file would make the directory
-        with locked(url):
+        with locked(url, LOCK_WAIT_S):
             added, removed = StreamTable(url).compact()
         say(f"{url}: {counted(removed, 'file')} joined into {added:,}")

@@ -31,7 +31,7 @@ def test_add_makes_a_table_with_columns(orders, server, tmp_path, capsys):
     url = str(tmp_path / "t")
     add = ["table", "add", url, "ORDERS", "--server", server.url, "--column"]
     assert cli.main([*add, "n:int64"]) == 0
-    assert StreamTable(url).source.columns == {"n": "int64"}
+    assert StreamTable(url).layout.columns == {"n": "int64"}
     assert cli.main([*add, "n:double"]) == 1
     assert cli.main([*add, "n"]) == 1
     assert capsys.readouterr().err.splitlines()[1:] == [
