@@ -95,7 +95,8 @@ def scan_duckdb(
         parts[f"_{name}_later"] = connection.from_arrow(later)
     for part, relation in parts.items():
         relation.create_view(part)
-    queries = (f"SELECT * FROM {_quoted(part)}" for part in parts)  # noqa: S608 - it is quoted
+    # The names are quoted.
+    queries = (f"SELECT * FROM {_quoted(part)}" for part in parts)  # noqa: S608  # nosec B608
     connection.execute(f"CREATE VIEW {_quoted(name)} AS {' UNION ALL BY NAME '.join(queries)}")
 
 
