@@ -312,7 +312,7 @@ def tls_context(options: ConnectOptions) -> ssl.SSLContext:
 
 
 def login_fields(options: ConnectOptions, info: dict[str, Any]) -> dict[str, str]:
-    """Return the fields of CONNECT that say who we are; `info` is the server's INFO.
+    """Return the fields of CONNECT that name the user; `info` is the server's INFO.
 
     Raises:
         OptionError: the credentials have no valid seed.

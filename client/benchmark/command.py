@@ -218,7 +218,7 @@ def as_lines(plan: Plan, outcome: Outcome) -> list[str]:
 def _usage(outcome: Outcome, usage: Usage) -> dict[str, float | None]:
     """Return how busy both sides were, in CPUs, and what the server spent for each message.
 
-    The messages are those of the first role: published, requested, or else received.
+    A message counts where it is published or requested, or else where it is received.
     """
     first = next(iter(reversed(outcome.roles.values())), [])
     messages = sum(tally.messages for tally in first)

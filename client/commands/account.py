@@ -1,4 +1,4 @@
-"""Show who is connected, the account, and what it uses of JetStream."""
+"""Show the user, the account, and what it uses of JetStream."""
 
 import argparse
 from collections.abc import Callable

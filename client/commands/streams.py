@@ -86,7 +86,7 @@ def _report_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _report(session: Session) -> None:
-    """Compare the streams: what they hold, what was lost, and how far they are behind origins."""
+    """Compare the streams: what they hold and have lost, and how far they are behind origins."""
     streams = list(list_streams(session))
     by = {"size": "bytes", "messages": "messages", "consumers": "consumer_count"}
     streams.sort(key=lambda info: info["config"]["name"])

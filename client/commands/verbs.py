@@ -47,8 +47,8 @@ class Session(NamedTuple):
     def gather(self, subject: str, most: int = 0) -> list[dict[str, Any]]:
         """Return the answers to a request as JSON objects: `most` of them, or all there are.
 
-        All are there when none has come for half a second behind the first. There are none if
-        nobody answers.
+        All are there when none has come for half a second behind the first. The list is
+        empty if no server answers.
 
         Raises:
             ServerError: the connection broke, or an answer is not a JSON object.
