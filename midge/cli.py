@@ -54,7 +54,7 @@ COMMANDS = {
     "sub": Command("midge.client.commands.subscribe", "print messages as they come"),
     "request": Command("midge.client.commands.request", "send a request"),
     "server": Command("midge.client.commands.servers", "the server, or all of a system"),
-    "account": Command("midge.client.commands.account", "who is connected, limits and usage"),
+    "account": Command("midge.client.commands.account", "user, account, limits and usage"),
     "stream": Command("midge.client.commands.streams", "streams of any server"),
     "consumer": Command("midge.client.commands.consumers", "their consumers"),
     "kv": Command("midge.client.commands.key_value", "key-value buckets"),
