@@ -292,9 +292,10 @@ class Channel:
 
     def resume_writing(self) -> None:
         """Write on: the transport has written everything that it held."""
+        pending = self.outbound.pending_bytes()
         self.outbound.caught_up()
         if self.outbound.behind:
-            self.pressure().progressed()
+            self.pressure().progressed(pending - self.outbound.pending_bytes())
             return
         self.owner.deliver_checks &= ~BEHIND
         if self.back_pressure is not None:

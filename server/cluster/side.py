@@ -20,6 +20,7 @@ from midge.protocol.route_messages import (
     parse_route_info,
 )
 from midge.server.auth import AuthRequest, Refusal
+from midge.server.auth.authenticator import NOT_PINNED, is_pinned
 from midge.server.clients.charges import COMMAND_BYTES, LOG_LINE_BYTES
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.reading import AUTHENTICATING
@@ -89,8 +90,13 @@ class RouteSide:
     # Come and gone.
 
     def opened(self, link: RouteLink) -> None:
-        """Begin."""
-        self.cluster.broker.transport_made(link)
+        """Begin, unless the certificate of the other server is not pinned."""
+        broker = self.cluster.broker
+        broker.transport_made(link)
+        pinned = broker.options.cluster.tls.pinned_certs
+        is_encrypted = link.channel.tls_facts() is not None
+        if pinned and is_encrypted and not is_pinned(link.channel.peer_certificate(), pinned):
+            self.fail(link, None, ClosedReason.TLS_HANDSHAKE_FAILURE, NOT_PINNED)
 
     def closed(self, link: RouteLink) -> None:
         """Let go of a route that has ended."""
@@ -301,6 +307,8 @@ class AcceptedRoute(RouteSide):
     def opened(self, link: RouteLink) -> None:
         """Say INFO, and wait for CONNECT."""
         RouteSide.opened(self, link)
+        if link.reason is not None:
+            return
         info = self.cluster.info()
         info.nonce = self._nonce.decode()
         link.send(info.line())
@@ -362,6 +370,7 @@ class AcceptedRoute(RouteSide):
             peer_host=link.peer_host,
             peer_port=link.peer_port,
             connection_type="STANDARD",
+            certificate=link.channel.peer_certificate(),
         )
         when_decided(link, authenticate(request), partial(self._conclude, link))
 
@@ -427,7 +436,8 @@ class SolicitedRoute(RouteSide):
     def opened(self, link: RouteLink) -> None:
         """Wait for INFO."""
         RouteSide.opened(self, link)
-        self.wait(link, _INFO_TIMEOUT_S)
+        if link.reason is None:
+            self.wait(link, _INFO_TIMEOUT_S)
 
     def timed_out(self) -> None:
         """Record that no INFO has come."""

@@ -40,7 +40,7 @@ from midge.server.config.security import (
     TlsCertificate,
     User,
 )
-from midge.server.config.table import Count, Seconds, Secret, Table
+from midge.server.config.table import Count, Seconds, Secret, Table, WriteTimeout
 
 __all__ = [
     "Account",
@@ -146,7 +146,9 @@ class Limits(Table, frozen=True, kw_only=True):
     max_closed_clients: Count = 10_000
     """How many closed connections the monitoring remembers."""
     write_deadline_s: Annotated[float, Meta(gt=0)] = 10.0
-    """Seconds that a client's socket may refuse output before the client is closed."""
+    """Seconds that a client's socket has for the output that is pending when it falls behind."""
+    write_timeout_policy: WriteTimeout = "default"
+    """What happens then: `close`, or `retry` if the client took some of it; default `close`."""
     stall_producers: bool = True
     """Hold a fast producer back when a receiver is nearly full, instead of dropping."""
     header_support: bool = True
@@ -203,6 +205,10 @@ class Logging(Table, frozen=True, kw_only=True):
     """Write times in UTC instead of local time."""
     file: str = ""
     """Path of the log file, reopened on SIGUSR1; empty means standard error."""
+    syslog: bool = False
+    """Send the log to the syslog daemon of this machine, unless there is a file."""
+    remote_syslog: str = ""
+    """Send the log to the syslog daemon at this URL: `udp://`, `tcp://` or `unix://`."""
     format: Literal["auto", "human", "json", "nats"] = "auto"
     """`auto` is `human` on a terminal and `json` elsewhere; `nats` is nats-server's form."""
     file_size_limit_bytes: Count = 0

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from midge.protocol import errors
 from midge.protocol.leaf_messages import LOOP_PREFIX, LOOP_TEXT
+from midge.server.auth.authenticator import NOT_PINNED, is_pinned
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.log.logger import get_logger
 from midge.sublist.subjects import is_literal
@@ -39,8 +40,15 @@ class Side:
         self._timer: Timer | None = None
 
     def opened(self, link: LeafLink) -> None:
-        """Begin."""
+        """Begin, unless the certificate of the other server is not pinned."""
         self.nodes.broker.transport_made(link)
+        pinned = self.pinned_certs() if link.channel.tls_facts() is not None else ()
+        if pinned and not is_pinned(link.channel.peer_certificate(), pinned):
+            self.fail(link, None, ClosedReason.TLS_HANDSHAKE_FAILURE, NOT_PINNED)
+
+    def pinned_certs(self) -> tuple[str, ...]:
+        """Return the fingerprints, one of which the other server's certificate must have."""
+        return self.nodes.broker.options.leafnodes.tls.pinned_certs
 
     def closed(self, link: LeafLink) -> None:
         """Let go of a link that has ended."""

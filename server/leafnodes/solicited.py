@@ -73,6 +73,8 @@ class Solicited(Side):
     def opened(self, link: LeafLink) -> None:
         """Wait for INFO."""
         Side.opened(self, link)
+        if link.reason is not None:
+            return
         timeout_s = self._remote.table.first_info_timeout_s
         self.wait(link, timeout_s, _STALE, ClosedReason.AUTHENTICATION_TIMEOUT)
 

@@ -31,6 +31,8 @@ SENTENCES = {
     "configuration_reloaded": "Reloaded server configuration ({digest})",
     "configuration_refused": "Failed to reload server configuration: {error}",
     "log_reopened": "File log re-opened",
+    "log_rotated": 'Rotated log, backup saved as "{file}"',
+    "log_purged": 'Purged log file "{file}"',
     "setting_doubtful": "{text}",
     "plaintext_passwords_configured": "Plaintext passwords detected, use nkeys or bcrypt",
     "trace_impossible": (
@@ -49,6 +51,7 @@ SENTENCES = {
     "client_refused": "maximum connections exceeded",
     "accept_failed": "Temporary Client Accept Error ({error}), sleeping {delay_s}s",
     "slow_consumer_closed": "Slow Consumer Detected: {reason}",
+    "slow_consumer_stays": "Slow Consumer State: WriteDeadline of {deadline_s}s exceeded",
     "stale_connection_closed": "Stale Client Connection - Closing",
     "protocol_error": "Client parser ERROR: {error}",
     "error_sent": "Client was told: {error}",

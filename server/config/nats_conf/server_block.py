@@ -227,7 +227,6 @@ def _proxies(section: Section, node: Node) -> None:
 
 
 _OCSP = Missing("OCSP")
-_SYSLOG = "midge logs to standard error, or to log_file"
 _PROFILER = "there is no profiler of Go"
 _SYSTEM = "midge always has a system account"
 
@@ -267,8 +266,8 @@ SERVER: dict[str, Handler] = {
     "connect_error_reports": Key("logging.connect_error_reports", integer),
     "reconnect_error_reports": Key("logging.reconnect_error_reports", integer),
     "trace_headers": _trace_headers,
-    "syslog": Ignored(_SYSLOG, boolean),
-    "remote_syslog": Ignored(_SYSLOG, text, ("",)),
+    "syslog": Key("logging.syslog", boolean),
+    "remote_syslog": Key("logging.remote_syslog", text),
     # Limits.
     "max_connections": Key("limits.max_connections", limit),
     "max_conn": Key("limits.max_connections", limit),
@@ -285,7 +284,7 @@ SERVER: dict[str, Handler] = {
     "ping_interval": timed("keepalive.ping_interval_s", "ping_interval"),
     "ping_max": positive("keepalive.ping_max", "ping_max"),
     "write_deadline": timed("limits.write_deadline_s", "write_deadline"),
-    "write_timeout": write_timeout("default", "close"),
+    "write_timeout": Key("limits.write_timeout_policy", write_timeout),
     "no_fast_producer_stall": Key("limits.stall_producers", inverted),
     "disable_sublist_cache": _disable_cache,
     "no_sublist_cache": _disable_cache,

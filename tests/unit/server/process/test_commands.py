@@ -86,11 +86,11 @@ def test_lines_and_flags_without_effect_are_named(
 ) -> None:
     file = tmp_path / "a.conf"
     file.write_text("port: 5\nprof_port: 6\n")
-    assert commands.midge_server(["-t", "-s", "-c", str(file)]) == 0
+    assert commands.midge_server(["-t", "--profile=1", "-c", str(file)]) == 0
     *notes, valid = capsys.readouterr().err.splitlines()
     assert notes == [
         f'midge-server: {file}:2:1: field "prof_port" has no effect: there is no profiler of Go',
-        "midge-server: flag -s has no effect: midge logs to standard error, or to the file of -l",
+        "midge-server: flag --profile has no effect: there is no profiler of Go",
     ]
     assert valid.startswith(f"midge-server: configuration file {file} is valid")
 
