@@ -29,7 +29,7 @@ export PYTHONUNBUFFERED := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-# The sample project's own environment: it sees midge as a user does, as a wheel.
+# The examples' own environment: it sees midge as a user does, as a wheel.
 EXAMPLES := build/examples
 
 .PHONY: help run check test test-pure test-fuzz test-asan fuzz test-examples test-packaging test-full test-cluster test-third-party build lint types bench pipeline dist clean
@@ -102,13 +102,15 @@ test-asan: $(STAMPS)/dev ## Fuzz the hot path for MINUTES (10), then test it, un
 	cd build/asan && $(ASAN) $(abspath $(BIN))/python -m pytest -q --timeout 600 $(HOT_PATH_TESTS) $(ARGS)
 
 # An interpreted wheel does: `make test-packaging` starts a compiled one.
-test-examples: $(STAMPS)/dev ## Run the sample project's tests on a built wheel, in an environment of its own
+test-examples: $(STAMPS)/dev ## Run the tests of the examples on a built wheel, in an environment of its own
 	rm -rf $(EXAMPLES)
 	MIDGE_PURE=1 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir $(EXAMPLES)/dist .
 	$(BIN)/python -m venv $(EXAMPLES)/venv
 	$(EXAMPLES)/venv/bin/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt \
-	  $(EXAMPLES)/dist/*.whl nats-py 'faststream[nats]' pytest pytest-asyncio pytest-xdist
-	cd examples/orders && $(abspath $(EXAMPLES))/venv/bin/python -m pytest -q -n 2 -p no:cacheprovider
+	  $(EXAMPLES)/dist/*.whl nats-py 'faststream[nats]' fastapi httpx taskiq-nats pytest pytest-asyncio pytest-xdist
+	for folder in orders web stream_service edge task_queue; do \
+	  (cd examples/$$folder && $(abspath $(EXAMPLES))/venv/bin/python -m pytest -q -n 2 -p no:cacheprovider) || exit 1; \
+	done
 
 # It compiles everything twice and measures nothing of it: optimizing would be work for nothing.
 test-packaging: $(STAMPS)/dev ## Prove sdist -> wheel -> clean virtual environment -> start, and the Dockerfile's steps

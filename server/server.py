@@ -516,6 +516,12 @@ class Server:
             urls["monitoring"] = self._monitoring.urls()
         return urls
 
+    def links(self) -> list[str]:
+        """Return the names of the servers that are linked to this one: routes, then leaf nodes."""
+        routes = () if self._cluster is None else self._cluster.cluster.routes.values()
+        leaves = () if self._leafnodes is None else self._leafnodes.nodes.links.values()
+        return [link.name for link in (*routes, *leaves)]
+
     async def page(self, name: str, arguments: dict[str, Any]) -> Any:
         """Return this worker's part of a monitoring page.
 

@@ -82,6 +82,7 @@ class Admission:
         self.links = links
         options = host.options
         self.authenticator = Authenticator(options, wall_clock=host.clock.wall)
+        self.links.max_payload = options.limits.max_payload_bytes
         self.links.apply(plan_configured(options))
         self._by_address: Counter[str] = Counter()
         self._by_user: Counter[str] = Counter()
@@ -284,6 +285,7 @@ class Admission:
             self.authenticator.close()
             self.authenticator = authenticator
             self._of_tokens = None
+            self.links.max_payload = options.limits.max_payload_bytes
             self.links.apply(plans)
             self._schedule_scan()
             for connection in list(self._clients.values()):

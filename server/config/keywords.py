@@ -148,6 +148,10 @@ class Keywords(TypedDict, total=False):
     """Warnings about one peer per second, the rest is counted; 0 means no limit."""
     max_lines_per_offender_per: int
     """Warnings about one peer per second, the rest is counted; 0 means no limit."""
+    connect_error_reports: int
+    """Log every n-th failed attempt to reach another server, and each cause once; 0: default."""
+    reconnect_error_reports: int
+    """Likewise, after the link to that server has been up; 0: default."""
     server_name: str
     """Name in INFO and monitoring; empty takes the server id."""
     server_tags: abc.Sequence[str]
@@ -235,6 +239,10 @@ class Keywords(TypedDict, total=False):
     """Bytes of a payload that a trace shows; 0 means all."""
     logging_max_lines_per_offender_per_s: int
     """Warnings about one peer per second, the rest is counted; 0 means no limit."""
+    logging_connect_error_reports: int
+    """Log every n-th failed attempt to reach another server, and each cause once; 0: default."""
+    logging_reconnect_error_reports: int
+    """Likewise, after the link to that server has been up; 0: default."""
     authorization_user: str
     """The only user's name; not together with `token` or `users`."""
     authorization_password: str

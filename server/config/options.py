@@ -191,6 +191,8 @@ class Shutdown(Table, frozen=True, kw_only=True):
 class Logging(Table, frozen=True, kw_only=True):
     """Level, format and destination of the log."""
 
+    ZERO_IS_DEFAULT = ("connect_error_reports", "reconnect_error_reports")
+
     debug: bool = False
     """Log what helps to find a fault."""
     trace: bool = False
@@ -213,6 +215,10 @@ class Logging(Table, frozen=True, kw_only=True):
     """Bytes of a payload that a trace shows; 0 means all."""
     max_lines_per_offender_per_s: Count = 10
     """Warnings about one peer per second, the rest is counted; 0 means no limit."""
+    connect_error_reports: int = 3600
+    """Log every n-th failed attempt to reach another server, and each cause once; 0: default."""
+    reconnect_error_reports: int = 1
+    """Likewise, after the link to that server has been up; 0: default."""
 
 
 class WebSocketAuthorization(Table, frozen=True, kw_only=True):

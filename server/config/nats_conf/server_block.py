@@ -254,7 +254,6 @@ _OCSP = Missing("OCSP")
 _SYSLOG = "midge logs to standard error, or to log_file"
 _PROFILER = "there is no profiler of Go"
 _SYSTEM = "midge always has a system account"
-_REPORTS = "each failed attempt to reach another server is logged"
 
 SERVER: dict[str, Handler] = {
     # The server itself.
@@ -289,6 +288,8 @@ SERVER: dict[str, Handler] = {
     "logfile_max_num": Key("logging.file_max_count", limit),
     "log_max_num": Key("logging.file_max_count", limit),
     "max_traced_msg_len": Key("logging.max_traced_message_bytes", limit),
+    "connect_error_reports": Key("logging.connect_error_reports", integer),
+    "reconnect_error_reports": Key("logging.reconnect_error_reports", integer),
     "trace_headers": _trace_headers,
     "syslog": Ignored(_SYSLOG, boolean),
     "remote_syslog": Ignored(_SYSLOG, text, ("",)),
@@ -349,8 +350,6 @@ SERVER: dict[str, Handler] = {
     "feature_flags": read_feature_flags,
     "server_tags": Key("server_tags", texts),
     "server_metadata": Key("server_metadata", _texts_by_name),
-    "connect_error_reports": Ignored(_REPORTS, integer),
-    "reconnect_error_reports": Ignored(_REPORTS, integer),
     "ocsp": _OCSP,
     "ocsp_cache": _OCSP,
 }
