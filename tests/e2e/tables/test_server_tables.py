@@ -284,7 +284,7 @@ async def test_nobody_else_can_log_in_to_the_listener_of_the_process(tmp_path):
         await reader.readline()
         secret = service._password.encode()
         writer.write(b'CONNECT {"verbose":false,"user":"$G","pass":"%s"}\r\nPING\r\n' % secret)
-        assert await reader.readline() == b"PONG\r\n"  # open to anybody, as anybody
+        assert await reader.readline() == b"PONG\r\n"  # open to all clients
         assert not any(
             one.identity and one.identity.user == "midge.tables"
             for one in server.connections()
