@@ -4,9 +4,11 @@ import argparse
 import logging
 import os
 import time
+from pathlib import Path
 
 from midge.client.commands.argument_types import positive_number
 from midge.client.commands.connect_arguments import add_connect_arguments, given_options
+from midge.client.commands.verbs import add_yes, confirm
 from midge.client.errors import OptionError
 from midge.pipeline.commands.terminal import counted, errors_told, say, show_table, stop_signals
 from midge.pipeline.errors import TableError
@@ -34,6 +36,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--every", type=positive_number, default=60.0, metavar="SECONDS", help="default: 60"
     )
     serve.set_defaults(act=_serve)
+    work = actions.add_parser("work")  # without help, since only a server starts it
+    work.set_defaults(act=_work)
+    ls = actions.add_parser("ls", help="list the tables in a directory")
+    ls.add_argument("directory", type=Path, metavar="DIR")
+    ls.set_defaults(act=_ls)
+    rm = actions.add_parser("rm", help="delete a table in a directory, and its quarantine")
+    rm.add_argument("directory", type=Path, metavar="TABLE")
+    add_yes(rm)
+    rm.set_defaults(act=_rm)
     status = actions.add_parser("status", help="show positions, lag and sizes")
     status.set_defaults(act=_status)
     compact = actions.add_parser("compact", help="join small files, remove those unused for 7 days")
@@ -109,24 +120,51 @@ def _column(text: str) -> tuple[str, str]:
 
 def _serve(args: argparse.Namespace) -> None:
     from midge.pipeline.tables.delta import StreamTable
-    from midge.pipeline.tables.serving import TableServer
+    from midge.pipeline.tables.serving import Job, TableServer
 
     for url in args.urls:
         StreamTable(url)
     logging.basicConfig(format="%(message)s")
     os.nice(_NICENESS)
-    tables = TableServer(args.urls, given_options(args), args.every)
+    tables = TableServer()
     with stop_signals() as stop_asked:
-        tables.start()
+        tables.change({url: Job(url, given_options(args), args.every) for url in args.urls})
         while not stop_asked():
             time.sleep(_LOOK_S)
         late = tables.stop(_STOP_S)
-    for url, done in tables.landed.items():
+    for url, task in tables.tasks.items():
+        done = task.landed
         say(f"{url}: {counted(done.rows, 'row')} in {counted(done.commits, 'commit')}")
     if late:
         raise TableError(f"not ended after {_STOP_S:.0f} s: {', '.join(late)}")
-    if tables.errors:
-        raise TableError(f"not up to date: {', '.join(tables.errors)}")
+    if failed := [url for url, task in tables.tasks.items() if task.error]:
+        raise TableError(f"not up to date: {', '.join(failed)}")
+
+
+def _work(_args: argparse.Namespace) -> None:
+    from midge.pipeline.tables.worker import work
+
+    os.nice(_NICENESS)
+    with stop_signals() as stop_asked:
+        work(stop_asked)
+
+
+def _ls(args: argparse.Namespace) -> None:
+    from midge.pipeline.tables.delta import tables_in
+
+    rows = [
+        (table.url, table.source.stream, table.position, *table.size())
+        for table in tables_in(args.directory)
+    ]
+    show_table("", ("table", "stream", "position", "rows", "files", "bytes"), rows)
+
+
+def _rm(args: argparse.Namespace) -> None:
+    from midge.pipeline.tables.delta import remove
+
+    confirm(args, f"delete the table {args.directory} and its quarantine")
+    remove(args.directory)
+    say(f"{args.directory}: deleted")
 
 
 def _status(args: argparse.Namespace) -> None:

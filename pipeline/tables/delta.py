@@ -13,9 +13,10 @@ of Delta's log, never the position of a consumer. What `deltalake` does by itsel
 
 import fcntl
 import json
+import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -36,9 +37,10 @@ PARTITIONS_MAX = 100
 """A commit adds files to at most 100 partitions; a block with more becomes several commits."""
 LOCK_WAIT_S = 60.0
 """Compaction and a rebuild wait so long for a writer to commit."""
+KEEP_HOURS = 7.0 * 24
+"""Compaction keeps the files of earlier versions so long, for their readers."""
 _FORMAT = 1
 _ATTEMPTS = 10
-_VACUUM_HOURS = 7 * 24
 _LOCK_FILE = "_midge.lock"
 _LOCK_LOOK_S = 0.1
 
@@ -148,8 +150,8 @@ class StreamTable:
         rows, size = (pc.sum(files.column(name)).as_py() for name in ("num_records", "size_bytes"))
         return rows or 0, files.num_rows, size or 0
 
-    def compact(self) -> tuple[int, int]:
-        """Join small files, and delete the files that no version of the last 7 days needs.
+    def compact(self, keep_hours: float = KEEP_HOURS) -> tuple[int, int]:
+        """Join small files, and delete the files that no version of the last `keep_hours` needs.
 
         Return how many files were added and removed. The position stays.
 
@@ -160,7 +162,9 @@ class StreamTable:
 
         try:
             done = self.handle.optimize.compact()
-            self.handle.vacuum(retention_hours=_VACUUM_HOURS, dry_run=False)
+            self.handle.vacuum(
+                retention_hours=round(keep_hours), dry_run=False, enforce_retention_duration=False
+            )
         except (DeltaError, OSError) as error:
             raise TableError(f"{self.url}: cannot be compacted: {reason_of(error)}") from error
         finally:
@@ -269,6 +273,38 @@ def locked(url: str, wait_s: float = 0.0) -> Iterator[None]:
                     raise TableError(text) from error
             time.sleep(_LOCK_LOOK_S)
         yield
+
+
+def tables_in(directory: Path) -> Iterator[StreamTable]:
+    """Yield the streams' tables within a directory.
+
+    Raises:
+        TableError: the directory cannot be read.
+    """
+    try:
+        places = sorted(directory.iterdir())
+    except OSError as error:
+        raise TableError(f"{directory}: cannot be read: {reason_of(error)}") from error
+    for place in places:
+        if (place / "_delta_log").is_dir():
+            with suppress(TableError):  # another's Delta table, or a quarantine
+                yield StreamTable(str(place))
+
+
+def remove(directory: Path) -> None:
+    """Delete a table in a directory, and its quarantine.
+
+    Raises:
+        TableError: there is no table of a stream, another process is writing to it, or the
+            directory cannot be deleted.
+    """
+    url = StreamTable(str(directory)).url
+    try:
+        with locked(url, LOCK_WAIT_S):
+            shutil.rmtree(url)
+        shutil.rmtree(url + QUARANTINE_SUFFIX, ignore_errors=True)
+    except OSError as error:
+        raise TableError(f"{url}: cannot be deleted: {reason_of(error)}") from error
 
 
 def _fits(present: Layout, wanted: Layout, *, infers: bool) -> bool:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         LeafRemote,
         LeafUser,
         Mapping,
+        StreamTable,
         TlsCertificate,
         User,
     )
@@ -671,6 +672,8 @@ class Keywords(TypedDict, total=False):
     """How messages meet subscriptions."""
     pipeline_broadcast_max_patterns: int
     """Most patterns that `auto` broadcasts."""
+    tables: abc.Sequence[StreamTable | abc.Mapping[str, Any]]
+    """Streams whose messages a process of the server puts into Delta tables."""
     process_pid_file: str
     """File that holds the process id; empty means none."""
     process_ports_file_dir: str

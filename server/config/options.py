@@ -41,6 +41,8 @@ from midge.server.config.security import (
     User,
 )
 from midge.server.config.table import Count, Seconds, Secret, Table, WriteTimeout
+from midge.server.config.table import Count, Seconds, Secret, Table
+from midge.server.config.tables import StreamTable
 
 __all__ = [
     "Account",
@@ -86,6 +88,7 @@ __all__ = [
     "Secret",
     "ServerProcesses",
     "Shutdown",
+    "StreamTable",
     "SubjectPermissions",
     "Table",
     "Tls",
@@ -445,5 +448,7 @@ class Options(Table, frozen=True, kw_only=True):
     """Write what the server routes as Parquet files."""
     pipeline: Pipeline = Pipeline()
     """Where the data pipeline works."""
+    tables: tuple[StreamTable, ...] = ()
+    """Streams whose messages a process of the server puts into Delta tables."""
     process: Process = Process()
     """Files that tell other programs about this process."""

@@ -135,7 +135,7 @@ ROOMS = (
     ("broker",),
     ("listeners",),
     ("links",),
-    ("recorder", "monitoring", "jetstream", "leafnodes", "cluster", "workers"),
+    ("recorder", "monitoring", "jetstream", "leafnodes", "cluster", "workers", "tables"),
     ("system_account", "preflight"),
     ("server",),
     ("embedded",),

@@ -41,6 +41,7 @@ from midge.server.config.nats_conf.values import (
     fail,
     integer,
     inverted,
+    items,
     limit,
     port,
     seconds,
@@ -226,6 +227,29 @@ def _proxies(section: Section, node: Node) -> None:
     read_map(node, section.table("proxies", node), PROXIES)
 
 
+# All of it is midge's own.
+TABLE: dict[str, Handler] = {
+    "name": Key("name", text),
+    "account": Key("account", text),
+    "stream": Key("stream", text),
+    "url": Key("url", text),
+    "subject": Key("subject", text),
+    "columns": Key("columns", _texts_by_name),
+    "infer": Key("infer", boolean),
+    "partition_by": Key("partition_by", texts),
+    "every": Key("every_s", seconds),
+    "compact_commits": Key("compact_commits", limit),
+    "keep": Key("keep_hours", lambda node: seconds(node) / 3600),
+}
+
+
+def _tables(section: Section, node: Node) -> None:
+    """Read the tables of streams, one map each."""
+    section.values.setdefault("tables", [])
+    for entry in items(node):
+        read_map(entry, section.append("tables", entry), TABLE)
+
+
 _OCSP = Missing("OCSP")
 _PROFILER = "there is no profiler of Go"
 _SYSTEM = "midge always has a system account"
@@ -309,6 +333,7 @@ SERVER: dict[str, Handler] = {
     "websocket": _websocket,
     "ws": _websocket,
     "jetstream": read_jetstream,
+    "tables": _tables,
     "cluster": read_cluster,
     "leaf": read_leafnodes,
     "leafnodes": read_leafnodes,
