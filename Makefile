@@ -32,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # The examples' own environment: it sees midge as a user does, as a wheel.
 EXAMPLES := build/examples
 
-.PHONY: help run check test test-pure test-fuzz test-asan fuzz test-examples test-packaging test-full test-cluster test-third-party build lint types bench pipeline dist clean
+.PHONY: help run check test test-pure test-fuzz test-asan fuzz test-examples test-packaging test-full test-cluster test-third-party build lint types bench pipeline docs dist clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -143,6 +143,15 @@ bench: $(STAMPS)/dev $(STAMPS)/build ## Measure midge and nats-server side by si
 pipeline: $(STAMPS)/dev $(STAMPS)/build ## Record generated traffic, run every lake layer, write build/pipeline/report.html
 	rm -rf build/pipeline
 	$(BIN)/midge pipeline demo --directory build/pipeline $(ARGS)
+
+# Its environment is its own, because Sphinx needs nothing of midge and midge nothing of Sphinx.
+docs: build/docs/venv/made ## Build the documentation as a site in build/docs/html, with all links checked
+	build/docs/venv/bin/python docs/site/build.py build/docs/html
+
+build/docs/venv/made: docs/site/requirements.txt
+	$(PYTHON) -m venv build/docs/venv
+	build/docs/venv/bin/python -m pip --disable-pip-version-check --quiet install --requirement $<
+	@touch $@
 
 dist: $(STAMPS)/dev ## Build dist/*.tar.gz, and dist/*.whl from it
 	rm -rf dist

@@ -1,7 +1,7 @@
 """An edge device that stores its readings at once, and forwards them when it reaches the hub.
 
 A midge server within the device's own program has the stream. A reading leaves it only after the
-hub's stream has confirmed it, and the hub drops a reading that comes twice, by its id.
+hub's stream has confirmed it, and the hub drops duplicates by the message's id.
 """
 
 import asyncio
