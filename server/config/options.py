@@ -41,7 +41,6 @@ from midge.server.config.security import (
     User,
 )
 from midge.server.config.table import Count, Seconds, Secret, Table, WriteTimeout
-from midge.server.config.table import Count, Seconds, Secret, Table
 from midge.server.config.tables import StreamTable
 
 __all__ = [
