@@ -79,7 +79,7 @@ def _row(info: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _report(session: Session) -> None:
-    """Compare a stream's consumers: how far each is, and its pending messages, the longest lag first."""
+    """Compare a stream's consumers: how far each is, and its lag, the longest first."""
     consumers = list(_list_consumers(session))
     consumers.sort(key=lambda info: (-info.get("num_pending", 0), info["name"]))
     if session.args.json:

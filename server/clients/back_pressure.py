@@ -15,7 +15,7 @@ from midge.server.routing.client import Client
 from midge.server.routing.outbound import Outbound
 
 if TYPE_CHECKING:
-    from midge.server.clients.channel_owner import ChannelOwner
+    from midge.server.clients.owner import Owner
     from midge.server.clients.reading import Reading
     from midge.server.clock import Timer
 
@@ -35,7 +35,7 @@ class Pressed(Protocol):
         """The limits, the clock and the counts."""
 
     @property
-    def owner(self) -> "ChannelOwner":
+    def owner(self) -> "Owner":
         """The client that publishes and receives through it."""
 
     @property

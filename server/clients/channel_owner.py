@@ -1,27 +1,19 @@
 """A client behind a channel: the callbacks of its channel, its parser and the router."""
 
-from typing import NamedTuple, cast
+from typing import cast
 
 from midge.protocol.errors import ProtocolError
 from midge.server.clients.channel import Channel
 from midge.server.clients.charges import DELIVERY_BYTES
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.keepalive import Keepalive
-from midge.server.clients.owner import Owner
+from midge.server.clients.owner import Owner, WriteRule
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.outbound import ChunkPool
 from midge.server.routing.router import Router
 
 _DELIVERY_BYTES = DELIVERY_BYTES  # a C number where this is compiled
-
-
-class WriteRule(NamedTuple):
-    """The rule for a socket that does not take output."""
-
-    deadline_s: float
-    retries: bool
-    """Whether a connection that took some output within the deadline stays."""
 
 
 class ChannelOwner(Owner):

@@ -1,7 +1,17 @@
 """The hooks of a client that its channel calls."""
 
+from typing import NamedTuple
+
 from midge.protocol.errors import ProtocolError
 from midge.server.routing.client import Client
+
+
+class WriteRule(NamedTuple):
+    """The rule for a socket that does not take output."""
+
+    deadline_s: float
+    retries: bool
+    """Whether a connection that took some output within the deadline stays."""
 
 
 class Owner(Client):
@@ -28,6 +38,10 @@ class Owner(Client):
 
     def send_ping(self) -> None:
         """Send a command that the peer must answer; any input counts as an answer."""
+
+    def write_rule(self) -> WriteRule:
+        """Return how long the socket has for pending output; this one has no time."""
+        return WriteRule(0.0, retries=False)
 
     def say_last(self, wire: str) -> None:
         """Append `wire`, the channel's last error, to `outbound` in the peer's protocol."""

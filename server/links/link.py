@@ -13,7 +13,7 @@ from midge.protocol.frame import Frame, with_subject, without_headers
 from midge.protocol.link import LinkParser
 from midge.server.auth.permissions import Permissions
 from midge.server.clients.channel import Channel
-from midge.server.clients.channel_owner import ChannelOwner, WriteRule
+from midge.server.clients.channel_owner import ChannelOwner
 from midge.server.clients.charges import (
     COMMAND_BYTES,
     DELIVERY_BYTES,
@@ -21,6 +21,7 @@ from midge.server.clients.charges import (
     STEP_BYTES,
 )
 from midge.server.clients.fair_turns import PORTION_BYTES
+from midge.server.clients.owner import WriteRule
 from midge.server.clients.state import State
 from midge.server.links.interest_size import size_of
 from midge.server.links.outbound import Heads, LinkOutbound

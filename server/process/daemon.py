@@ -152,7 +152,7 @@ class Daemon:
         try:
             logging.check_file(options.logging)
         except (OSError, ValueError) as error:
-            if options.logging.file:
+            if options.logging.file and isinstance(error, OSError):
                 raise MidgeError(f"error opening log file: {_explain(error)}") from None
             raise MidgeError(f"error connecting to syslog: {error}") from None
         logging.configure(options.logging, form=self._log_form)
