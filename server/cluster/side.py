@@ -281,7 +281,9 @@ class RouteSide:
 
     def interest_changed(self, source: RouteBranch, told: RemoteSubscription, change: int) -> None:
         """Pass on that there is so much more, or less, interest behind the route."""
-        self.cluster.interest_changed(source, told, change)
+        if source.told is not None:
+            interest = self.cluster.interests.of(source.account)
+            interest.link_changed(source, told.subject, told.queue, change, told.origin)
 
 
 class AcceptedRoute(RouteSide):
