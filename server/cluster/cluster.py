@@ -134,7 +134,7 @@ class Cluster(Observer):
             cluster_dynamic=True if self.is_dynamic else UNSET,
             connect_urls=() if options.cluster.no_advertise else self.own_urls(),
             ldm=True if self.broker.lame_duck else UNSET,
-            compression="off",
+            compression=options.cluster.compression,
             import_=_told_of(self.telling.permissions.imports),
             export=_told_of(self.telling.permissions.exports),
             lnoc=True,

@@ -211,6 +211,7 @@ class Link(ChannelOwner):
     def on_pong(self) -> None:
         """Take the answer to a PING."""
         self.channel.keepalive.pong()
+        self.side.answered(self)
 
     # Interest that the other server tells.
 
