@@ -83,7 +83,7 @@ class Inbound:
         else:
             self._parse(own, self._filled + count)
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes | bytearray) -> None:
         """Parse `data`, for transports that bring their own buffers.
 
         Raises:
@@ -96,6 +96,10 @@ class Inbound:
             room[:count] = data[start : start + count]
             start += count
             self.received(count)
+
+    def parse_by(self, parser: StreamParser) -> None:
+        """Feed all later bytes to another parser; the present one, in a command, is halted."""
+        self.parser = parser
 
     def resume(self) -> None:
         """Parse the held bytes after the parser was halted; within a command, only clear the halt.

@@ -8,7 +8,7 @@ from midge.protocol.frame cimport Frame, compose
 from midge.protocol.handler cimport Handler
 from midge.protocol.parser cimport Parser
 
-cdef int _LF, _CR, _SPACE, _UPPER_CASE, _H, _UNUSUAL, _WITHOUT_REPLY
+cdef int _LF, _CR, _SPACE, _UPPER_CASE, _H, _I, _UNUSUAL, _WITHOUT_REPLY
 cdef Py_ssize_t _LINE_MAX, _VERB_BYTES
 cdef Py_ssize_t _SUBSCRIBE_COST, _UNSUBSCRIBE_COST, _MESSAGE_COST, _PER_QUEUE_COST
 

@@ -39,6 +39,7 @@ _SPACE = 0x20
 _UPPER_CASE = 0xDF
 _WITHOUT_REPLY = 0x7C  # a bar
 _H = 0x48
+_I = 0x49
 _VERB_BYTES = 5  # with its blank
 _UNUSUAL = -1
 
@@ -85,7 +86,12 @@ class LinkParser(Parser):
     def _command(self, data: bytearray, start: int, end: int) -> int:
         """Handle the command at `start`; return the index behind it, or `start` if incomplete."""
         if not self._speaks(data[start] & _UPPER_CASE):
-            return Parser._command(self, data, start, end)  # noqa: SLF001 - C has no super()
+            if self.connect_required and data[start] == _I:  # INFO, to agree on compression
+                self.connect_required = False
+                after = Parser._command(self, data, start, end)  # noqa: SLF001 - C has no super()
+                self.connect_required = True
+                return after
+            return Parser._command(self, data, start, end)  # noqa: SLF001 - likewise
         if self.connect_required:
             raise ProtocolError(AUTHORIZATION_VIOLATION, "first command is no CONNECT")
         after = self._plain_message(data, start, end)

@@ -21,6 +21,7 @@ cdef class OwnedSubscription(Subscription):
     cpdef object owned_by(self)
 
 
+@cython.no_gc  # a link drops its interest when it ends, so that no cycle is left
 cdef class RemoteSubscription(Subscription):
     cdef readonly object remote
     cdef public long long weight

@@ -6,6 +6,7 @@ from midge.jetstream.store cimport numbers
 
 cdef class S2Writer:
     cdef Encoder _encoder
+    cdef public bint compresses
     cdef readonly bytearray block
     cdef Py_ssize_t _used
     cdef list _out

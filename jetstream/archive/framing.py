@@ -23,7 +23,7 @@ _CHUNK_LIMIT = _BLOCK_LIMIT + (_BLOCK_LIMIT // 6) + 32
 
 
 class S2Writer:
-    """Compresses what is written. `take` returns what has come out of that so far.
+    """Compresses what is written, or only frames it. `take` returns what is ready so far.
 
     Who writes in `block`, where `room` says, tells by `wrote` how much it was.
     """
@@ -31,6 +31,7 @@ class S2Writer:
     def __init__(self) -> None:
         self._encoder = Encoder()
         self.block = bytearray(2 * BLOCK_MAX)
+        self.compresses = True
         self._used = 0
         self._out = [_MAGIC]
         self.ready_bytes = len(_MAGIC)
@@ -82,7 +83,7 @@ class S2Writer:
 
     def _write_block(self, start: int, size: int) -> None:
         crc = checksum(self.block, start, start + size).to_bytes(4, "little")
-        body = self._encoder.encode(self.block, start, size)
+        body = self._encoder.encode(self.block, start, size) if self.compresses else b""
         kind = _COMPRESSED if body else _PLAIN
         if not body:
             body = numbers.take(self.block, start, start + size)
@@ -98,6 +99,15 @@ class S2Reader:
         self._data = bytearray()
         self._has_begun = False
 
+    def check_begin(self, octet: int) -> None:
+        """Check the first octet of a chunk: a stream begins with its identifier.
+
+        Raises:
+            S2Error: it does not.
+        """
+        if not self._has_begun and octet != _IDENTIFIER:
+            raise S2Error("this is no S2 stream")
+
     def feed(self, data: bytes) -> None:
         """Take more of the stream."""
         self._data += data
@@ -112,25 +122,45 @@ class S2Reader:
         Raises:
             S2Error: the stream is damaged, or no S2.
         """
-        while len(self._data) >= _HEAD:
-            kind = self._data[0]
-            length = int.from_bytes(self._data[1:4], "little")
-            if length > _CHUNK_LIMIT:
-                raise S2Error("a chunk of the compressed stream is too long")
-            end = _HEAD + length
-            if len(self._data) < end:
-                return None
-            chunk = bytes(self._data[_HEAD:end])
+        while end := chunk_end(self._data, 0, len(self._data)):
+            chunk = bytes(self._data[:end])
             del self._data[:end]
-            if kind == _IDENTIFIER and chunk in _MAGICS:
-                self._has_begun = True
-            elif not self._has_begun:
-                raise S2Error("this is no S2 stream")
-            elif kind in {_COMPRESSED, _PLAIN}:
-                return _unpack(kind, chunk)
-            elif kind < _FIRST_SKIPPED or kind == _IDENTIFIER:
-                raise S2Error(f"the compressed stream has a chunk of the unknown kind {kind}")
+            block = self.open(chunk)
+            if block is not None:
+                return block
         return None
+
+    def open(self, chunk: bytes) -> bytes | bytearray | None:
+        """Return what a whole chunk of the stream holds; None for one without data.
+
+        Raises:
+            S2Error: the stream is damaged, or no S2.
+        """
+        kind, body = chunk[0], chunk[_HEAD:]
+        if kind == _IDENTIFIER and body in _MAGICS:
+            self._has_begun = True
+        elif not self._has_begun:
+            raise S2Error("this is no S2 stream")
+        elif kind in {_COMPRESSED, _PLAIN}:
+            return _unpack(kind, body)
+        elif kind < _FIRST_SKIPPED or kind == _IDENTIFIER:
+            raise S2Error(f"the compressed stream has a chunk of the unknown kind {kind}")
+        return None
+
+
+def chunk_end(data: bytearray, start: int, end: int) -> int:
+    """Return where the chunk at `start` ends; 0 if ``data[start:end]`` has only a part of it.
+
+    Raises:
+        S2Error: the chunk is too long.
+    """
+    if end - start < _HEAD:
+        return 0
+    length = int.from_bytes(data[start + 1 : start + _HEAD], "little")
+    if length > _CHUNK_LIMIT:
+        raise S2Error("a chunk of the compressed stream is too long")
+    after = start + _HEAD + length
+    return after if after <= end else 0
 
 
 def _unpack(kind: int, chunk: bytes) -> bytes | bytearray:

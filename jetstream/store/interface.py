@@ -184,6 +184,17 @@ class StreamStore:
         self.is_async = True
         self.keepers: list[Keeper] = []
 
+    def is_in(self, log: object) -> bool:
+        """Return whether the changes of this store are written to `log`."""
+        return False
+
+    def show_copies(self, origin: StreamStore, upto: int) -> None:
+        """Make messages up to the sequence `upto` visible that `origin` has on the disk.
+
+        Only where both are in one log: its groups become durable in order, so a crash cannot take
+        away the copies after `origin` has removed its messages for good. Elsewhere nothing happens.
+        """
+
     # Changes. All join the open group.
 
     def append(

@@ -100,11 +100,22 @@ class Follower:
         self.wake()
 
     def read(self) -> None:
-        """Take what is visible, some messages at a time."""
+        """Take what is visible, some messages at a time; a mirror shows it at once."""
         self._timer = None
         origin = self._origin
         if origin is None or self._stream.is_closed:
             return
+        taken_seq = self.taken_seq
+        self._take_visible(origin)
+        if self.is_mirror and self.taken_seq > taken_seq:
+            own = self._stream.store
+            visible_seq = own.visible_seq
+            own.show_copies(origin.store, self.taken_seq)
+            if own.visible_seq > visible_seq:
+                self._stream.audience.announce()
+
+    def _take_visible(self, origin: StreamHost) -> None:
+        """Take what `origin` shows; the rest waits for the next turn."""
         store = origin.store
         self._stream.now_ns = self.seen_ns = self._stream.clock.wall_ns()
         room = _TURN_BYTES

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from midge.server.cluster.link import RouteBranch, RouteLink
     from midge.server.config.security import SubjectPermissions
     from midge.server.links.interest import Interests
-    from midge.sublist.subscription import RemoteSubscription
 
 INTEREST_MAX = 1 << 19
 """Most subscriptions that one route may tell of where `limits.max_subscriptions` is not set.
@@ -135,7 +134,7 @@ class Cluster(Observer):
             cluster_dynamic=True if self.is_dynamic else UNSET,
             connect_urls=() if options.cluster.no_advertise else self.own_urls(),
             ldm=True if self.broker.lame_duck else UNSET,
-            compression="off",
+            compression=options.cluster.compression,
             import_=_told_of(self.telling.permissions.imports),
             export=_told_of(self.telling.permissions.exports),
             lnoc=True,
@@ -278,7 +277,7 @@ class Cluster(Observer):
             self._tell(link, account)
             if branch is not None:
                 for told in branch.interest.values():
-                    self.interest_changed(branch, told, told.weight)
+                    link.side.interest_changed(branch, told, told.weight)
 
     def _tell(self, link: RouteLink, account: Account) -> None:
         """Tell `link` of the interest in `account` from now on."""
@@ -300,12 +299,6 @@ class Cluster(Observer):
         for branch in link.branches.values():
             if branch.told is not None:
                 self.interests.of(branch.account).renew(branch, self._allows(branch))
-
-    def interest_changed(self, branch: RouteBranch, told: RemoteSubscription, change: int) -> None:
-        """Pass on to leaf nodes that there is so much more, or less, interest behind a route."""
-        if branch.told is not None:
-            interest = self.interests.of(branch.account)
-            interest.link_changed(branch, told.subject, told.queue, change, told.origin)
 
 
 def _gossip_mode(side: Any, other: Any) -> int:

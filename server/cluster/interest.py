@@ -18,6 +18,8 @@ class RouteDialect:
     def began(self, key: Key, weight: int) -> bytes:
         """Write that there is interest, or that a queue group has another weight."""
         subject, queue, origin = key
+        if queue is None and not origin:
+            return b"RS+ %b %b\r\n" % (self._account, subject)
         words = [*self._words(b"+", origin), subject]
         if queue is not None:
             words += [queue, b"%d" % weight]

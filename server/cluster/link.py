@@ -86,16 +86,15 @@ class RouteLink(Link):
     def drop_interest(self) -> None:
         """Remove all that the other server has told."""
         for branch in list(self.branches.values()):
-            left = list(branch.interest.values())
-            branch.interest = {}
+            left, branch.interest = branch.interest, {}
             self.drop(branch, left)
 
     def drop_refused(self, takes: "Callable[[bytes], bool]") -> None:
         """Remove what the other server has told that `takes` refuses."""
         for branch in list(self.branches.values()):
             refused = [key for key in branch.interest if not takes(key[0])]
-            left = [branch.interest.pop(key) for key in refused]
-            for told in left:
+            left = {key: branch.interest.pop(key) for key in refused}
+            for told in left.values():
                 self.forget_size(told)
             self.drop(branch, left)
 

@@ -25,6 +25,7 @@ from midge.server.clients.charges import COMMAND_BYTES, LOG_LINE_BYTES
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.reading import AUTHENTICATING
 from midge.server.leafnodes.rules import rules_of
+from midge.server.links.compression import NOT_SUPPORTED, OFF, Compression
 from midge.server.links.dial import NO_INFO, cause_of
 from midge.server.links.link import DOCUMENT_MAX_BYTES, INTRODUCTION_MAX_BYTES, RENEWAL_BYTES
 from midge.server.links.verdict import when_decided
@@ -82,6 +83,8 @@ class RouteSide:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.info = RouteInfo()
+        table = cluster.broker.options.cluster
+        self.compression = Compression(table.compression, table.compression_rtt_s)
         self.gossip_mode = GOSSIP_DEFAULT
         self.is_explicit = False
         self.taken: Permissions | None = None
@@ -159,12 +162,34 @@ class RouteSide:
         """Take INFO: of the other server at first, then of its changes and of third servers."""
         info = parse_route_info(document)
         if not self.info.server_id:
-            self.first_info(link, info)
+            if not self.compresses(link, info):
+                self.first_info(link, info)
         elif info.server_id == self.info.server_id:
             self._renew(link, info)
         elif link.is_ready and info.server_id and self.is_trusted(link):
             link.spend(COMMAND_BYTES + LOG_LINE_BYTES)
             self.cluster.discovered(info)
+
+    def compresses(self, link: RouteLink, info: RouteInfo) -> bool:
+        """Agree on compression by the first INFO; where True, another one is to come."""
+        compression = self.compression
+        if compression.is_settled:
+            return False
+        if compression.own == OFF:
+            compression.mode = NOT_SUPPORTED if info.compression is UNSET else OFF
+            return False
+        return compression.settle(link, info.compression)
+
+    def own_info(self) -> RouteInfo:
+        """Return the INFO of this server, with the compression that has been agreed on, if so."""
+        info = self.cluster.info()
+        if self.compression.is_settled:
+            info.compression = self.compression.told
+        return info
+
+    def answered(self, link: RouteLink) -> None:
+        """Choose the level of compression by the round trip of a PING that has been answered."""
+        self.compression.answered(link)
 
     def ask_again(
         self,
@@ -287,7 +312,9 @@ class RouteSide:
 
     def interest_changed(self, source: RouteBranch, told: RemoteSubscription, change: int) -> None:
         """Pass on that there is so much more, or less, interest behind the route."""
-        self.cluster.interest_changed(source, told, change)
+        if source.told is not None:
+            interest = self.cluster.interests.of(source.account)
+            interest.link_changed(source, told.subject, told.queue, change, told.origin)
 
 
 class AcceptedRoute(RouteSide):
@@ -309,7 +336,7 @@ class AcceptedRoute(RouteSide):
         RouteSide.opened(self, link)
         if link.reason is not None:
             return
-        info = self.cluster.info()
+        info = self.own_info()
         info.nonce = self._nonce.decode()
         link.send(info.line())
         link.parser.connect_required = True
@@ -405,6 +432,14 @@ class AcceptedRoute(RouteSide):
         if self._is_let_in and authenticate is not None and self._connect is not None:
             self._ask(link, self._connect, authenticate)
 
+    def compresses(self, link: RouteLink, info: RouteInfo) -> bool:
+        """Agree on compression, and answer with INFO by it."""
+        if not self._is_let_in or not RouteSide.compresses(self, link, info):
+            return False
+        self.compression.begin(link)
+        link.send(self.own_info().line())
+        return True
+
     def is_trusted(self, link: RouteLink) -> bool:
         """Return whether the server has proven itself, or is on this machine."""
         has_proof = (
@@ -432,12 +467,17 @@ class SolicitedRoute(RouteSide):
         self.gossip_mode = dialler.gossip_mode
         self.found_id = ""
         self.failure = ""
+        self.was_introduced = False
 
     def opened(self, link: RouteLink) -> None:
         """Wait for INFO."""
         RouteSide.opened(self, link)
         if link.reason is None:
             self.wait(link, _INFO_TIMEOUT_S)
+
+    def compresses(self, link: RouteLink, info: RouteInfo) -> bool:
+        """Return False: `first_info` agrees on compression, between CONNECT and INFO."""
+        return False
 
     def timed_out(self) -> None:
         """Record that no INFO has come."""
@@ -471,6 +511,11 @@ class SolicitedRoute(RouteSide):
             detail = "attempted to connect to wrong port: its INFO is not that of a route port"
             self.fail(link, None, ClosedReason.WRONG_PORT, detail)
             return
+        if self.was_introduced:
+            link.send(self.own_info().line())
+            self.take_part(link, info)
+            self._dialler.joined()
+            return
         if not self.admit(link, info):
             return
         name, is_dynamic = info.cluster or "", info.cluster_dynamic is True
@@ -497,6 +542,11 @@ class SolicitedRoute(RouteSide):
             detail = f"cluster name {errors.quote(name.encode())} does not match"
             self.fail(link, None, ClosedReason.CLUSTER_NAME_CONFLICT, detail)
             return
-        link.send(cluster.info().line())
+        self.was_introduced = True
+        is_compressed = RouteSide.compresses(self, link, info)
+        link.send(self.own_info().line())
+        if is_compressed:  # another INFO is to come
+            self.compression.begin(link)
+            return
         self.take_part(link, info)
         self._dialler.joined()

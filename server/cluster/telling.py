@@ -45,14 +45,19 @@ class Telling:
         """
         is_system = account is self._broker.system_account
         own = _JETSTREAM_PREFIXES if self._broker.options.jetstream.enabled else ()
+        untold = () if is_system else (_SYSTEM_PREFIX, *own)
+        own_rules = self._imports
 
         def allows(subject: bytes) -> bool:
-            if not is_system and subject.startswith((_SYSTEM_PREFIX, *own)):
+            if subject.startswith(untold):
                 return False
-            return may_tell(self._imports, subject) and may_tell(taken, subject)
+            return may_tell(own_rules, subject) and may_tell(taken, subject)
 
-        return allows
+        def allows_all(subject: bytes) -> bool:
+            return not subject.startswith(untold)
+
+        return allows_all if own_rules is None and taken is None else allows
 
     def takes(self, subject: bytes) -> bool:
         """Return whether interest of another server in `subject` is taken."""
-        return may_tell(self._exports, subject)
+        return self._exports is None or may_tell(self._exports, subject)

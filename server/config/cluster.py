@@ -10,7 +10,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from midge.server.config.leafnodes import SecretUrls
+from midge.server.config.leafnodes import Compression, RoundTrips, SecretUrls
 from midge.server.config.security import SubjectPermissions, Tls
 from midge.server.config.table import Count, Seconds, Secret, Table, WriteTimeout
 
@@ -58,6 +58,10 @@ class Cluster(Table, frozen=True, kw_only=True):
     """Certificates of routes, for both directions; the other side's is always asked for."""
     check_known_urls: bool = False
     """Admit a server only if a DNS name in its certificate is the host of one of `routes`."""
+    compression: Compression = "accept"
+    """S2 compression of routes; see `leafnodes.compression`."""
+    compression_rtt_s: RoundTrips = (0.01, 0.05, 0.1)
+    """Round trips of `s2_auto`; see `leafnodes.compression_rtt_s`."""
     connect_retries: Count = 0
     """Further attempts to reach a server that another one has told of, at least 2; those in
     `routes` are tried for ever."""

@@ -545,6 +545,10 @@ class Keywords(TypedDict, total=False):
     """Serve clients without TLS on the same port."""
     leafnodes_min_version: str
     """Oldest version of a leaf node's server, such as `2.10.0`; empty takes all."""
+    leafnodes_compression: Literal["accept", "off", "s2_auto", "s2_best", "s2_better", "s2_fast"]
+    """S2 compression: `accept` does what the other server asks for; the levels write the same."""
+    leafnodes_compression_rtt_s: abc.Sequence[float]
+    """Longest round trips of `s2_auto` for no compression, `s2_fast` and `s2_better`."""
     leafnodes_isolate_interest: bool
     """Do not tell leaf nodes what other leaf nodes want."""
     leafnodes_reconnect_s: float
@@ -615,6 +619,10 @@ class Keywords(TypedDict, total=False):
     """Serve clients without TLS on the same port."""
     cluster_check_known_urls: bool
     """Admit a server only if a DNS name in its certificate is the host of one of `routes`."""
+    cluster_compression: Literal["accept", "off", "s2_auto", "s2_best", "s2_better", "s2_fast"]
+    """S2 compression of routes; see `leafnodes.compression`."""
+    cluster_compression_rtt_s: abc.Sequence[float]
+    """Round trips of `s2_auto`; see `leafnodes.compression_rtt_s`."""
     cluster_connect_retries: int
     cluster_connect_backoff: bool
     """Double the time between attempts, up to 30 seconds."""

@@ -6,12 +6,15 @@ docstring says so, since TOML has no null.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from midge.server.config.security import Permissions, Tls
 from midge.server.config.table import Seconds, Secret, Table, WriteTimeout
+
+Compression = Literal["off", "accept", "s2_auto", "s2_fast", "s2_better", "s2_best"]
+RoundTrips = Annotated[tuple[Seconds, ...], Meta(min_length=1, max_length=4)]
 
 SecretUrls = Annotated[tuple[str, ...], Meta(extra={"secret": True})]
 """URLs that may hold passwords."""
@@ -67,6 +70,10 @@ class LeafRemote(Table, frozen=True, kw_only=True):
     """Subjects that are not sent to the remote."""
     hub: bool = False
     """Be the hub of the remote: tell it what it would tell a leaf node, and the reverse."""
+    compression: Compression = "off"
+    """S2 compression of the link: see `leafnodes.compression`."""
+    compression_rtt_s: RoundTrips = (0.01, 0.05, 0.1)
+    """Round trips of `s2_auto`; see `leafnodes.compression_rtt_s`."""
     no_randomize: bool = False
     """Try the URLs in the order in which they stand."""
     ignore_discovered_servers: bool = False
@@ -136,6 +143,10 @@ class LeafNodes(Table, frozen=True, kw_only=True):
     """Certificates of the port; `handshake_first = "auto"` is that of clients only."""
     min_version: str = ""
     """Oldest version of a leaf node's server, such as `2.10.0`; empty takes all."""
+    compression: Compression = "off"
+    """S2 compression: `accept` does what the other server asks for; the levels write the same."""
+    compression_rtt_s: RoundTrips = (0.01, 0.05, 0.1)
+    """Longest round trips of `s2_auto` for no compression, `s2_fast` and `s2_better`."""
     isolate_interest: bool = False
     """Do not tell leaf nodes what other leaf nodes want."""
     reconnect_s: Seconds = 1.0

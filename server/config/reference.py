@@ -88,6 +88,8 @@ def type_text(kind: Any) -> str:
     plain = schema.strip_metadata(kind)
     if isinstance(plain, inspect.VarTupleType):
         table = schema.struct_of(plain.item_type)
+        if isinstance(schema.strip_metadata(plain.item_type), inspect.FloatType):
+            return "list of numbers"
         return f"list of `{table.__name__}`" if table else "list of str"
     if isinstance(plain, inspect.DictType):
         return "table of str"

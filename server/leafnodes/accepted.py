@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET
 
 from midge.protocol import COMPATIBLE_VERSION, errors
-from midge.protocol.leaf_messages import LeafConnect, LeafInfo, SubjectRules, parse_leaf_connect
+from midge.protocol.leaf_messages import (
+    LeafConnect,
+    LeafInfo,
+    SubjectRules,
+    parse_leaf_connect,
+    parse_leaf_info,
+)
 from midge.server.auth import AuthRequest, Identity, Refusal, Verdict
 from midge.server.broker.expiries import expiry_text
 from midge.server.broker.message_trace import TRACING_PROTOCOL
@@ -19,6 +25,7 @@ from midge.server.config.addresses import advertised_address
 from midge.server.leafnodes.interest import LeafDialect
 from midge.server.leafnodes.rules import denied_for, rules_of, telling
 from midge.server.leafnodes.side import Side
+from midge.server.links.compression import OFF, Compression
 from midge.server.links.link import DOCUMENT_MAX_BYTES, INTRODUCTION_MAX_BYTES
 from midge.server.links.told import Told
 from midge.server.links.verdict import when_decided
@@ -55,7 +62,10 @@ class Accepted(Side):
         address: tuple[str, int],
         connection_type: str = "LEAFNODE",
     ) -> None:
-        Side.__init__(self, nodes)
+        table = nodes.broker.options.leafnodes
+        is_websocket = connection_type != "LEAFNODE"
+        own = OFF if is_websocket else table.compression
+        Side.__init__(self, nodes, Compression(own, table.compression_rtt_s))
         raw = secrets.token_bytes(_NONCE_BYTES)
         self._nonce = base64.urlsafe_b64encode(raw).rstrip(b"=")
         self._authenticate = authenticate
@@ -85,8 +95,24 @@ class Accepted(Side):
         info = self._info(link)
         info.nonce = self._nonce.decode()
         info.info_on_connect = True
-        info.compression = "off"
+        info.compression = self.compression.own
         return info.line()
+
+    def on_info(self, link: LeafLink, document: bytes) -> None:
+        """Agree on compression with a leaf that has some; CONNECT follows."""
+        compression = self.compression
+        if self._connect is not None:
+            return
+        if compression.own == OFF or compression.is_settled:
+            reason = ClosedReason.AUTHENTICATION_FAILURE
+            self.fail(link, errors.AUTHORIZATION_VIOLATION, reason, "an unexpected INFO")
+        elif compression.settle(link, parse_leaf_info(document).compression):
+            info = self._info(link)
+            info.nonce = self._nonce.decode()
+            info.info_on_connect = True
+            info.compression = compression.told
+            compression.begin(link)
+            link.send(info.line())
 
     def _info(self, link: LeafLink) -> LeafInfo:
         broker = self.nodes.broker

@@ -42,8 +42,7 @@ class LeafLink(Link):
 
     def drop_interest(self) -> None:
         """Remove all that the other server has told."""
-        left = list(self.interest.values())
-        self.interest = {}
+        left, self.interest = self.interest, {}
         self.drop(self, left)
 
     def on_link_subscribe(self, subject: bytes, queue: bytes | None, weight: int) -> None:

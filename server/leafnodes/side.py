@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from midge.server.clock import Timer
     from midge.server.leafnodes.link import LeafLink
     from midge.server.leafnodes.nodes import LeafNodes
+    from midge.server.links.compression import Compression
     from midge.sublist.subscription import RemoteSubscription
 
 LOOP_DELAY_S = 30.0
@@ -35,8 +36,9 @@ class Side:
     user = ""
     version = ""
 
-    def __init__(self, nodes: LeafNodes) -> None:
+    def __init__(self, nodes: LeafNodes, compression: Compression) -> None:
         self.nodes = nodes
+        self.compression = compression
         self._timer: Timer | None = None
 
     def opened(self, link: LeafLink) -> None:
@@ -102,6 +104,10 @@ class Side:
     def takes_failure(self, link: LeafLink, error: str) -> bool:
         """Return whether `error` is logged by the dialler, as the reason of a failed attempt."""
         return False
+
+    def answered(self, link: LeafLink) -> None:
+        """Choose the level of compression by the round trip of a PING that has been answered."""
+        self.compression.answered(link)
 
     def transport_failed(self, link: LeafLink, error: Exception) -> None:
         """Note why the transport is about to be lost."""

@@ -20,6 +20,7 @@ from midge.server.leafnodes.credentials import prove
 from midge.server.leafnodes.interest import LeafDialect
 from midge.server.leafnodes.rules import denied_for, rules_of, telling
 from midge.server.leafnodes.side import LOOP_DELAY_S, Side
+from midge.server.links.compression import NOT_SUPPORTED, OFF, Compression
 from midge.server.links.dial import cause_of
 from midge.server.links.link import RENEWAL_BYTES
 from midge.server.links.told import Told
@@ -62,7 +63,9 @@ class Solicited(Side):
     """
 
     def __init__(self, nodes: LeafNodes, remote: Dialler) -> None:
-        Side.__init__(self, nodes)
+        table = remote.table
+        own = OFF if remote.address.path is not None else table.compression
+        Side.__init__(self, nodes, Compression(own, table.compression_rtt_s))
         self._remote = remote
         self.has_connected = False
         self.is_done = False
@@ -110,6 +113,8 @@ class Solicited(Side):
             detail = "attempted to connect to wrong port: its INFO is not that of a leaf node port"
             self.fail(link, None, ClosedReason.PROTOCOL_VIOLATION, detail)
             return
+        if self._compresses(link, info):
+            return
         self.has_connected = True
         link.name = info.server_name or info.server_id
         self._hub_id = info.server_id
@@ -126,7 +131,7 @@ class Solicited(Side):
             jetstream=jetstream.enabled,
             domain=jetstream.domain if jetstream.enabled else "",
             deny_pub=(*self._remote.table.deny_imports, *denied_for(jetstream).take) or None,
-            compress_mode="off" if info.compression else "not supported",
+            compress_mode=self.compression.mode,
             remote_account=link.account.name,
             protocol=TRACING_PROTOCOL,
         )
@@ -142,6 +147,32 @@ class Solicited(Side):
             self.wait(link, _SECOND_INFO_S, _STALE, ClosedReason.AUTHENTICATION_TIMEOUT)
         else:
             self._join(link, info)
+
+    def _compresses(self, link: LeafLink, info: LeafInfo) -> bool:
+        """Agree on compression by the first INFO; where True, another one is to come."""
+        compression = self.compression
+        if compression.is_settled:
+            return False
+        if compression.own == OFF:
+            compression.mode = OFF if info.compression else NOT_SUPPORTED
+            return False
+        if not compression.settle(link, info.compression):
+            return False
+        options = self.nodes.broker.options
+        own = LeafInfo(
+            server_id=self.nodes.broker.keys.server_id,
+            server_name=self.nodes.server_name(),
+            version=COMPATIBLE_VERSION,
+            proto=TRACING_PROTOCOL,
+            go="python",
+            headers=options.limits.header_support,
+            max_payload=options.limits.max_payload_bytes,
+            client_id=link.cid,
+            compression=compression.told,
+        )
+        link.send(own.line())
+        compression.begin(link)
+        return True
 
     def _join(self, link: LeafLink, info: LeafInfo) -> None:
         """Tell our interest and take messages, within what the hub's INFO allows."""

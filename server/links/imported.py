@@ -195,6 +195,11 @@ class Imports:
         self.streams = [known.get(stream) or self._begin(stream) for stream in wanted]
         return True
 
+    @property
+    def has_crossings(self) -> bool:
+        """Whether messages in the account go through any import."""
+        return self._watches
+
     def _watch(self, *, watches: bool) -> None:
         """Look again at each subject of the account that is imported, or no longer."""
         if watches and not self._watches:

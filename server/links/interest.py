@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from midge.server.links.told import Key, Link, Told
     from midge.server.routing.account import Account
 
+_WORKER = int(Role.WORKER)
+
 
 class AccountInterest:
     """The interest in one account, for the links of that account.
@@ -31,13 +33,13 @@ class AccountInterest:
         self,
         account: Account,
         also: Callable[[int], list[bytes]],
-        outside: Callable[[Account, bytes, bytes | None, int, str], None] | None = None,
+        interests: Interests | None = None,
     ) -> None:
         self.account = account
         self.imported: Imports | None = None
         self.streams: list[ImportedStream] = []
         self._also = also
-        self._outside = outside
+        self._interests = interests
         self._links: list[Link] = []
 
     def __len__(self) -> int:
@@ -92,35 +94,39 @@ class AccountInterest:
     def _count_for(self, link: Link, key: Key) -> int:
         """Count the interest of a kind that `link` is told of."""
         subject, queue, from_cluster = key
-        told, sublist = link.told, self.account.sublist
+        told, sublist, imported = link.told, self.account.sublist, self.imported
         count = 0
         if not from_cluster:
             count = sublist.count_members(subject, queue)
             if queue is None:
-                own = count - self._count_untold(link, subject)
-                count = min(max(own, 0), 1) + (subject in self._also(link.role))
+                if count and imported is not None and imported.has_crossings:
+                    count -= self._count_untold(imported, link, subject)
+                count = (count > 0) + (subject in self._also(link.role))
         if sublist.remotes is not None:
             count += told.count_behind(sublist.remotes.exactly(subject, queue), key)
-        return count + sum(stream.count(told, key) for stream in self._imported_streams())
+        if imported is not None and imported.streams:
+            count += sum(stream.count(told, key) for stream in imported.streams)
+        return count
 
     def _imported_streams(self) -> list[ImportedStream]:
         return [] if self.imported is None else self.imported.streams
 
     def _count_imports(self, subject: bytes) -> int:
         """Count the imports of exactly `subject`, which are subscriptions of the server's own."""
-        return 0 if self.imported is None else self.imported.count_crossings(subject)
+        imported = self.imported
+        if imported is None or not imported.has_crossings:
+            return 0
+        return imported.count_crossings(subject)
 
-    def _count_untold(self, link: Link, subject: bytes) -> int:
+    def _count_untold(self, imported: Imports, link: Link, subject: bytes) -> int:
         """Count the imports of exactly `subject` that are no interest to `link` by themselves.
 
         None of a stream is, because what its importers want is told. One of a service is where
         messages that come over the link may cross it.
         """
-        if self.imported is None:
-            return 0
         if crosses(link.role, SERVICE):
-            return self.imported.count_streams(subject)
-        return self.imported.count_crossings(subject)
+            return imported.count_streams(subject)
+        return imported.count_crossings(subject)
 
     # What the account tells.
 
@@ -171,11 +177,14 @@ class AccountInterest:
         self, source: Link, subject: bytes, queue: bytes | None, change: int, origin: str = ""
     ) -> None:
         """Pass on to the other links that `source` has told of more, or less, interest."""
-        if self._outside is not None and source.role != Role.WORKER:
+        interests = self._interests
+        if interests is not None and interests.outside is not None and source.role != _WORKER:
             from_where = "" if queue is None else _from_where(source.role, origin)
-            self._outside(self.account, subject, queue, change, from_where)
+            interests.outside(self.account, subject, queue, change, from_where)
         for stream in self.streams:
             stream.link_changed(source, subject, queue, origin)
+        if len(self._links) == 1 and source in self._links:
+            return  # a link is not told of its own interest
         if self._imported_streams():
             self.look_behind(source, subject, queue, origin)
             return
@@ -188,13 +197,14 @@ class Interests(Observer):
 
     `extra` has, by the role of a link, what gives the subjects that such a link of an account is
     told of without a subscription. `outside` is told of interest behind links to other servers:
-    account, subject, queue group, change, and where its members are, see role.py.
+    account, subject, queue group, change, and where its members are, see role.py. It is None where
+    this is the only worker.
     """
 
     def __init__(self, imports: AccountLinks | None = None) -> None:
         self._imports = imports
         self.extra: dict[int, Callable[[Account], list[bytes]]] = {}
-        self.outside: Callable[[Account, bytes, bytes | None, int, str], None] = _ignore
+        self.outside: Callable[[Account, bytes, bytes | None, int, str], None] | None = None
         self._accounts: dict[str, AccountInterest] = {}
 
     def of(self, account: Account) -> AccountInterest:
@@ -206,7 +216,7 @@ class Interests(Observer):
                 subjects = self.extra.get(role)
                 return [] if subjects is None else subjects(account)
 
-            interest = AccountInterest(account, also, self._pass_on)
+            interest = AccountInterest(account, also, self)
             self._accounts[account.name] = interest
             if self._imports is not None:
                 interest.imported = Imports(interest, self._imports, self.of)
@@ -217,18 +227,9 @@ class Interests(Observer):
         for interest in list(self._accounts.values()):
             interest.accounts_planned()
 
-    def _pass_on(
-        self, account: Account, subject: bytes, queue: bytes | None, change: int, from_where: str
-    ) -> None:
-        self.outside(account, subject, queue, change, from_where)
-
 
 def _from_where(role: int, origin: str) -> str:
     """Say where members of a queue group are, behind a link of `role`, that come from `origin`."""
     if role == Role.ROUTE:
         return BEHIND_ROUTES + (LAST_CHOICE if origin else "")
     return LAST_CHOICE
-
-
-def _ignore(*_: object) -> None:
-    """Do nothing: this is the only worker."""

@@ -20,6 +20,7 @@ from midge.sublist.subscription cimport RemoteSubscription
 cdef int BEHIND, CLOSED, DENIED_SUBJECTS, NO_HEADERS, OVERSIZED, REPLY_GRANTS, _CONNECTED
 cdef Py_ssize_t COMMAND_BYTES, STEP_BYTES, _CARE_BYTES, _VIEW_BYTES, _PUB_BYTES
 cdef Py_ssize_t _DELIVERY_BYTES, _DELIVERY_IN_RUN_BYTES, _TRACED_BYTES
+cdef Py_ssize_t _USUAL_TOKENS, _USUAL_BYTES, _BEGUN_BYTES, _ENDED_BYTES
 cdef bytes _PING, _PONG, _ACK_PREFIX
 
 
@@ -106,3 +107,7 @@ cdef class Link(ChannelOwner):
     cpdef void note_sent(self, Py_ssize_t count, Py_ssize_t size) except *
     @cython.locals(checks=int, subject=bytes, reply=bytes)
     cpdef Frame sendable(self, Client publisher, Frame frame)
+
+
+@cython.locals(subject=bytes, queue=bytes, named=Py_ssize_t, size=Py_ssize_t, tokens=Py_ssize_t)
+cdef Py_ssize_t _size_of(RemoteSubscription told) except -1

@@ -58,5 +58,5 @@ def _entry(link: LeafLink, *, with_subscriptions: bool) -> dict[str, Any]:
             (subject if queue is None else b"%b %b" % (subject, queue)).decode(errors="replace")
             for subject, queue in listed
         ]
-    entry["compression"] = "off"
+    entry["compression"] = link.side.compression.mode
     return entry

@@ -67,7 +67,7 @@ def _entry(state: State, link: RouteLink, *, lists: bool, with_detail: bool) -> 
         entry["subscriptions_list"] = [
             told.subject.decode(errors="replace") for _, told in _told(link)
         ]
-    entry["compression"] = "off"
+    entry["compression"] = link.side.compression.mode
     return entry
 
 

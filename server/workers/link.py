@@ -117,8 +117,7 @@ class WorkerLink(Link):
     def drop_interest(self) -> None:
         """Remove all that the other worker has told."""
         for part in self._parts.values():
-            left = list(part.interest.values())
-            part.interest = {}
+            left, part.interest = part.interest, {}
             self.drop(part, left)
 
     # Asked whether it has taken everything.

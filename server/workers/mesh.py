@@ -140,6 +140,9 @@ class Side:
     def transport_failed(self, link: WorkerLink, error: Exception) -> None:
         """Do nothing: the parent sees a worker end."""
 
+    def answered(self, link: WorkerLink) -> None:
+        """Do nothing: links between workers are not compressed."""
+
     def opened(self, link: WorkerLink) -> None:
         """Tell all interest, for there is nothing to be agreed on."""
         self._is_open = True

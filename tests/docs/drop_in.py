@@ -146,7 +146,7 @@ WITHOUT_SETTING = {
         ("permissions", "default_permissions", "default_permission"), "`cluster.permissions`"
     ),
     "users": "`users`",
-    "compression": "none; links are not compressed, and other modes draw a warning",
+    "compression": "`compression`, `compression_rtt_s`",
     "limits": "the table below",
     "auth_callout": "`auth_callout`, the table below",
     "auth_hook": "`auth_callout`, the table below",

@@ -10,6 +10,8 @@ from typing import Self
 class Wire:
     """Passes connections on to a port of this machine; `port` is its own.
 
+    `passed_bytes` counts the bytes of both directions.
+
     While it is cut, connections are closed at once, those that are there and those that come. While
     it is paused, nothing passes, and the ends notice nothing.
     """
@@ -23,6 +25,7 @@ class Wire:
         self._is_cut = False
         self._ended: set[asyncio.StreamWriter] = set()
         self.port = 0
+        self.passed_bytes = 0
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._take, "127.0.0.1", 0)
@@ -84,6 +87,7 @@ class Wire:
         with contextlib.suppress(OSError):
             while data := await source.read(65536):
                 await self._may_pass.wait()
+                self.passed_bytes += len(data)
                 if sink not in self._ended:
                     sink.write(data)
                     await sink.drain()

@@ -8,6 +8,7 @@ from midge.jetstream.store.file import records
 from midge.jetstream.store.file.group import Segment
 from midge.jetstream.store.file.log import Log
 from midge.jetstream.store.file.replayed import ReplayedStore
+from midge.jetstream.store.interface import StreamStore
 from midge.jetstream.store.lookups import SearchableStore
 from midge.jetstream.store.published import PublishedLines
 from midge.protocol.frame import Frame
@@ -163,6 +164,15 @@ class FileStore(ReplayedStore):
     def made_durable(self, last_seq: int) -> None:
         """Take note that everything up to `last_seq` is on the disk."""
         self.visible_seq = max(self.visible_seq, last_seq)
+
+    def is_in(self, log: object) -> bool:
+        """Return whether the changes of this store are written to `log`."""
+        return self._log is log
+
+    def show_copies(self, origin: StreamStore, upto: int) -> None:
+        """Make copies visible that `origin` has on the disk; see `StreamStore`."""
+        if origin.is_in(self._log) and not origin.is_async:
+            self.visible_seq = max(self.visible_seq, min(upto, self.last_seq))
 
     def is_at(self, seq: int, segment: Segment, offset: int) -> bool:
         """Return whether there is a message of this sequence, and it lies there."""

@@ -41,10 +41,14 @@ _BAD_ESCAPE = r"%(?![0-9A-Fa-f]{2})|\s"
 _PUBLIC_KEY = r"U[A-Z2-7]{55}"
 _SEED = r"SU[A-Z2-7]{56}"
 _ON = ("on", "enabled", "true")
-_UNCOMPRESSED = frozenset(
-    {"", "off", "disabled", "false", "accept", "auto", "s2_auto", "not supported", "not_supported"}
-)
-_COMPRESSED = ("s2_fast", "fast", "s2_better", "better", "s2_best", "best")
+_MODES = {
+    **dict.fromkeys(("", "off", "disabled", "false", "not supported", "not_supported"), "off"),
+    "accept": "accept",
+    **dict.fromkeys(("auto", "s2_auto"), "s2_auto"),
+    **dict.fromkeys(("fast", "s2_fast"), "s2_fast"),
+    **dict.fromkeys(("better", "s2_better"), "s2_better"),
+    **dict.fromkeys(("best", "s2_best"), "s2_best"),
+}
 
 
 def _urls(section: Section, node: Node) -> None:
@@ -76,30 +80,33 @@ def _credentials(section: Section, node: Node) -> None:
 
 
 def read_compression(default: str) -> Callable[[Section, Node], None]:
-    """Return the handler of the compression of links, which midge never compresses.
+    """Return the handler of the compression of links.
 
     `default` is what nats-server does for `true` and `on`.
     """
 
     def handle(section: Section, node: Node) -> None:
         word: object = node.value
+        round_trips: list[float] = []
         if isinstance(word, dict):
             word = ""
             for name, entry in entries(node).items():
                 if name.lower() == "mode":
                     word = text(entry)
                 elif name.lower() in ("rtt_thresholds", "thresholds", "rtts", "rtt"):
-                    for item in items(entry):
-                        duration(item, text(item))
+                    round_trips = [max(duration(one, text(one)), 0.0) for one in items(entry)]
                 elif not entry.is_used:
                     fail(entry, f'unknown field "{name}"')
         elif not isinstance(word, str | bool):
             fail(node, f"expected a boolean or a structure, got {show(node)}")
         word = default if word is True or str(word).lower() in _ON else str(word).lower()
-        if word not in _UNCOMPRESSED and word not in _COMPRESSED:
+        if word not in _MODES:
             fail(node, f'unsupported compression mode "{word}"')
-        if word in _COMPRESSED:
-            section.note(node, 'field "compression" has no effect: links are not compressed')
+        section.put("compression", _MODES[word], node)
+        while round_trips and not round_trips[-1]:
+            round_trips.pop()
+        if round_trips:
+            section.put("compression_rtt_s", round_trips, node)
 
     return handle
 

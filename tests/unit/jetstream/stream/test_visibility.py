@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from midge.jetstream.store.file.directory import StoreDirectory
 from midge.jetstream.stream.surroundings import BacklogLimits, BatchLimits, Bounds
 from tests.support.jetstream_account import FileAccountRig
 
@@ -80,3 +81,47 @@ def test_what_waits_for_the_disk_is_bounded() -> None:
     rig.exchange("a.b", b"x")
     rig.settle()
     assert rig.account.streams["A"].store.messages == 5
+
+
+def mirrored(storage: str = "file", origin: str = "file") -> FileAccountRig:
+    """Store three messages durably, for a mirror that has taken them and not synced them."""
+    rig = FileAccountRig()
+    rig.create("A", storage=origin)
+    config = {"name": "M", "mirror": {"name": "A"}, "storage": storage}
+    rig.exchange("$JS.API.STREAM.CREATE.M", config)
+    rig.settle()
+    rig.clock.advance(0.1)
+    for _ in range(3):
+        rig.exchange("a.b", b"x")
+    rig.settle()
+    rig.clock.advance(0.1)
+    return rig
+
+
+def test_a_mirror_shows_at_once_what_its_origin_has_on_the_disk() -> None:
+    rig = mirrored()
+    mirror = rig.account.streams["M"].store
+    assert (mirror.last_seq, mirror.visible_seq) == (3, 3)
+    sent = rig.exchange("$JS.API.STREAM.MSG.GET.M", {"seq": 3})
+    assert json.loads(sent[0][2])["message"]["seq"] == 3
+
+
+@pytest.mark.parametrize("steps", range(12))
+def test_what_a_mirror_has_shown_is_lost_nowhere_by_a_power_failure(steps: int) -> None:
+    rig = mirrored()
+    assert rig.account.streams["M"].store.visible_seq == 3
+    rig.exchange("$JS.API.STREAM.PURGE.A")
+    rig.directory.flush()
+    for _ in range(steps):
+        rig.disk.pump()
+        rig.directory.flush()
+    stores = StoreDirectory(rig.disk.power_failed(), lambda: None).streams()
+    assert 3 in [store.messages for store in stores], "in the origin, or in its mirror"
+
+
+def test_a_mirror_does_not_show_what_only_memory_has() -> None:
+    rig = mirrored(origin="memory")
+    mirror = rig.account.streams["M"].store
+    assert (mirror.last_seq, mirror.visible_seq) == (3, 0)
+    rig.settle()
+    assert mirror.visible_seq == 3

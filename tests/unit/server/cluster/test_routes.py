@@ -33,7 +33,7 @@ def test_the_accepting_server_speaks_first_and_registers_after_both_documents(wo
     route = world.accept()
     (info,) = route.infos()
     assert (info["server_name"], info["cluster"], info["jetstream"]) == ("ME", "C1", False)
-    assert info["compression"] == "off"
+    assert info["compression"] == "accept"
     assert "route_pool_size" not in info
     route.connect()
     assert not world.cluster.routes

@@ -266,7 +266,6 @@ def test_a_tls_block_without_a_certificate_is_refused(conf: Path, around: str, g
         ("trace_headers: true", 'field "trace_headers" traces whole messages'),
         ("default_sentinel: x", 'field "default_sentinel" has no effect: clients without'),
         ("cluster { pool_size: 3 }", 'field "pool_size" has no effect: one route carries all'),
-        ("cluster { compression: s2_fast }", 'field "compression" has no effect: links are not'),
         ("feature_flags { other: true }", 'feature flag "other" has no effect: midge does not'),
         ("accounts { A { exports: [{}] } }", "an export without a stream or service has no effect"),
         (
@@ -384,3 +383,19 @@ def test_an_empty_secret_opens_nothing(
     monkeypatch.setenv("EMPTY", "")
     expected = f'field "{name}": expected a string that is not empty'
     assert refusal(conf, text) == f"x.conf:1:{column}: {expected}"
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "round_trips"),
+    [
+        ("compression: true", "s2_auto", (0.01, 0.05, 0.1)),
+        ("compression: FAST", "s2_fast", (0.01, 0.05, 0.1)),
+        ("compression: disabled", "off", (0.01, 0.05, 0.1)),
+        ("compression { mode: auto, rtt_thresholds: [1ms, 2ms, 0s] }", "s2_auto", (0.001, 0.002)),
+    ],
+)
+def test_the_compression_of_links(
+    conf: Path, text: str, mode: str, round_trips: tuple[float, ...]
+) -> None:
+    table = load(conf, f"leafnodes {{ {text} }}").leafnodes
+    assert (table.compression, table.compression_rtt_s) == (mode, round_trips)
