@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from midge.pipeline.tables.landing import Landed, create_table, land
 from midge.pipeline.tables.rebuilding import rebuild
-from midge.pipeline.tables.scanning import scan, scan_duckdb, scan_polars, scan_rows
+from midge.pipeline.tables.scanning import latest, scan, scan_duckdb, scan_polars, scan_rows
 
 __all__ = [
     "Landed",
     "create_table",
     "land",
+    "latest",
     "rebuild",
     "scan",
     "scan_duckdb",

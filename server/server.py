@@ -149,6 +149,7 @@ class Server:
             self._recorder.start()
         if options.jetstream.enabled and self._is_first:
             self._start_jetstream(broker, state)
+            self._keep_messages_of_tables(options)
         if (options.leafnodes.remotes or options.leafnodes.port) and self._is_first:
             self._start_leafnodes(broker)
         if options.websocket.port:
@@ -197,8 +198,16 @@ class Server:
         if self._state is not None:
             self._state.jetstream = None
 
+    def _keep_messages_of_tables(self, options: Options) -> None:
+        """Make the consumers of tables of interest streams, before the first publisher comes."""
+        if options.tables:
+            from midge.server.tables.service import keep_messages  # noqa: PLC0415 - few have any
+
+            keep_messages(self._jetstream, options.tables)
+
     def _reload_tables(self) -> None:
         """Start the process of the tables, or pass it the changed tables."""
+        self._keep_messages_of_tables(self.options)
         if self._tables is not None:
             self._tables.reload()
         elif self.options.tables and self._is_first and self._state is not None:

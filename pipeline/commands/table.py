@@ -160,11 +160,14 @@ def _ls(args: argparse.Namespace) -> None:
 
 
 def _rm(args: argparse.Namespace) -> None:
-    from midge.pipeline.tables.delta import remove
+    from midge.pipeline.tables.delta import StreamTable, remove
 
+    source = StreamTable(str(args.directory)).source
     confirm(args, f"delete the table {args.directory} and its quarantine")
     remove(args.directory)
     say(f"{args.directory}: deleted")
+    if source.consumer:
+        say(f"stream {source.stream} keeps messages for consumer {source.consumer}: delete it, too")
 
 
 def _status(args: argparse.Namespace) -> None:

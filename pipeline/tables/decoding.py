@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from midge.client.errors import OptionError
 from midge.pipeline.spark_source.reader import Columns, header_pairs
+from midge.protocol.key_value import PUT, operation_of
 
 OTHER = "_other"
 """The column of a JSON table with the keys that have no column of their own."""
@@ -99,7 +100,7 @@ class Decoder:
         values: dict[str, list[Any]] = {}
         good: Sequence[int] = range(len(messages))
         if self.infers or any(self._json_kinds()):
-            values, bad = self._values(messages.payloads)
+            values, bad = self._values(self._without_removals(messages))
             places = {place for place, _ in bad}
             good = [place for place in good if place not in places] if bad else good
         kept = pa.array(good, pa.int64()) if bad else None
@@ -123,6 +124,15 @@ class Decoder:
     def empty(self) -> Decoded:
         """Return no rows, with their columns."""
         return Decoded(self.schema.empty_table(), QUARANTINE.empty_table())
+
+    def _without_removals(self, messages: Columns) -> Sequence[bytes]:
+        """Return the payloads; those of removed keys, which are empty, as objects without keys."""
+        if "operation" not in self.columns.values():
+            return messages.payloads
+        return [
+            payload if payload or not raw or operation_of(_headers_of(raw)) == PUT else b"{}"
+            for payload, raw in zip(messages.payloads, messages.headers, strict=True)
+        ]
 
     def _json_kinds(self) -> list[tuple[str, str]]:
         return [(name, kind) for name, kind in self.columns.items() if kind.rstrip("?") in KINDS]
@@ -331,11 +341,17 @@ def _of_messages(kind: str, messages: Columns, times: pa.Array) -> pa.Array:
     if found := _TOKEN.fullmatch(kind):
         place = int(found[1])
         return pa.array([_token(subject, place) for subject in messages.subjects], pa.string())
-    headers = [dict(header_pairs(raw) or ()) for raw in messages.headers]
+    headers = [_headers_of(raw) for raw in messages.headers]
+    if kind == "operation":
+        return pa.array([operation_of(fields) for fields in headers], pa.string())
     if found := _HEADER.fullmatch(kind):
         return pa.array([fields.get(found[1], [None])[0] for fields in headers], pa.string())
     texts = [json.dumps(fields) if fields else None for fields in headers]
     return pa.array(texts, pa.string())
+
+
+def _headers_of(raw: bytes) -> dict[str, list[str]]:
+    return dict(header_pairs(raw) or ())
 
 
 def _token(subject: bytes, place: int) -> str | None:
@@ -375,8 +391,14 @@ KINDS = {
     "json": _Kind(pa.string(), bytes.decode, msgspec.Raw, _text),
 }
 """The kinds of columns by name; `json` keeps any value as its text."""
-_MESSAGE_KINDS = {"payload": pa.binary(), "headers": pa.string(), "date": pa.date32()}
-"""The kinds of columns that are not of keys; `headers` is an object of lists."""
+_MESSAGE_KINDS = {
+    "payload": pa.binary(),
+    "headers": pa.string(),
+    "date": pa.date32(),
+    "operation": pa.string(),
+}
+"""The kinds of columns that are not of keys; `headers` is an object of lists, `operation` is what a
+message does to the key of a bucket."""
 _TOKEN = re.compile(r"token\(([1-9][0-9]?)\)")
 _HEADER = re.compile(r"header\(([!-9;-~]+)\)")
 _ONE_KIND = {

@@ -15,7 +15,7 @@ import fcntl
 import json
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -40,6 +40,11 @@ LOCK_WAIT_S = 60.0
 KEEP_HOURS = 7.0 * 24
 """Compaction keeps the files of earlier versions so long, for their readers."""
 _FORMAT = 1
+_PROPERTIES = {
+    "delta.checkpointInterval": "100",
+    "delta.logRetentionDuration": "interval 7 days",
+}
+"""A checkpoint every 100 commits; each removes the log's files that are older than a week."""
 _ATTEMPTS = 10
 _LOCK_FILE = "_midge.lock"
 _LOCK_LOOK_S = 0.1
@@ -53,6 +58,8 @@ class Source(NamedTuple):
     subject: str = ""
     infers: bool = False
     """Whether new keys of the payloads become columns."""
+    consumer: str = ""
+    """The durable consumer of a table of an interest stream."""
 
 
 class Layout(NamedTuple):
@@ -380,6 +387,7 @@ def _create_empty(
                 mode="error",
                 description=description,
                 partition_by=list(partition_by),
+                configuration=_PROPERTIES,
             )
     except (DeltaError, OSError) as error:
         raise TableError(f"{url}: cannot be made: {reason_of(error)}") from error
@@ -401,10 +409,11 @@ def _description(source: Source) -> str:
 
 def _source_of(url: str, handle: "DeltaTable") -> Source:
     try:
-        document: Mapping[str, Any] = json.loads(handle.metadata().description or "")
+        document: dict[str, Any] = json.loads(handle.metadata().description or "")
         if document["midge_table"] != _FORMAT:
             raise ValueError
-        return Source(**{name: document[name] for name in Source._fields})
+        del document["midge_table"]
+        return Source(**document)
     except (ValueError, KeyError, TypeError) as error:
         raise TableError(f"{url}: is a Delta table, but not one of a stream") from error
 

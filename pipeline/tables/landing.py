@@ -1,5 +1,6 @@
 """Bring a stream's messages into its table, from the table's position up to the stream's end."""
 
+import hashlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from midge.pipeline.spark_source.partitions import SequenceRange
 from midge.pipeline.spark_source.reader import RangeReader
 from midge.pipeline.tables.decoding import Decoded, Decoder, can_partition
 from midge.pipeline.tables.delta import Source, StreamTable, create, locked
+from midge.pipeline.tables.interest import acknowledge, make_consumer
 
 BLOCK_BYTES = 128 << 20
 """A commit comes when its rows have as many bytes in memory."""
@@ -46,13 +48,15 @@ def create_table(
     infer: bool = False,
     subject: str = "",
     partition_by: Sequence[str] = (),
+    consumer: str = "",
 ) -> None:
     """Make an empty table of `stream` at `url`, a directory or an object store's URL.
 
     With `columns`, the kind of each by its name, payloads are JSON objects; without, they stay as
     they are. With `infer`, further keys of the payloads become columns as they come. `subject`
     filters, as the source's option does. `partition_by` names columns of the kinds `date` and
-    `token(N)`. A table that is there already and is the same passes.
+    `token(N)`. A table that is there already and is the same passes. On an interest stream the
+    table has a durable consumer, `consumer`, whose name has a default.
 
     Raises:
         OptionError: a column, an option or the subject cannot be.
@@ -63,9 +67,16 @@ def create_table(
     decoder = Decoder(columns, infers=infer)
     check_partitions(decoder, partition_by)
     options = _options(server, stream, subject)
-    state = stream_state(options)
+    with Client(options.connect) as client:
+        jetstream = JetStream(client, options.connect.domain)
+        state = _checked(jetstream.stream_state(stream))
+        if state.retention == "interest":
+            consumer = consumer or _consumer_of(url)
+            make_consumer(jetstream, stream, consumer, options.subjects)
+    is_kept = state.retention == "interest"
+    source = Source(stream, state.created, subject, infer, consumer if is_kept else "")
     with locked(url):
-        create(url, decoder, Source(stream, state.created, subject, infer), partition_by)
+        create(url, decoder, source, partition_by)
 
 
 def check_partitions(decoder: Decoder, partition_by: Sequence[str]) -> None:
@@ -121,6 +132,11 @@ def land(
                     start,
                 )
             done.position = table.position
+        if table.source.consumer:
+            with Client(options.connect) as client:
+                jetstream = JetStream(client, options.connect.domain)
+                consumer = table.source.consumer
+                acknowledge(jetstream, state.name, consumer, options.subjects, done.position)
         return done
 
 
@@ -136,16 +152,24 @@ def stream_state(options: SourceOptions) -> StreamState:
     """Return the state of a stream that can be a table.
 
     Raises:
-        TableError: the stream removes messages on acknowledgement.
+        TableError: the stream is a work queue.
     """
     with Client(options.connect) as client:
-        state = JetStream(client, options.connect.domain).stream_state(options.stream)
-    if state.retention != "limits":
+        return _checked(JetStream(client, options.connect.domain).stream_state(options.stream))
+
+
+def _checked(state: StreamState) -> StreamState:
+    if state.retention == "workqueue":
         raise TableError(
-            f"stream {state.name} has {state.retention} retention and removes messages when "
-            "others acknowledge them: make a table of a mirror of it"
+            f"stream {state.name} has workqueue retention and removes a message when its consumer "
+            "acknowledges it: make a table of a mirror of it"
         )
     return state
+
+
+def _consumer_of(url: str) -> str:
+    """Return the name of the consumer of a table."""
+    return f"table-{hashlib.sha256(url.encode()).hexdigest()[:12]}"
 
 
 def same_stream(table: StreamTable, state: StreamState) -> StreamState:

@@ -24,6 +24,7 @@ from midge.pipeline.spark_source.reader import BATCH_ROWS, Columns
 from midge.pipeline.tables.decoding import KINDS, OTHER, Decoded, Decoder
 from midge.pipeline.tables.delta import LOCK_WAIT_S, Layout, StreamTable, locked
 from midge.pipeline.tables.landing import check_partitions
+from midge.protocol.key_value import OPERATION, PUT
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -149,7 +150,9 @@ def _headers_of(row: Mapping[str, Any], kinds: Mapping[str, str]) -> bytes:
     """Return a header block of the headers that the table has columns of."""
     fields: dict[str, list[str]] = {}
     for name, kind in kinds.items():
-        if kind == "headers":
+        if kind == "operation" and row[name] != PUT:
+            fields[OPERATION] = [row[name]]
+        elif kind == "headers":
             fields |= json.loads(row[name] or "{}")
         elif kind.startswith("header(") and row[name] is not None:
             fields.setdefault(kind[len("header(") : -1], [row[name]])

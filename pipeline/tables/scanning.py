@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from midge.client.errors import DataLossError
 from midge.extras import install_command
-from midge.pipeline.errors import PipelineError
+from midge.pipeline.errors import PipelineError, TableError
 from midge.pipeline.spark_source.partitions import SequenceRange
 from midge.pipeline.tables.delta import StreamTable
 from midge.pipeline.tables.landing import (
@@ -24,6 +25,7 @@ from midge.pipeline.tables.landing import (
     same_stream,
     stream_state,
 )
+from midge.protocol.key_value import PUT
 
 if TYPE_CHECKING:
     import duckdb
@@ -109,6 +111,33 @@ def scan_rows(url: str, server: Server | None = _SERVER) -> Iterator[dict[str, A
     """
     for batch in scan(url, server).to_batches():
         yield from batch.to_pylist()
+
+
+def latest(url: str, server: Server | None = _SERVER) -> pa.Table:
+    """Return the keys of a bucket as they are now: the last message of each, in order of the keys.
+
+    The table is of a bucket's stream and has a column of the kind `operation`; keys that were
+    deleted, purged or have expired are not in the result.
+
+    Raises:
+        ServerError: the server cannot be reached.
+        TableError: there is no such table, its stream was deleted and made again, or it has no
+            column of the kind `operation`.
+    """
+    kinds = StreamTable(url).layout.columns
+    operation = next((name for name, kind in kinds.items() if kind == "operation"), "")
+    if not operation:
+        raise TableError(f"{url}: has no column of the kind operation")
+    rows = scan(url, server)
+    # The sequences first, so that of most rows nothing else is read.
+    found = rows.to_table(["subject", "sequence", operation])
+    last = found.group_by("subject").aggregate([("sequence", "max")]).column("sequence_max")
+    is_last = pc.is_in(found.column("sequence"), last)
+    is_there = pc.equal(found.column(operation), PUT)
+    kept = found.filter(pc.and_(is_last, is_there)).column("sequence")
+    table = rows.to_table(filter=pc.field("sequence").isin(kept)).sort_by("subject")
+    keys = pc.replace_substring_regex(table.column("subject"), r"^\$KV\.[^.]*\.", "")
+    return table.add_column(0, "key", keys)
 
 
 def _dataset(landed: "DeltaTable", later: pa.Table | None) -> ds.Dataset:

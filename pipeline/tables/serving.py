@@ -28,6 +28,7 @@ class Job(NamedTuple):
     columns: Mapping[str, str] | None = None
     infer: bool = False
     partition_by: tuple[str, ...] = ()
+    consumer: str = ""
     compact_commits: int = 0
     """Commits after which small files are joined; 0 means never."""
     keep_hours: float = KEEP_HOURS
@@ -114,6 +115,7 @@ class TableTask:
                 infer=job.infer,
                 subject=job.subject,
                 partition_by=job.partition_by,
+                consumer=job.consumer,
             )
             self._is_made = True
         done = land(job.url, job.server)

@@ -14,7 +14,7 @@ ColumnKind = Annotated[
     str,
     Meta(
         pattern=(
-            r"^((string|int64|double|boolean|timestamp|json)\??|payload|headers|date"
+            r"^((string|int64|double|boolean|timestamp|json)\??|payload|headers|date|operation"
             r"|token\([1-9][0-9]?\)|header\([!-9;-~]+\))$"
         ),
         extra={EXPECTED: "a kind such as 'int64', 'token(2)' or 'header(Trace)'"},

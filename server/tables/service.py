@@ -19,6 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
+from midge.jetstream.config.consumer import set_required_level
+from midge.jetstream.config.consumer_config import ConsumerConfig
+from midge.jetstream.config.stream import INTEREST
+from midge.jetstream.errors import JetStreamError
 from midge.server.auth.identity import AuthRequest, Identity, Refusal, Verdict
 from midge.server.auth.passwords import is_same_text
 from midge.server.broker.admission import OF_TABLES
@@ -29,14 +33,17 @@ from midge.server.log.logger import get_logger
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Iterable
 
     from midge.server.broker.broker import Broker
     from midge.server.config.tables import StreamTable
+    from midge.server.jetstream.engine import Engine
 
 COMMAND = (sys.executable, "-m", "midge", "table", "work")
 _PASSWORD_BYTES = 32
 _BACK_OFF_S = 1.0
 _BACK_OFF_MAX_S = 60.0
+_ACK_WAIT_NS = 30_000_000_000
 _STOP_S = 12.0  # the process ends by itself within 10 s
 _LINE_BYTES = 1 << 20
 
@@ -80,6 +87,43 @@ class TableState:
             log.error("table_failed", table=self.settings.name, error=self.error)
         elif before and not self.error:
             log.info("table_recovered", table=self.settings.name)
+
+
+def keep_messages(engine: Engine | None, tables: Iterable[StreamTable]) -> None:
+    """Make the consumers that keep the messages of interest streams until they are in a table.
+
+    The process of a table makes its consumer too, as soon as the stream is there; publishers are
+    accepted before that.
+    """
+    for table in tables:
+        home = None if engine is None else engine.accounts.get(table.account or GLOBAL_ACCOUNT)
+        if home is None or home.limits is None:
+            continue
+        stream = home.streams.streams.get(table.stream)
+        name = consumer_of(table)
+        if stream is None or stream.config.retention != INTEREST:
+            continue
+        if stream.consumers.get(name.encode()) is not None:
+            continue
+        config = ConsumerConfig(
+            durable_name=name,
+            name=name,
+            ack_policy="all",
+            ack_wait_ns=_ACK_WAIT_NS,
+            max_ack_pending=-1,
+            headers_only=True,
+            filter_subjects=[part.strip() for part in table.subject.split(",") if part.strip()],
+        )
+        try:
+            set_required_level(config)
+            stream.consumers.create(config, "", home.streams.allowance())
+        except JetStreamError as error:
+            log.error("table_failed", table=table.name, error=str(error))
+
+
+def consumer_of(table: StreamTable) -> str:
+    """Return the name of the consumer of a table of an interest stream."""
+    return f"table-{table.name}"
 
 
 class TableService:
@@ -200,7 +244,8 @@ class TableService:
         del settings["account"]
         is_typed = bool(settings["columns"] or settings["infer"])
         login = {"servers": self._url, "user": state.account, "password": self._password}
-        return {**settings, "columns": settings["columns"] if is_typed else None, "server": login}
+        settings["columns"] = settings["columns"] if is_typed else None
+        return {**settings, "consumer": consumer_of(state.settings), "server": login}
 
     def _end_input(self) -> None:
         if self._process is not None and self._process.stdin is not None:

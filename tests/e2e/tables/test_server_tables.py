@@ -266,6 +266,22 @@ def test_operator_mode_with_tls(tmp_path):
         landed(f"{directory}/orders", 10)
 
 
+def test_an_interest_stream_keeps_messages_from_the_first_publisher_on(tmp_path):
+    directory = str(tmp_path)
+    table = {"name": "orders", "every": "1h"}
+    with Server(midge_command(), config(directory)) as server, client_of(server) as client:
+        make_stream(client, retention="interest")
+        publish(client, 5)  # without interest in them
+    with Server(midge_command(), config(directory, table)) as server, client_of(server) as client:
+        publish(client, 30)
+        info = JetStream(client).call("CONSUMER.INFO.ORDERS.table-orders")
+        assert info["config"]["ack_policy"] == "all"
+        assert info["num_pending"] + info["num_ack_pending"] + info["ack_floor"]["stream_seq"] > 0
+    assert rows(f"{directory}/orders") == list(range(30))
+    with Server(midge_command(), config(directory)) as server, client_of(server) as client:
+        assert JetStream(client).stream_state("ORDERS").messages == 0
+
+
 async def test_nobody_else_can_log_in_to_the_listener_of_the_process(tmp_path):
     table = StreamTable(name="t", stream="S", url=str(tmp_path / "t"))
     options = Options(

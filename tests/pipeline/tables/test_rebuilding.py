@@ -116,7 +116,7 @@ def test_the_command(tmp_path, capsys):
     url = make(str(tmp_path / "t"), None)
     assert cli.main(["table", "rebuild", url, "--column", "n:int64", "--column", "p:token(2)"]) == 0
     assert capsys.readouterr().out == f"{url}: 4 rows\n"
-    assert cli.main(["table", "rebuild", url, "--infer", "--partition-by", "n"]) == 1
+    assert cli.main(["table", "rebuild", url, "--infer", "--partition-by", "n"]) == 2
     assert "expected a column of the kind date or token(N)" in capsys.readouterr().err
     assert cli.main(["table", "rebuild", str(tmp_path / "none")]) == 1
     assert not (tmp_path / "none").exists()

@@ -33,7 +33,7 @@ def test_add_makes_a_table_with_columns(orders, server, tmp_path, capsys):
     assert cli.main([*add, "n:int64"]) == 0
     assert StreamTable(url).layout.columns == {"n": "int64"}
     assert cli.main([*add, "n:double"]) == 1
-    assert cli.main([*add, "n"]) == 1
+    assert cli.main([*add, "n"]) == 2
     assert capsys.readouterr().err.splitlines()[1:] == [
         "midge table add: --column: expected NAME:KIND, got 'n'"
     ]

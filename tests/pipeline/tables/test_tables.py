@@ -5,8 +5,10 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import duckdb
+import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
 
@@ -15,16 +17,21 @@ from midge.client.errors import StreamNotFoundError
 from midge.client.options import ConnectOptions
 from midge.pipeline.errors import TableError
 from midge.pipeline.spark_source.reader import Columns
-from midge.pipeline.tables import delta
+from midge.pipeline.tables import delta, landing
 from midge.pipeline.tables.decoding import Decoded, Decoder
 from midge.pipeline.tables.delta import StreamTable, locked
-from midge.tables import create_table, land, scan
+from midge.pipeline.tables.interest import acknowledge
+from midge.tables import create_table, land, latest, rebuild, scan
 from tests.pipeline.conftest import Stream
 from tests.support.nats_server import servers_of
 from tests.support.processes import Server, midge_command, nats_server_command
 
 pytestmark = pytest.mark.timeout(120)
 CONFIG = "jetstream { store_dir: '@directory@' }"
+
+
+class FailPointError(Exception):
+    """Ends a landing as a kill would."""
 
 
 @pytest.fixture(scope="module", params=["midge", "nats-server"])
@@ -125,13 +132,68 @@ def test_a_stream_that_was_made_again_is_another_source(table, orders, server):
     assert numbers(scan(table, None)) == list(range(10))
 
 
-@pytest.mark.parametrize("retention", ["interest", "workqueue"])
-def test_streams_that_remove_on_acknowledgement_are_refused(server, tmp_path, retention):
+def test_work_queues_are_refused(server, tmp_path):
     with Client(ConnectOptions(servers=servers_of(server.url))) as client:
-        stream = Stream(client, "JOBS", ["jobs.>"], retention=retention)
-        with pytest.raises(TableError, match=f"JOBS has {retention} retention"):
+        stream = Stream(client, "JOBS", ["jobs.>"], retention="workqueue")
+        with pytest.raises(TableError, match="JOBS has workqueue retention"):
             create_table(str(tmp_path / "jobs"), "JOBS", server.url)
         stream.delete()
+
+
+@pytest.fixture
+def news(server):
+    with Client(ConnectOptions(servers=servers_of(server.url))) as client:
+        stream = Stream(client, "NEWS", ["news.>"], retention="interest")
+        yield stream
+        stream.delete()
+
+
+def test_an_interest_stream_keeps_messages_until_they_are_in_the_table(
+    news, server, tmp_path, monkeypatch
+):
+    url = str(tmp_path / "news")
+    create_table(url, "NEWS", server.url, columns={"n": "int64"})
+    assert StreamTable(url).source.consumer.startswith("table-")
+    for start in range(0, 10_000, 5000):
+        news.publish(5000, subject=b"news.a", payload=b'{"n": %d}', start=start)
+        assert news.state().messages == 5000
+        assert numbers(scan(url, server.url)) == list(range(start + 5000))
+        with monkeypatch.context() as patched:  # a process that ends after the commit
+            patched.setattr(landing, "acknowledge", failing)
+            with pytest.raises(FailPointError):
+                land(url, server.url)
+        assert news.state().messages == 5000
+        assert land(url, server.url).commits == 0
+        assert news.state().messages == 0
+    done = land(url, server.url)
+    assert (done.rows, done.lost, done.position) == (0, 0, 10_000)
+    assert numbers(scan(url, server.url)) == list(range(10_000))
+
+
+def failing(*_):
+    raise FailPointError
+
+
+def test_messages_after_the_position_are_kept(news, server, tmp_path):
+    url = str(tmp_path / "news")
+    create_table(url, "NEWS", server.url, columns={"n": "int64"}, subject="news.a", consumer="mine")
+    news.publish(10, subject=b"news.a", payload=b'{"n": %d}')
+    news.publish(10, subject=b"news.b", payload=b'{"n": %d}')
+    assert news.state().messages == 10
+    acknowledge(news.jetstream, "NEWS", "mine", ("news.a",), 7)
+    assert (news.state().messages, news.state().first_seq) == (3, 8)
+    assert land(url, server.url).rows == 3  # those that were acknowledged before their commit
+    assert news.state().messages == 0
+
+
+def test_a_deleted_consumer_is_made_again(news, server, tmp_path, caplog):
+    url = str(tmp_path / "news")
+    create_table(url, "NEWS", server.url, columns={"n": "int64"}, consumer="mine")
+    news.jetstream.call("CONSUMER.DELETE.NEWS.mine")
+    land(url, server.url)
+    assert "consumer mine of stream NEWS was deleted" in caplog.text
+    news.publish(10, subject=b"news.a", payload=b'{"n": %d}')
+    assert land(url, server.url).rows == 10
 
 
 def test_create_again_is_the_same_table_or_an_error(table, orders, server, tmp_path):
@@ -153,10 +215,6 @@ def test_create_again_is_the_same_table_or_an_error(table, orders, server, tmp_p
 def test_one_writer_at_a_time(table, orders, server):
     with locked(table), pytest.raises(TableError, match="another process is writing"):
         land(table, server.url)
-
-
-class FailPointError(Exception):
-    """Ends a landing as a kill would."""
 
 
 @pytest.mark.parametrize("where", ["before the commit", "after the commit", "after the quarantine"])
@@ -292,3 +350,73 @@ def test_every_message_is_there_once_after_kill_9(table, orders, server):
     assert numbers(scan(table, server.url)) == list(range(count))
     land(table, server.url)
     assert numbers(scan(table, None)) == list(range(count))
+
+
+def test_partitions_of_a_commit_are_bounded(server, orders, tmp_path, monkeypatch):
+    monkeypatch.setattr(delta, "PARTITIONS_MAX", 4)
+    url = str(tmp_path / "t")
+    columns = {"n": "int64", "place": "token(2)", "day": "date"}
+    create_table(url, "ORDERS", server.url, columns=columns, partition_by=["place", "day"])
+    fill(orders, 100)  # of 10 places, one after the other
+    land(url, server.url)
+    assert numbers(scan(url, None)) == list(range(100))
+    metrics = [entry.get("operationMetrics", {}) for entry in DeltaTable(url).history()]
+    adds = [one.get("num_added_files") for one in metrics]
+    assert max(count for count in adds if count) <= 4
+    assert sum(count for count in adds if count) == 100
+    paths = {path.parent.parent.name for path in (tmp_path / "t").rglob("*.parquet")}
+    assert "place=3" in paths
+    assert scan(url, None).count_rows(filter=ds.field("place") == "3") == 10
+    land(url, server.url)
+    fill(orders, 10, start=100)
+    assert numbers(scan(url, server.url)) == list(range(110))
+
+
+def test_the_log_has_checkpoints_and_the_position_outlives_it(table, orders, server):
+    DeltaTable(table).alter.set_table_properties(
+        {"delta.logRetentionDuration": "interval 1 second"}
+    )
+    handle = StreamTable(table)
+    for last in range(1, 205):
+        if last % 5:
+            handle.append(decoded(last, last), last)
+        else:
+            handle.append(Decoder({"n": "int64"}).empty(), last)
+    log = Path(table) / "_delta_log"
+    assert len(list(log.glob("*.checkpoint.parquet"))) >= 1
+    assert len(list(log.glob("*.json"))) < 150
+    assert StreamTable(table).position == 204
+    handle.compact(0)
+    assert (StreamTable(table).size()[:2], StreamTable(table).position) == ((164, 1), 204)
+    assert len(list(Path(table).glob("*.parquet"))) == 1
+
+
+def test_the_latest_state_of_a_bucket(server, tmp_path):
+    url = str(tmp_path / "t")
+    columns = {"n": "int64", "what": "operation"}
+    with Client(ConnectOptions(servers=servers_of(server.url))) as client:
+        bucket = Stream(client, "KV_B", ["$KV.B.>"], max_msgs_per_subject=1, allow_rollup_hdrs=True)
+        create_table(url, "KV_B", server.url, columns=columns)
+        for n in range(3):
+            for key in (b"a", b"b.c", b"d", b"e"):
+                bucket.publish(1, subject=b"$KV.B." + key, payload=b'{"n": %d}' % n)
+            land(url, server.url)
+        mark = b"NATS/1.0\r\n%s\r\n\r\n"
+        bucket.publish(1, subject=b"$KV.B.a", payload=b"", headers=mark % b"KV-Operation: DEL")
+        bucket.publish(1, subject=b"$KV.B.d", payload=b"", headers=mark % b"KV-Operation: PURGE")
+        land(url, server.url)
+        bucket.publish(
+            1, subject=b"$KV.B.e", payload=b"", headers=mark % b"Nats-Marker-Reason: MaxAge"
+        )
+        bucket.publish(1, subject=b"$KV.B.d", payload=b'{"n": 7}')
+        found = latest(url, server.url)
+        assert found.select(["key", "n"]).to_pylist() == [
+            {"key": "b.c", "n": 2},
+            {"key": "d", "n": 7},
+        ]
+        land(url, server.url)
+        assert latest(url, None) == found.cast(latest(url, None).schema)
+        assert scan(url, None).count_rows() == 16
+        rebuild(url, {**columns, "m": "json"})
+        assert latest(url, None).column("key").to_pylist() == ["b.c", "d"]
+        bucket.delete()
