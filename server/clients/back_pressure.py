@@ -39,6 +39,10 @@ class Pressed(Protocol):
         """The client that publishes and receives through it."""
 
     @property
+    def peer(self) -> str:
+        """The peer's address for the log."""
+
+    @property
     def outbound(self) -> Outbound:
         """The pending output."""
 
@@ -147,7 +151,7 @@ class BackPressure:
         if left_s > _DEADLINE_SLACK_S:
             self._watch_deadline(left_s)
         elif rule.retries and (self._has_progressed or channel.outbound.has_shrunk()):
-            channel.host.write_timed_out(channel.owner.cid, channel.owner.peer, rule.deadline_s)
+            channel.host.write_timed_out(channel.owner.cid, channel.peer, rule.deadline_s)
             self._begin_batch()
             self._watch_deadline(rule.deadline_s)
         else:
