@@ -54,6 +54,36 @@ def _moment(time_s: float, *, utc: bool) -> datetime:
     return moment if utc else moment.astimezone()
 
 
+_WORDS = {
+    "id_announced": "Server id",
+    "name_announced": "Server name",
+    "version_announced": "Version of midge",
+    "compatibility_announced": "Compatible with nats-server",
+}
+"""The events whose names say nothing to people, in words."""
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def words_of(event: str) -> str:
+    """Return the name of an event in words: `Client connected`, `JetStream ready`."""
+    words = _WORDS.get(event) or event.replace("_", " ")
+    return (words[:1].upper() + words[1:]).replace("Jetstream", "JetStream")
+
+
+def with_unit(name: str, value: Any) -> tuple[str, Any]:
+    """Return a field for people: `store_bytes` of 2048 is `store`, `2.0 KiB`."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and name.endswith("_s"):
+        return name.removesuffix("_s"), f"{value:g} s"
+    if not is_number or not name.endswith("_bytes"):
+        return name, value
+    size, power = float(value), 0
+    while abs(size) >= 1024 and power < len(_UNITS) - 1:  # noqa: PLR2004 - the next unit
+        size, power = size / 1024, power + 1
+    return name.removesuffix("_bytes"), f"{size:.1f} {_UNITS[power]}" if power else f"{value} B"
+
+
 class HumanForm:
     """A line for people, in colour on a terminal."""
 
@@ -67,9 +97,10 @@ class HumanForm:
 
     def __call__(self, time_s: float, level: str, event: str, fields: dict[str, Any]) -> str:
         """Return the line of an event."""
-        line = {name: printable(value) for name, value in fields.items()}
+        shown = dict(with_unit(name, value) for name, value in fields.items())
+        line = {name: printable(value) for name, value in shown.items()}
         stamp = _moment(time_s, utc=self._utc).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-        line |= {"event": printable(event), "level": level, "timestamp": stamp}
+        line |= {"event": words_of(printable(event)), "level": level, "timestamp": stamp}
         return str(self._render(None, level, line))
 
 

@@ -89,7 +89,23 @@ def test_json_form_is_one_object_per_line() -> None:
 def test_human_form_names_the_event_and_fields() -> None:
     stream = journal(format="human")
     logging.get_logger().warning("slow_consumer_closed", cid=7)
-    assert re.search(r"\[warning *\] slow_consumer_closed +cid=7\n", stream.getvalue())
+    assert re.search(r"\[warning *\] Slow consumer closed +cid=7\n", stream.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("event", "fields", "shown"),
+    [
+        ("id_announced", {"server_id": "N"}, "Server id +server_id=N"),
+        ("jetstream_ready", {"store_bytes": 3 << 20}, r"JetStream ready +store='3\.0 MiB'"),
+        ("x_y", {"a_bytes": 12, "b_bytes": 1 << 60}, r"X y +a='12 B' b='1048576\.0 TiB'"),
+        ("x", {"a_s": 0.25, "is_s": True}, r"X +a='0\.25 s' is_s=True"),
+        ("x", {"a_bytes": "none"}, "X +a_bytes=none"),
+    ],
+)
+def test_human_form_has_words_and_units(event: str, fields: dict[str, Any], shown: str) -> None:
+    stream = journal(format="human")
+    logging.get_logger().info(event, **fields)
+    assert re.search(rf"\] {shown}\n", stream.getvalue())
 
 
 def test_auto_form_is_json_without_a_terminal() -> None:
