@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _ANYBODY = Identity()
 _LISTENERS = ("STANDARD", "WEBSOCKET")
+NOT_PINNED = "client certificate is not pinned"
 _FINGERPRINT_LENGTH = 64
 
 
@@ -55,7 +56,7 @@ class Authenticator:
             if tls.verify_and_map
         )
         self._pinned = {
-            kind: frozenset(pin.lower() for pin in tls.pinned_certs)
+            kind: tls.pinned_certs
             for kind, tls in (("STANDARD", settings.tls), ("WEBSOCKET", settings.websocket.tls))
         }
         self._proxies = settings.proxies.trusted
@@ -141,8 +142,8 @@ class Authenticator:
     def _decide(self, request: AuthRequest) -> Verdict | Awaitable[Verdict]:
         """Authenticate by the method that the settings require; the client cannot choose one."""
         pinned = self._pinned.get(request.connection_type)
-        if pinned and not _is_pinned(request.certificate, pinned):
-            return Refusal("client certificate is not pinned")
+        if pinned and not is_pinned(request.certificate, pinned):
+            return Refusal(NOT_PINNED)
         if self._hook is not None:
             return self._hook.authenticate(request)
         if self.operator is not None:
@@ -251,11 +252,13 @@ class Authenticator:
         return identity if identity and is_right else Refusal("wrong name or password")
 
 
-def _is_pinned(certificate: bytes, pinned: frozenset[str]) -> bool:
-    """Return whether the public key of `certificate` is among `pinned`."""
+def is_pinned(certificate: bytes, pinned: tuple[str, ...]) -> bool:
+    """Return whether the public key of `certificate` (DER or empty) is among `pinned`."""
     from midge.server.auth.certificates import public_key_fingerprint  # noqa: PLC0415 - large
 
-    return bool(certificate) and public_key_fingerprint(certificate) in pinned
+    if not certificate:
+        return False
+    return public_key_fingerprint(certificate) in {pin.lower() for pin in pinned}
 
 
 async def _refuse_on_error(verdict: Awaitable[Verdict]) -> Verdict:
@@ -309,17 +312,19 @@ def _check_consistency(settings: options.Options, users: UserDirectory) -> None:
             where = f"{key}authorization.no_auth_user"
             raise ConfigError(f"{silent!r} is no configured user", key=where)
     _check_pins(settings.tls, "tls")
-    _check_pins(settings.websocket.tls, "websocket.tls")
+    for where in ("websocket", "leafnodes", "cluster"):
+        _check_pins(getattr(settings, where).tls, f"{where}.tls")
 
 
 def _check_pins(tls: options.Tls, where: str) -> None:
-    """Raise ConfigError for malformed pins, and for pins without client certificates."""
-    key = f"{where}.pinned_certs"
+    """Raise ConfigError for malformed pins.
+
+    With pins, and without `verify`, every client is refused, because none shows a certificate.
+    """
     for pin in tls.pinned_certs:
         if len(pin) != _FINGERPRINT_LENGTH or not all(c in "0123456789abcdefABCDEF" for c in pin):
-            raise ConfigError(f"expected 64 hex digits, got {pin!r}", key=key)
-    if tls.pinned_certs and not (tls.verify or tls.verify_and_map):
-        raise ConfigError(f"pinned certificates need {where}.verify", key=key)
+            text = f"expected 64 hex digits, got {pin!r}"
+            raise ConfigError(text, key=f"{where}.pinned_certs")
 
 
 def _has_only_system_users(settings: options.Options) -> bool:

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import ExtensionOID, NameOID
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 DistinguishedName = frozenset[tuple[frozenset[tuple[str, str]], int]]
 """Relative names with their counts."""
@@ -47,6 +51,22 @@ def read_names(certificate: bytes) -> CertificateNames | None:
         return CertificateNames(_alternatives(parsed), _name_parts(parsed.subject))
     except (ValueError, x509.DuplicateExtension):
         return None
+
+
+def names_host(certificate: bytes, hosts: Iterable[str]) -> bool:
+    """Return whether a DNS name in a DER `certificate` is one of `hosts`.
+
+    A wildcard matches the first label only (RFC 6125, 6.4.3).
+    """
+    try:
+        parsed = x509.load_der_x509_certificate(certificate)
+        extension = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except (ValueError, x509.DuplicateExtension, x509.ExtensionNotFound):
+        return False
+    names = {name.lower() for name in extension.value.get_values_for_type(x509.DNSName)}
+    return any(
+        host in names or f"*.{host.partition('.')[2]}" in names for host in map(str.lower, hosts)
+    )
 
 
 def read_distinguished_name(text: str) -> DistinguishedName | None:

@@ -259,6 +259,11 @@ class Broker(Host):
             self._note_end(connection, connection.reason)
         self.observers.show("client_closed", connection)
 
+    def write_timed_out(self, cid: int, peer: str, deadline_s: float) -> None:
+        """Count and log a connection that took only some of its output in time, and stays open."""
+        self.totals.slow_consumers += 1
+        Host.write_timed_out(self, cid, peer, deadline_s)
+
     def _note_end(self, connection: Connection, reason: ClosedReason) -> None:
         """Count and log why a connection has ended."""
         self.closed_by_reason[reason] += 1

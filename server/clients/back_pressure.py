@@ -15,6 +15,7 @@ from midge.server.routing.client import Client
 from midge.server.routing.outbound import Outbound
 
 if TYPE_CHECKING:
+    from midge.server.clients.channel_owner import ChannelOwner
     from midge.server.clients.reading import Reading
     from midge.server.clock import Timer
 
@@ -34,7 +35,7 @@ class Pressed(Protocol):
         """The limits, the clock and the counts."""
 
     @property
-    def owner(self) -> Client:
+    def owner(self) -> "ChannelOwner":
         """The client that publishes and receives through it."""
 
     @property
@@ -61,9 +62,11 @@ class BackPressure:
     """
 
     __slots__ = (
+        "_batch_left",
         "_behind_since",
         "_channel",
         "_deadline_timer",
+        "_has_progressed",
         "_hold_timer",
         "_waits_for",
         "held_by",
@@ -73,6 +76,8 @@ class BackPressure:
     def __init__(self, channel: Pressed) -> None:
         self._channel = channel
         self._behind_since = 0.0
+        self._batch_left = 0
+        self._has_progressed = False
         self._deadline_timer: Timer | None = None
         self._hold_timer: Timer | None = None
         self._waits_for: Client | None = None
@@ -98,14 +103,23 @@ class BackPressure:
         return True
 
     def fell_behind(self) -> None:
-        """Called when the socket did not take all output; from now on it must make progress."""
-        self._behind_since = self._channel.host.clock.monotonic()
+        """Called when the socket did not take all output; from now on the write deadline runs."""
+        self._begin_batch()
         if self._deadline_timer is None:
-            self._watch_deadline(self._channel.host.options.limits.write_deadline_s)
+            self._watch_deadline(self._channel.owner.write_rule().deadline_s)
 
-    def progressed(self) -> None:
-        """Called when the socket has taken some of the output, but not all."""
+    def progressed(self, taken: int) -> None:
+        """Called when the socket has taken `taken` bytes of the output, but not all."""
+        self._has_progressed = True
+        self._batch_left -= taken
+        if self._batch_left <= 0:
+            self._begin_batch()
+
+    def _begin_batch(self) -> None:
+        """Begin the write deadline of all output that is pending now, as nats-server does."""
         self._behind_since = self._channel.host.clock.monotonic()
+        self._batch_left = self._channel.outbound.pending_bytes()
+        self._has_progressed = False
 
     def caught_up(self) -> None:
         """Release the publishers that waited for this connection."""
@@ -120,15 +134,22 @@ class BackPressure:
         self._deadline_timer = clock.call_later(delay_s, self._check_deadline)
 
     def _check_deadline(self) -> None:
-        """Close the channel if its socket has taken no output within the write deadline."""
+        """Close the channel if its socket has not taken the batch within the write deadline.
+
+        With `retry`, it stays if the socket has taken part of the batch.
+        """
         self._deadline_timer = None
         channel = self._channel
         if not channel.outbound.behind:
             return
-        deadline_s = channel.host.options.limits.write_deadline_s
-        left_s = self._behind_since + deadline_s - channel.host.clock.monotonic()
+        rule = channel.owner.write_rule()
+        left_s = self._behind_since + rule.deadline_s - channel.host.clock.monotonic()
         if left_s > _DEADLINE_SLACK_S:
             self._watch_deadline(left_s)
+        elif rule.retries and (self._has_progressed or channel.outbound.has_shrunk()):
+            channel.host.write_timed_out(channel.owner.cid, channel.owner.peer, rule.deadline_s)
+            self._begin_batch()
+            self._watch_deadline(rule.deadline_s)
         else:
             channel.close(ClosedReason.SLOW_CONSUMER_DEADLINE)
 

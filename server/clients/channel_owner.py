@@ -1,6 +1,6 @@
 """A client behind a channel: the callbacks of its channel, its parser and the router."""
 
-from typing import cast
+from typing import NamedTuple, cast
 
 from midge.protocol.errors import ProtocolError
 from midge.server.clients.channel import Channel
@@ -14,6 +14,14 @@ from midge.server.routing.outbound import ChunkPool
 from midge.server.routing.router import Router
 
 _DELIVERY_BYTES = DELIVERY_BYTES  # a C number where this is compiled
+
+
+class WriteRule(NamedTuple):
+    """The rule for a socket that does not take output."""
+
+    deadline_s: float
+    retries: bool
+    """Whether a connection that took some output within the deadline stays."""
 
 
 class ChannelOwner(Owner):
@@ -47,6 +55,11 @@ class ChannelOwner(Owner):
         """Check after a flush whether the socket took everything, or too much is pending."""
         if self.outbound.behind:
             self.channel.fell_behind()
+
+    def write_rule(self) -> WriteRule:
+        """Return the rule that holds now, because a reload may change it."""
+        limits = self.channel.host.options.limits
+        return WriteRule(limits.write_deadline_s, limits.write_timeout_policy == "retry")
 
     def run_goes_on(self, generation: int) -> bool:
         """Return whether the parser still runs, and the next message has the same receivers."""

@@ -60,6 +60,10 @@ class Host:
         if self.ready_sockets is not None:
             self.ready_sockets.read()
 
+    def write_timed_out(self, cid: int, peer: str, deadline_s: float) -> None:
+        """Log that a connection that took only some of its output in time stays open."""
+        log.info("slow_consumer_stays", cid=cid, peer=peer, deadline_s=deadline_s)
+
     def protocol_error(self, cid: int, peer: str, error: ProtocolError) -> None:
         """Log a peer's protocol error."""
         log.error("protocol_error", cid=cid, peer=peer, error=error.detail)

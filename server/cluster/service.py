@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from midge.protocol.route_messages import GOSSIP_DEFAULT, RouteInfo
+from midge.server.auth import Identity, Refusal
 from midge.server.auth.authenticator import Authenticator
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.cluster.addresses import parse_address
@@ -85,7 +86,26 @@ class RouteListener(LinkListener):
     @property
     def authenticate(self) -> Callable[[AuthRequest], Verdict | Awaitable[Verdict]] | None:
         """The check of a connecting server's credentials; None where any server may connect."""
+        table = self._cluster.broker.options.cluster
+        if table.check_known_urls or table.tls.verify_and_map:
+            return self._by_certificate
         return None if self._own is None else self._own.authenticate
+
+    def _by_certificate(self, request: AuthRequest) -> Verdict:
+        """Admit a server whose certificate names a host of `routes`, or the cluster's user."""
+        from midge.server.auth.certificates import (  # noqa: PLC0415 - large
+            names_host,
+            read_names,
+        )
+
+        table = self._cluster.broker.options.cluster
+        hosts = [parse_address(url).host for url in table.routes]
+        if table.check_known_urls and names_host(request.certificate, hosts):
+            return Identity()
+        names = read_names(request.certificate) if table.tls.verify_and_map else None
+        if names is not None and table.authorization.user in names.alternatives:
+            return Identity()
+        return Refusal("no name in the certificate is known")
 
     def make_link(self, peer: tuple[str, int]) -> Link:
         """Return a route for a server at `peer` that has just connected."""
@@ -348,5 +368,6 @@ def client_context(table: Table) -> ssl.SSLContext:
         cert_file=own.cert_file,
         key_file=own.key_file,
         ca_file=tls.ca_file,
+        curve_preferences=tls.curve_preferences,
     )
     return build_client_context(shown, "cluster.tls")

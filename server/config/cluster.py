@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from midge.server.config.leafnodes import SecretUrls
 from midge.server.config.security import SubjectPermissions, Tls
-from midge.server.config.table import Count, Seconds, Secret, Table
+from midge.server.config.table import Count, Seconds, Secret, Table, WriteTimeout
 
 
 class ClusterAuthorization(Table, frozen=True, kw_only=True):
@@ -56,6 +56,8 @@ class Cluster(Table, frozen=True, kw_only=True):
     """Subjects whose interest crosses routes."""
     tls: Tls = Tls()
     """Certificates of routes, for both directions; the other side's is always asked for."""
+    check_known_urls: bool = False
+    """Admit a server only if a DNS name in its certificate is the host of one of `routes`."""
     connect_retries: Count = 0
     """Further attempts to reach a server that another one has told of, at least 2; those in
     `routes` are tried for ever."""
@@ -63,3 +65,7 @@ class Cluster(Table, frozen=True, kw_only=True):
     """Double the time between attempts, up to 30 seconds."""
     ping_interval_s: Seconds = 0.0
     """Seconds between PINGs on routes; 0 means that of clients, and never more than 30."""
+    write_deadline_s: Seconds = 0.0
+    """Seconds that a route's socket has for pending output; 0 means `limits.write_deadline_s`."""
+    write_timeout_policy: WriteTimeout = "default"
+    """What happens then, as `limits.write_timeout_policy` says; default `retry`."""

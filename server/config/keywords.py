@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         LeafRemote,
         LeafUser,
         Mapping,
+        StreamTable,
         TlsCertificate,
         User,
     )
@@ -68,9 +69,11 @@ class Keywords(TypedDict, total=False):
     max_closed_clients: int
     """How many closed connections the monitoring remembers."""
     write_deadline_s: float
-    """Seconds that a client's socket may refuse output before the client is closed."""
+    """Seconds that a client's socket has for the output that is pending when it falls behind."""
     write_deadline: float
-    """Seconds that a client's socket may refuse output before the client is closed."""
+    """Seconds that a client's socket has for the output that is pending when it falls behind."""
+    write_timeout_policy: Literal["close", "default", "retry"]
+    """What happens then: `close`, or `retry` if the client took some of it; default `close`."""
     stall_producers: bool
     """Hold a fast producer back when a receiver is nearly full, instead of dropping."""
     header_support: bool
@@ -133,6 +136,10 @@ class Keywords(TypedDict, total=False):
     """Begin `nats` lines with the time."""
     logtime_utc: bool
     """Write times in UTC instead of local time."""
+    syslog: bool
+    """Send the log to the syslog daemon of this machine, unless there is a file."""
+    remote_syslog: str
+    """Send the log to the syslog daemon at this URL: `udp://`, `tcp://` or `unix://`."""
     file_size_limit_bytes: int
     """Size at which the log file is rotated; 0 means never."""
     file_size_limit: int
@@ -147,6 +154,10 @@ class Keywords(TypedDict, total=False):
     """Warnings about one peer per second, the rest is counted; 0 means no limit."""
     max_lines_per_offender_per: int
     """Warnings about one peer per second, the rest is counted; 0 means no limit."""
+    connect_error_reports: int
+    """Log every n-th failed attempt to reach another server, and each cause once; 0: default."""
+    reconnect_error_reports: int
+    """Likewise, after the link to that server has been up; 0: default."""
     server_name: str
     """Name in INFO and monitoring; empty takes the server id."""
     server_tags: abc.Sequence[str]
@@ -189,7 +200,9 @@ class Keywords(TypedDict, total=False):
     limits_max_closed_clients: int
     """How many closed connections the monitoring remembers."""
     limits_write_deadline_s: float
-    """Seconds that a client's socket may refuse output before the client is closed."""
+    """Seconds that a client's socket has for the output that is pending when it falls behind."""
+    limits_write_timeout_policy: Literal["close", "default", "retry"]
+    """What happens then: `close`, or `retry` if the client took some of it; default `close`."""
     limits_stall_producers: bool
     """Hold a fast producer back when a receiver is nearly full, instead of dropping."""
     limits_header_support: bool
@@ -224,6 +237,10 @@ class Keywords(TypedDict, total=False):
     """Write times in UTC instead of local time."""
     logging_file: str
     """Path of the log file, reopened on SIGUSR1; empty means standard error."""
+    logging_syslog: bool
+    """Send the log to the syslog daemon of this machine, unless there is a file."""
+    logging_remote_syslog: str
+    """Send the log to the syslog daemon at this URL: `udp://`, `tcp://` or `unix://`."""
     logging_format: Literal["auto", "human", "json", "nats"]
     """`auto` is `human` on a terminal and `json` elsewhere; `nats` is nats-server's form."""
     logging_file_size_limit_bytes: int
@@ -234,6 +251,10 @@ class Keywords(TypedDict, total=False):
     """Bytes of a payload that a trace shows; 0 means all."""
     logging_max_lines_per_offender_per_s: int
     """Warnings about one peer per second, the rest is counted; 0 means no limit."""
+    logging_connect_error_reports: int
+    """Log every n-th failed attempt to reach another server, and each cause once; 0: default."""
+    logging_reconnect_error_reports: int
+    """Likewise, after the link to that server has been up; 0: default."""
     authorization_user: str
     """The only user's name; not together with `token` or `users`."""
     authorization_password: str
@@ -312,6 +333,10 @@ class Keywords(TypedDict, total=False):
     """Seconds for the handshake; 0 means the default."""
     tls_cipher_suites: abc.Sequence[str]
     """Cipher suites by their IANA names; empty takes the safe defaults."""
+    tls_allow_insecure_cipher_suites: bool
+    """Accept suites without forward secrecy in `cipher_suites`."""
+    tls_curve_preferences: abc.Sequence[str]
+    """The curve of the key exchange, such as `CurveP256`; none or several: OpenSSL chooses."""
     tls_min_version: Literal["1.2", "1.3"]
     """Oldest TLS version that is accepted."""
     tls_handshake_first: Literal["auto", "off", "on"]
@@ -346,6 +371,10 @@ class Keywords(TypedDict, total=False):
     """Seconds for the handshake; 0 means the default."""
     websocket_tls_cipher_suites: abc.Sequence[str]
     """Cipher suites by their IANA names; empty takes the safe defaults."""
+    websocket_tls_allow_insecure_cipher_suites: bool
+    """Accept suites without forward secrecy in `cipher_suites`."""
+    websocket_tls_curve_preferences: abc.Sequence[str]
+    """The curve of the key exchange, such as `CurveP256`; none or several: OpenSSL chooses."""
     websocket_tls_min_version: Literal["1.2", "1.3"]
     """Oldest TLS version that is accepted."""
     websocket_tls_handshake_first: Literal["auto", "off", "on"]
@@ -498,6 +527,10 @@ class Keywords(TypedDict, total=False):
     """Seconds for the handshake; 0 means the default."""
     leafnodes_tls_cipher_suites: abc.Sequence[str]
     """Cipher suites by their IANA names; empty takes the safe defaults."""
+    leafnodes_tls_allow_insecure_cipher_suites: bool
+    """Accept suites without forward secrecy in `cipher_suites`."""
+    leafnodes_tls_curve_preferences: abc.Sequence[str]
+    """The curve of the key exchange, such as `CurveP256`; none or several: OpenSSL chooses."""
     leafnodes_tls_min_version: Literal["1.2", "1.3"]
     """Oldest TLS version that is accepted."""
     leafnodes_tls_handshake_first: Literal["auto", "off", "on"]
@@ -516,6 +549,10 @@ class Keywords(TypedDict, total=False):
     """Do not tell leaf nodes what other leaf nodes want."""
     leafnodes_reconnect_s: float
     """Seconds before a remote that was lost, or not reached, is tried again; 0: default."""
+    leafnodes_write_deadline_s: float
+    """Seconds that a link's socket has for pending output; 0 means `limits.write_deadline_s`."""
+    leafnodes_write_timeout_policy: Literal["close", "default", "retry"]
+    """What happens then, as `limits.write_timeout_policy` says; default `retry`."""
     leafnodes_remotes: abc.Sequence[LeafRemote | abc.Mapping[str, Any]]
     """Servers to connect to."""
     cluster_name: str
@@ -560,6 +597,10 @@ class Keywords(TypedDict, total=False):
     """Seconds for the handshake; 0 means the default."""
     cluster_tls_cipher_suites: abc.Sequence[str]
     """Cipher suites by their IANA names; empty takes the safe defaults."""
+    cluster_tls_allow_insecure_cipher_suites: bool
+    """Accept suites without forward secrecy in `cipher_suites`."""
+    cluster_tls_curve_preferences: abc.Sequence[str]
+    """The curve of the key exchange, such as `CurveP256`; none or several: OpenSSL chooses."""
     cluster_tls_min_version: Literal["1.2", "1.3"]
     """Oldest TLS version that is accepted."""
     cluster_tls_handshake_first: Literal["auto", "off", "on"]
@@ -572,11 +613,17 @@ class Keywords(TypedDict, total=False):
     """SHA-256 fingerprints (hex, of the public key) that a client certificate must have."""
     cluster_tls_allow_non_tls: bool
     """Serve clients without TLS on the same port."""
+    cluster_check_known_urls: bool
+    """Admit a server only if a DNS name in its certificate is the host of one of `routes`."""
     cluster_connect_retries: int
     cluster_connect_backoff: bool
     """Double the time between attempts, up to 30 seconds."""
     cluster_ping_interval_s: float
     """Seconds between PINGs on routes; 0 means that of clients, and never more than 30."""
+    cluster_write_deadline_s: float
+    """Seconds that a route's socket has for pending output; 0 means `limits.write_deadline_s`."""
+    cluster_write_timeout_policy: Literal["close", "default", "retry"]
+    """What happens then, as `limits.write_timeout_policy` says; default `retry`."""
     recorder_directory: str
     """Directory of the recording; empty means none."""
     recorder_roll_size_bytes: int
@@ -625,6 +672,8 @@ class Keywords(TypedDict, total=False):
     """How messages meet subscriptions."""
     pipeline_broadcast_max_patterns: int
     """Most patterns that `auto` broadcasts."""
+    tables: abc.Sequence[StreamTable | abc.Mapping[str, Any]]
+    """Streams whose messages a process of the server puts into Delta tables."""
     process_pid_file: str
     """File that holds the process id; empty means none."""
     process_ports_file_dir: str

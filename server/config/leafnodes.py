@@ -11,7 +11,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from midge.server.config.security import Permissions, Tls
-from midge.server.config.table import Seconds, Secret, Table
+from midge.server.config.table import Seconds, Secret, Table, WriteTimeout
 
 SecretUrls = Annotated[tuple[str, ...], Meta(extra={"secret": True})]
 """URLs that may hold passwords."""
@@ -30,6 +30,8 @@ class LeafRemoteTls(Table, frozen=True, kw_only=True):
     """Path of its private key in PEM."""
     ca_file: str = ""
     """Path of the authorities of the remote's certificate; empty takes the system's."""
+    curve_preferences: tuple[str, ...] = ()
+    """The curve of the key exchange, such as `CurveP256`; none or several: OpenSSL chooses."""
     insecure: bool = False
     """Accept any certificate, of any name; only for tests."""
     handshake_first: bool = False
@@ -138,5 +140,9 @@ class LeafNodes(Table, frozen=True, kw_only=True):
     """Do not tell leaf nodes what other leaf nodes want."""
     reconnect_s: Seconds = 1.0
     """Seconds before a remote that was lost, or not reached, is tried again; 0: default."""
+    write_deadline_s: Seconds = 0.0
+    """Seconds that a link's socket has for pending output; 0 means `limits.write_deadline_s`."""
+    write_timeout_policy: WriteTimeout = "default"
+    """What happens then, as `limits.write_timeout_policy` says; default `retry`."""
     remotes: tuple[LeafRemote, ...] = ()
     """Servers to connect to."""

@@ -40,7 +40,8 @@ from midge.server.config.security import (
     TlsCertificate,
     User,
 )
-from midge.server.config.table import Count, Seconds, Secret, Table
+from midge.server.config.table import Count, Seconds, Secret, Table, WriteTimeout
+from midge.server.config.tables import StreamTable
 
 __all__ = [
     "Account",
@@ -86,6 +87,7 @@ __all__ = [
     "Secret",
     "ServerProcesses",
     "Shutdown",
+    "StreamTable",
     "SubjectPermissions",
     "Table",
     "Tls",
@@ -146,7 +148,9 @@ class Limits(Table, frozen=True, kw_only=True):
     max_closed_clients: Count = 10_000
     """How many closed connections the monitoring remembers."""
     write_deadline_s: Annotated[float, Meta(gt=0)] = 10.0
-    """Seconds that a client's socket may refuse output before the client is closed."""
+    """Seconds that a client's socket has for the output that is pending when it falls behind."""
+    write_timeout_policy: WriteTimeout = "default"
+    """What happens then: `close`, or `retry` if the client took some of it; default `close`."""
     stall_producers: bool = True
     """Hold a fast producer back when a receiver is nearly full, instead of dropping."""
     header_support: bool = True
@@ -189,6 +193,8 @@ class Shutdown(Table, frozen=True, kw_only=True):
 class Logging(Table, frozen=True, kw_only=True):
     """Level, format and destination of the log."""
 
+    ZERO_IS_DEFAULT = ("connect_error_reports", "reconnect_error_reports")
+
     debug: bool = False
     """Log what helps to find a fault."""
     trace: bool = False
@@ -201,6 +207,10 @@ class Logging(Table, frozen=True, kw_only=True):
     """Write times in UTC instead of local time."""
     file: str = ""
     """Path of the log file, reopened on SIGUSR1; empty means standard error."""
+    syslog: bool = False
+    """Send the log to the syslog daemon of this machine, unless there is a file."""
+    remote_syslog: str = ""
+    """Send the log to the syslog daemon at this URL: `udp://`, `tcp://` or `unix://`."""
     format: Literal["auto", "human", "json", "nats"] = "auto"
     """`auto` is `human` on a terminal and `json` elsewhere; `nats` is nats-server's form."""
     file_size_limit_bytes: Count = 0
@@ -211,6 +221,10 @@ class Logging(Table, frozen=True, kw_only=True):
     """Bytes of a payload that a trace shows; 0 means all."""
     max_lines_per_offender_per_s: Count = 10
     """Warnings about one peer per second, the rest is counted; 0 means no limit."""
+    connect_error_reports: int = 3600
+    """Log every n-th failed attempt to reach another server, and each cause once; 0: default."""
+    reconnect_error_reports: int = 1
+    """Likewise, after the link to that server has been up; 0: default."""
 
 
 class WebSocketAuthorization(Table, frozen=True, kw_only=True):
@@ -433,5 +447,7 @@ class Options(Table, frozen=True, kw_only=True):
     """Write what the server routes as Parquet files."""
     pipeline: Pipeline = Pipeline()
     """Where the data pipeline works."""
+    tables: tuple[StreamTable, ...] = ()
+    """Streams whose messages a process of the server puts into Delta tables."""
     process: Process = Process()
     """Files that tell other programs about this process."""

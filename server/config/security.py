@@ -265,6 +265,18 @@ class Operator(Table, frozen=True, kw_only=True):
     """When set, only these account keys (and the system account) may connect."""
 
 
+INSECURE_CIPHER_SUITES = {
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256": "ECDHE-ECDSA-AES128-SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256": "ECDHE-RSA-AES128-SHA256",
+    "TLS_RSA_WITH_AES_128_CBC_SHA": "AES128-SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA256": "AES128-SHA256",
+    "TLS_RSA_WITH_AES_128_GCM_SHA256": "AES128-GCM-SHA256",
+    "TLS_RSA_WITH_AES_256_CBC_SHA": "AES256-SHA",
+    "TLS_RSA_WITH_AES_256_GCM_SHA384": "AES256-GCM-SHA384",
+}
+"""Suites that need `allow_insecure_cipher_suites`, with OpenSSL's names."""
+
+
 class TlsCertificate(Table, frozen=True, kw_only=True):
     """One of several certificates of a listener."""
 
@@ -295,6 +307,10 @@ class Tls(Table, frozen=True, kw_only=True):
     """Seconds for the handshake; 0 means the default."""
     cipher_suites: tuple[str, ...] = ()
     """Cipher suites by their IANA names; empty takes the safe defaults."""
+    allow_insecure_cipher_suites: bool = False
+    """Accept suites without forward secrecy in `cipher_suites`."""
+    curve_preferences: tuple[str, ...] = ()
+    """The curve of the key exchange, such as `CurveP256`; none or several: OpenSSL chooses."""
     min_version: Literal["1.2", "1.3"] = "1.2"
     """Oldest TLS version that is accepted."""
     handshake_first: Literal["off", "on", "auto"] = "off"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta, Struct, structs
 
@@ -20,6 +20,9 @@ Seconds = Annotated[float, Meta(ge=0)]
 
 Count = Annotated[int, Meta(ge=0)]
 """A number of things, never negative."""
+
+WriteTimeout = Literal["default", "close", "retry"]
+"""What happens to a connection that does not take output in time."""
 
 
 class Table(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

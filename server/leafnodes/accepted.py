@@ -69,6 +69,8 @@ class Accepted(Side):
     def opened(self, link: LeafLink) -> None:
         """Say INFO, if that is not done yet, and wait for CONNECT."""
         Side.opened(self, link)
+        if link.reason is not None:
+            return
         if self.owes_info:
             link.send(self.info(link))
         link.parser.connect_required = True
@@ -112,6 +114,12 @@ class Accepted(Side):
             leafnode_urls=() if options.leafnodes.no_advertise else (shown,),
             api_lvl=5,
         )
+
+    def pinned_certs(self) -> tuple[str, ...]:
+        """Return the fingerprints of the port that the leaf has connected to."""
+        options = self.nodes.broker.options
+        is_websocket = self._connection_type == "LEAFNODE_WS"
+        return (options.websocket if is_websocket else options.leafnodes).tls.pinned_certs
 
     # CONNECT.
 

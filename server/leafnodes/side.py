@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from midge.protocol import errors
 from midge.protocol.leaf_messages import LOOP_PREFIX, LOOP_TEXT
+from midge.server.auth.authenticator import NOT_PINNED, is_pinned
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.log.logger import get_logger
 from midge.sublist.subjects import is_literal
@@ -39,8 +40,15 @@ class Side:
         self._timer: Timer | None = None
 
     def opened(self, link: LeafLink) -> None:
-        """Begin."""
+        """Begin, unless the certificate of the other server is not pinned."""
         self.nodes.broker.transport_made(link)
+        pinned = self.pinned_certs() if link.channel.tls_facts() is not None else ()
+        if pinned and not is_pinned(link.channel.peer_certificate(), pinned):
+            self.fail(link, None, ClosedReason.TLS_HANDSHAKE_FAILURE, NOT_PINNED)
+
+    def pinned_certs(self) -> tuple[str, ...]:
+        """Return the fingerprints, one of which the other server's certificate must have."""
+        return self.nodes.broker.options.leafnodes.tls.pinned_certs
 
     def closed(self, link: LeafLink) -> None:
         """Let go of a link that has ended."""
@@ -71,7 +79,9 @@ class Side:
         self, link: LeafLink, wire: str | None, reason: ClosedReason, detail: str = ""
     ) -> None:
         """Close `link` for something that went wrong, which is logged."""
-        log.error("leafnode_error", cid=link.cid, peer=link.peer, error=detail or wire)
+        error = detail or wire or reason.value
+        if not self.takes_failure(link, error):
+            log.error("leafnode_error", cid=link.cid, peer=link.peer, error=error)
         link.close(reason, wire)
         self.nodes.broker.router.flush_unless_due()
 
@@ -85,9 +95,16 @@ class Side:
 
     def on_peer_error(self, link: LeafLink, text: bytes) -> None:
         """Log what the other server found wrong; it closes the link itself if it wants to."""
-        log.error(
-            "leafnode_peer_error", cid=link.cid, peer=link.peer, error=errors.quote(text[:256])
-        )
+        error = errors.quote(text[:256])
+        if not self.takes_failure(link, error):
+            log.error("leafnode_peer_error", cid=link.cid, peer=link.peer, error=error)
+
+    def takes_failure(self, link: LeafLink, error: str) -> bool:
+        """Return whether `error` is logged by the dialler, as the reason of a failed attempt."""
+        return False
+
+    def transport_failed(self, link: LeafLink, error: Exception) -> None:
+        """Note why the transport is about to be lost."""
 
     def compare_domains(self, link: LeafLink, *, has_jetstream: bool, domain: str) -> None:
         """Warn of two servers with JetStream that cannot reach each other's by a domain."""

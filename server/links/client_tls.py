@@ -6,6 +6,7 @@ import ssl
 from typing import TYPE_CHECKING
 
 from midge.server.errors import ConfigError
+from midge.server.listeners.tls import choose_curve
 
 if TYPE_CHECKING:
     from midge.server.config.leafnodes import LeafRemoteTls
@@ -19,6 +20,7 @@ def build_client_context(table: LeafRemoteTls, where: str = "tls") -> ssl.SSLCon
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    choose_curve(context, table.curve_preferences, where)
     if table.insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

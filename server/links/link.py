@@ -13,7 +13,7 @@ from midge.protocol.frame import Frame, with_subject, without_headers
 from midge.protocol.link import LinkParser
 from midge.server.auth.permissions import Permissions
 from midge.server.clients.channel import Channel
-from midge.server.clients.channel_owner import ChannelOwner
+from midge.server.clients.channel_owner import ChannelOwner, WriteRule
 from midge.server.clients.charges import (
     COMMAND_BYTES,
     DELIVERY_BYTES,
@@ -29,6 +29,7 @@ from midge.server.routing import trace_headers
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.over_links import SERVED
+from midge.server.routing.role import Role
 from midge.server.routing.slow_path import (
     BEHIND,
     CLOSED,
@@ -54,6 +55,8 @@ RENEWAL_BYTES = 32 * PORTION_BYTES
 """Charge for INFO by which interest is told anew: a millisecond, where there is much of it."""
 
 _CONNECTED = int(State.CONNECTED)
+_ROUTE = int(Role.ROUTE)
+_WORKER = int(Role.WORKER)
 _DELIVERY_BYTES = DELIVERY_BYTES  # C numbers where this is compiled
 _DELIVERY_IN_RUN_BYTES = DELIVERY_IN_RUN_BYTES
 _CARE_BYTES = 1024  # permissions, mappings and a copy of the frame
@@ -126,6 +129,10 @@ class Link(ChannelOwner):
         self.drop_interest()
         self.side.closed(self)
 
+    def transport_failed(self, error: Exception) -> None:
+        """Note why the transport is about to be lost."""
+        self.side.transport_failed(self, error)
+
     def lost(self) -> None:
         """Let go of everything."""
         self._view = None
@@ -142,6 +149,15 @@ class Link(ChannelOwner):
             self.side.interest_changed(source, told, -told.weight)
         if left:
             self.broker.clock.call_later(0, self.drop, source, left)
+
+    def write_rule(self) -> WriteRule:
+        """Return the rule of this kind of link; by default a slow one stays."""
+        options = self.broker.options
+        if self.role == _WORKER:
+            return ChannelOwner.write_rule(self)
+        table = options.cluster if self.role == _ROUTE else options.leafnodes
+        deadline_s = table.write_deadline_s or options.limits.write_deadline_s
+        return WriteRule(deadline_s, table.write_timeout_policy != "close")
 
     def send_ping(self) -> None:
         """Send PING; no batch of reads may end soon."""

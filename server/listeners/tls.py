@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from midge.server.config.security import TlsCertificate
+from midge.server.config.security import INSECURE_CIPHER_SUITES, TlsCertificate
 from midge.server.errors import ConfigError
 from midge.server.log.logger import get_logger
 
@@ -33,7 +33,24 @@ _OPENSSL_NAMES = {
     "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384": "ECDHE-RSA-AES256-GCM-SHA384",
     "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256": "ECDHE-RSA-CHACHA20-POLY1305",
 }
-"""The TLS 1.2 suites that may be configured: forward secrecy and authenticated encryption."""
+"""The TLS 1.2 suites that are offered unless others are configured: forward secrecy and
+authenticated encryption."""
+
+_WEAK_NAMES = {
+    f"TLS_ECDHE_{key}_WITH_AES_{bits}_CBC_SHA": f"ECDHE-{key}-AES{bits}-SHA"
+    for key in ("ECDSA", "RSA")
+    for bits in (128, 256)
+}
+"""Suites without authenticated encryption, offered only by name."""
+
+_CURVES = {
+    "X25519": "X25519",
+    "CurveP256": "prime256v1",
+    "CurveP384": "secp384r1",
+    "CurveP521": "secp521r1",
+    "X25519MLKEM768": "",
+}
+"""OpenSSL's names for curves; before 3.5 it does not have the last one."""
 
 _TLS13_SUITES = frozenset(
     {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
@@ -104,7 +121,8 @@ def build_server_context(table: Tls, where: str = "tls") -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion[_VERSIONS[table.min_version]]
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
-    context.set_ciphers(":".join(_cipher_names(table.cipher_suites, f"{where}.cipher_suites")))
+    context.set_ciphers(":".join(_cipher_names(table, f"{where}.cipher_suites")))
+    choose_curve(context, table.curve_preferences, where)
     first = next(iter(table.pairs), TlsCertificate(cert_file="", key_file=""))
     _load_certificate(context, first, f"{where}.certs[0]" if table.certs else where)
     if len(table.certs) > 1:
@@ -119,6 +137,20 @@ def build_server_context(table: Tls, where: str = "tls") -> ssl.SSLContext:
     if asks_for_certificate:
         context.verify_mode = ssl.CERT_REQUIRED
     return context
+
+
+def choose_curve(context: ssl.SSLContext, curves: tuple[str, ...], where: str) -> None:
+    """Restrict the key exchange to one curve, because Python's TLS takes only one.
+
+    Raises:
+        ConfigError: a curve of the table at `where` is unknown.
+    """
+    for curve in curves:
+        if curve not in _CURVES:
+            text = f"expected one of {', '.join(_CURVES)}; got {curve!r}"
+            raise ConfigError(text, key=f"{where}.curve_preferences")
+    if len(curves) == 1 and (name := _CURVES[curves[0]]):
+        context.set_ecdh_curve(name)
 
 
 def is_client_hello(first_byte: int) -> bool:
@@ -150,13 +182,16 @@ class HandshakeLimit:
         return False
 
 
-def _cipher_names(suites: tuple[str, ...], where: str) -> list[str]:
-    """Return OpenSSL's names for `suites`, or for all safe ones if it is empty."""
+def _cipher_names(table: Tls, where: str) -> list[str]:
+    """Return OpenSSL's names for the suites of `table`, or for all safe ones if it names none."""
+    offered = _OPENSSL_NAMES | _WEAK_NAMES
+    if table.allow_insecure_cipher_suites:
+        offered |= INSECURE_CIPHER_SUITES
     names = []
-    for suite in suites:
-        name = _OPENSSL_NAMES.get(_ALIASES.get(suite, suite))
+    for suite in table.cipher_suites:
+        name = offered.get(_ALIASES.get(suite, suite))
         if name is None and suite not in _TLS13_SUITES:
-            known = ", ".join([*_OPENSSL_NAMES, *sorted(_TLS13_SUITES)])
+            known = ", ".join([*offered, *sorted(_TLS13_SUITES)])
             raise ConfigError(f"expected one of {known}; got {suite!r}", key=where)
         if name is not None:
             names.append(name)

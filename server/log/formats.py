@@ -105,6 +105,17 @@ class NatsForm:
         return f"[{self._pid}] {stamp}[{NATS_LEVELS[level]}] {sentence(event, fields)}"
 
 
+class PlainForm:
+    """nats-server's sentence alone, where syslog adds process, time and level."""
+
+    def __init__(self, _options: Logging, _pid: int, _stream: TextIO) -> None:
+        """Take the arguments of all formats; this one needs none of them."""
+
+    def __call__(self, time_s: float, level: str, event: str, fields: dict[str, Any]) -> str:
+        """Return the line of an event."""
+        return sentence(event, fields)
+
+
 def sentence(event: str, fields: dict[str, Any]) -> str:
     """Return nats-server's sentence for an event, preceded by its connection if it has one."""
     shown = {name: printable(value) for name, value in fields.items()}
@@ -128,9 +139,10 @@ class _Blank(dict[str, str]):
         return f"<no {key}>"
 
 
-FORMS: dict[str, type[HumanForm | JsonForm | NatsForm]] = {
+FORMS: dict[str, type[HumanForm | JsonForm | NatsForm | PlainForm]] = {
     "human": HumanForm,
     "json": JsonForm,
     "nats": NatsForm,
+    "plain": PlainForm,
 }
 """The formats by their names in `logging.format`."""

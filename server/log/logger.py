@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from midge.server.config.options import Logging
     from midge.server.log.formats import Form
-    from midge.server.log.output import FileOutput, StreamOutput
+    from midge.server.log.output import FileOutput, StreamOutput, SyslogOutput
 
 TRACE = 5
 """The level of protocol traces, below DEBUG."""
@@ -40,7 +40,7 @@ class Journal:
         self.level = 0  # the standard logger filters by its own level, which may change
         self.form_name = ""  # a key of FORMS, once configured
         self._form: Form | None = None
-        self._output: StreamOutput | FileOutput | None = None
+        self._output: StreamOutput | FileOutput | SyslogOutput | None = None
         self._limiter = OffenderLimiter(0, time.monotonic)
         self._suppressed = 0
         self._lost = 0
@@ -61,15 +61,27 @@ class Journal:
         """
         # Imported here: a server embedded in a program with its own log never needs it.
         from midge.server.log.formats import FORMS  # noqa: PLC0415
-        from midge.server.log.output import FileOutput, StreamOutput  # noqa: PLC0415
+        from midge.server.log.output import (  # noqa: PLC0415
+            FileOutput,
+            StreamOutput,
+            SyslogOutput,
+        )
 
         stream = sys.stderr if stream is None else stream
         old = self._output
-        self._output = FileOutput(options, wall_clock) if options.file else StreamOutput(stream)
+        if options.file:
+            self._output = FileOutput(options, wall_clock)
+        elif options.syslog or options.remote_syslog:
+            self._output = SyslogOutput(options, wall_clock)
+        else:
+            self._output = StreamOutput(stream)
         if old is not None:
             self._lost += old.lost
             old.close()
-        chosen = options.format if options.format != "auto" else form or _natural(options, stream)
+        chosen = options.format
+        if chosen == "auto":
+            to_syslog = isinstance(self._output, SyslogOutput)
+            chosen = "plain" if to_syslog else form or _natural(options, stream)
         self.form_name = chosen
         self._form = FORMS[chosen](options, os.getpid(), stream)
         self._suppressed += self._limiter.suppressed
@@ -94,7 +106,10 @@ class Journal:
         if self._form is None or self._output is None:
             _to_standard_logging(level, event, fields)
         elif self._admits_trace(level):
-            self._output.write(self._form(self._wall_clock(), level, event, fields))
+            output = self._output
+            output.write(self._form(self._wall_clock(), level, event, fields), level)
+            while output.events:
+                output.write(self._form(self._wall_clock(), "info", *output.events.pop(0)))
 
     def relay(self, line: str) -> None:
         """Write a line that another process of this server has formatted."""
@@ -213,15 +228,21 @@ class ServerLogger:
 
 
 def check_file(options: Logging) -> None:
-    """Check early that the log file can be written.
+    """Check early that the log file can be written, or the syslog daemon be reached.
 
-    Raises: OSError.
+    Raises:
+        OSError: it cannot.
+        ValueError: the URL of the daemon is none.
     """
     if options.file:
         from pathlib import Path  # noqa: PLC0415 - most write to standard error
 
         with Path(options.file).open("ab"):
             pass
+    elif options.syslog or options.remote_syslog:
+        from midge.server.log.syslog import SyslogHandler  # noqa: PLC0415 - few use it
+
+        SyslogHandler(options.remote_syslog).close()
 
 
 def get_logger(**fields: Any) -> ServerLogger:

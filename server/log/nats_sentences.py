@@ -31,6 +31,8 @@ SENTENCES = {
     "configuration_reloaded": "Reloaded server configuration ({digest})",
     "configuration_refused": "Failed to reload server configuration: {error}",
     "log_reopened": "File log re-opened",
+    "log_rotated": 'Rotated log, backup saved as "{file}"',
+    "log_purged": 'Purged log file "{file}"',
     "setting_doubtful": "{text}",
     "plaintext_passwords_configured": "Plaintext passwords detected, use nkeys or bcrypt",
     "trace_impossible": (
@@ -49,6 +51,7 @@ SENTENCES = {
     "client_refused": "maximum connections exceeded",
     "accept_failed": "Temporary Client Accept Error ({error}), sleeping {delay_s}s",
     "slow_consumer_closed": "Slow Consumer Detected: {reason}",
+    "slow_consumer_stays": "Slow Consumer State: WriteDeadline of {deadline_s}s exceeded",
     "stale_connection_closed": "Stale Client Connection - Closing",
     "protocol_error": "Client parser ERROR: {error}",
     "error_sent": "Client was told: {error}",
@@ -62,14 +65,19 @@ SENTENCES = {
     "route_listener_started": "Listening for route connections on {address}",
     "route_connected": "Route connection created",
     "route_closed": "Router connection closed: {reason} - Remote: {server}",
-    "route_connect_failed": "Error trying to connect to route: {error}",
+    "route_connect_failed": (
+        "Error trying to connect to route (attempt {attempt}): {remote}: {error}"
+    ),
     "route_error": "Route Error: {error}",
     "route_peer_error": "Route Error: the other server says {error}",
     "cluster_name_changed": "Cluster name updated to {name}",
     "leafnode_listener_started": "Listening for leafnode connections on {address}",
     "leafnode_connected": "Leafnode connection created for account: {account}",
     "leafnode_closed": "Leafnode connection closed: {reason}",
-    "leafnode_connect_failed": 'Error trying to connect as leafnode to "{remote}": {error}',
+    "leafnode_connect_failed": (
+        'Error trying to connect as leafnode to remote server "{remote}"'
+        " (attempt {attempt}): {error}"
+    ),
     "leafnode_error": "Leafnode Error: {error}",
     "leafnode_peer_error": "Leafnode Error: the other server says {error}",
     # Protocol traces.

@@ -1,4 +1,4 @@
-"""Outputs of log lines: a stream, or a file that can be reopened and rotates by size.
+"""Outputs of log lines: a stream, a syslog daemon, or a file that rotates by size.
 
 A write error loses lines, which are counted; it never stops the server.
 """
@@ -27,8 +27,9 @@ class StreamOutput:
         """Write to `stream`, which this object never closes."""
         self._stream = stream
         self.lost = 0
+        self.events: list[tuple[str, dict[str, str]]] = []
 
-    def write(self, line: str) -> None:
+    def write(self, line: str, _level: str = "info") -> None:
         """Write one line."""
         try:
             self._stream.write(line + "\n")
@@ -44,7 +45,10 @@ class StreamOutput:
 
 
 class FileOutput:
-    """Writes lines to a file, unbuffered, so that nothing is lost when the process is killed."""
+    """Writes lines to a file, unbuffered, so that nothing is lost when the process is killed.
+
+    `events` has what a rotation has to log; the caller formats and writes it.
+    """
 
     def __init__(self, options: Logging, wall_clock: Callable[[], float] = time.time) -> None:
         """Append to `options.file`; while it cannot be opened, lines are lost and counted."""
@@ -58,18 +62,19 @@ class FileOutput:
         self._size_bytes = 0
         self._retry_at_s = 0.0
         self.lost = 0
+        self.events: list[tuple[str, dict[str, str]]] = []
         self._open()
 
-    def write(self, line: str) -> None:
-        """Write one line; rotate first when it would exceed the size limit."""
+    def write(self, line: str, _level: str = "info") -> None:
+        """Write one line; rotate when the file exceeds the size limit then, as nats-server does."""
         data = line.encode("utf-8", "backslashreplace") + b"\n"
         try:
             if self._descriptor < 0 and not self._open_again():
                 self.lost += 1
                 return
-            if 0 < self._size_max_bytes < self._size_bytes + len(data) and self._size_bytes:
-                self._rotate()
             self._size_bytes += os.write(self._descriptor, data)
+            if 0 < self._size_max_bytes < self._size_bytes:
+                self._rotate()
         except OSError:
             self.lost += 1
 
@@ -102,11 +107,14 @@ class FileOutput:
 
     def _rotate(self) -> None:
         """Rename the full file to `<file>.<time>`, as nats-server does, and start a new one."""
-        moment = datetime.fromtimestamp(self._wall_clock(), UTC)
-        full = self._path.with_name(f"{self._path.name}.{moment:%Y.%m.%d.%H.%M.%S.%f}")
+        now_s = self._wall_clock()
+        moment = datetime.fromtimestamp(now_s, UTC).astimezone()
+        stamp = f"{moment:%Y.%m.%d.%H.%M.%S}.{int(now_s * 1e9) % 1_000_000_000:09d}"
+        full = self._path.with_name(f"{self._path.name}.{stamp}")
         self.close()
         self._path.rename(full)
         self._open()
+        self.events.append(("log_rotated", {"file": str(full)}))
         if self._files_max > 0:
             self._prune()
 
@@ -115,3 +123,36 @@ class FileOutput:
         rotated = sorted(self._path.parent.glob(pattern))
         for old in rotated[: max(len(rotated) - self._files_max + 1, 0)]:
             old.unlink(missing_ok=True)
+            self.events.append(("log_purged", {"file": old.name}))
+
+
+class SyslogOutput:
+    """Sends lines to a syslog daemon with nats-server's headers and priorities.
+
+    Raises:
+        OSError: the daemon cannot be reached.
+        ValueError: the URL in `options` is not one of a daemon.
+    """
+
+    def __init__(self, options: Logging, wall_clock: Callable[[], float] = time.time) -> None:
+        """Connect to the daemon of `options.remote_syslog`, or else to that of this machine."""
+        from midge.server.log.syslog import SyslogHandler  # noqa: PLC0415 - few use it
+
+        self._handler = SyslogHandler(options.remote_syslog, wall_clock)
+        self.events: list[tuple[str, dict[str, str]]] = []
+
+    @property
+    def lost(self) -> int:
+        """Count the lines that were not sent."""
+        return self._handler.lost
+
+    def write(self, line: str, level: str = "info") -> None:
+        """Send one line."""
+        self._handler.send(line, level)
+
+    def reopen(self) -> None:
+        """Do nothing: a daemon has no file to open."""
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._handler.close()

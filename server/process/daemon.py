@@ -151,8 +151,10 @@ class Daemon:
         """Configure the log by `options`; on failure keep the old log and raise MidgeError."""
         try:
             logging.check_file(options.logging)
-        except OSError as error:
-            raise MidgeError(f"error opening log file: {_explain(error)}") from None
+        except (OSError, ValueError) as error:
+            if options.logging.file:
+                raise MidgeError(f"error opening log file: {_explain(error)}") from None
+            raise MidgeError(f"error connecting to syslog: {error}") from None
         logging.configure(options.logging, form=self._log_form)
 
     async def _start(self) -> None:

@@ -44,6 +44,8 @@ SETTINGS = (
     Flag(("T", "logtime"), "bool", ("logging", "logtime")),
     Flag(("logtime_utc",), "bool", ("logging", "logtime_utc")),
     Flag(("l", "log"), "str", ("logging", "file")),
+    Flag(("s", "syslog"), "bool", ("logging", "syslog")),
+    Flag(("r", "remote_syslog"), "str", ("logging", "remote_syslog")),
     Flag(("log_size_limit",), "int", ("logging", "file_size_limit_bytes")),
     Flag(("max_traced_msg_len",), "int", ("logging", "max_traced_message_bytes")),
     Flag(("user",), "str", ("authorization", "user")),
@@ -68,13 +70,7 @@ SETTINGS = (
 """nats-server's flags for settings, `--record` and `--workers`."""
 
 
-_SYSLOG = "midge logs to standard error, or to the file of -l"
-
-UNSUPPORTED = (
-    Flag(("profile",), "int", ("there is no profiler of Go",), has_no_effect=True),
-    Flag(("s", "syslog"), "bool", (_SYSLOG,), has_no_effect=True),
-    Flag(("r", "remote_syslog"), "str", (_SYSLOG,), has_no_effect=True),
-)
+UNSUPPORTED = (Flag(("profile",), "int", ("there is no profiler of Go",), has_no_effect=True),)
 """nats-server's flags for features that midge does not have; the target is what holds instead."""
 
 _WORKERS = inspect.IntType()  # what else `--workers` may be stays the word that it is
@@ -120,6 +116,8 @@ JetStream Options:
 
 Logging Options:
     -l, --log <file>                 File to redirect log output
+    -s, --syslog                     Log to syslog
+    -r, --remote_syslog <addr>       Syslog server addr (udp://localhost:514)
     -T, --logtime                    Timestamp log entries (default: true)
         --logtime_utc                Timestamps in UTC instead of local timezone (default: false)
     -D, --debug                      Enable debugging output

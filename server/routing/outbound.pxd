@@ -38,6 +38,8 @@ cdef class Outbound:
     cpdef void attach(self, object transport, int descriptor=*) except *
     cpdef void detach(self) except *
     cpdef Py_ssize_t pending_bytes(self)
+    @cython.locals(before=Py_ssize_t)
+    cpdef bint has_shrunk(self) except -1
     @cython.locals(length=Py_ssize_t)
     cpdef void append(self, bytes piece) except *
     @cython.locals(verb=bytes, base=Py_ssize_t, subject=Py_ssize_t, subject_end=Py_ssize_t,

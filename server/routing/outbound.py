@@ -126,6 +126,13 @@ class Outbound:
         """Return the pending bytes; the transport's share is as it last reported."""
         return self._used + self._queued_bytes + self._transport_bytes
 
+    def has_shrunk(self) -> bool:
+        """Ask the transport what it holds; return whether that is less than at the last report."""
+        before = self._transport_bytes
+        if self._transport is not None:
+            self._transport_bytes = self._transport.get_write_buffer_size()
+        return self._transport_bytes < before
+
     def append(self, piece: bytes) -> None:
         """Add `piece` to the output."""
         length = len(piece)

@@ -182,7 +182,8 @@ class Supervisor:
 
     def _for_workers(self, options: Options) -> Options:
         """Return `options` without what is the parent's: log file, pid file, ports file."""
-        log = replace(options.logging, file="", format=JOURNAL.form_name or "json")
+        form = "nats" if JOURNAL.form_name == "plain" else JOURNAL.form_name or "json"
+        log = replace(options.logging, file="", syslog=False, remote_syslog="", format=form)
         log = replace(log, file_size_limit_bytes=Logging().file_size_limit_bytes)
         return replace(options, logging=log, process=Process())
 

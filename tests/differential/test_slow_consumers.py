@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 import urllib.request
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ COMMANDS = {"midge-server": midge_command, "nats-server": nats_server_command}
 PAYLOAD = b"x" * 65_536
 FRAME = b"PUB flood %d\r\n%b\r\n" % (len(PAYLOAD), PAYLOAD)
 MESSAGE = b"MSG flood 1 %d\r\n%b\r\n" % (len(PAYLOAD), PAYLOAD)
+TRICKLE_BYTES = 20_000
 COUNT = 400
 """Messages: 26 MB, far more than kernel buffers and `max_pending` hold together."""
 
@@ -82,5 +84,35 @@ def test_who_does_not_read_is_cut_off(program: str, limits: str, reason: str) ->
         assert b"-ERR" not in rest, "no word of it on the wire"
         assert rest.replace(b"PING\r\n", b"") in MESSAGE * COUNT, "whole frames up to the cut"
         assert len(rest) < len(MESSAGE) * COUNT
+        for client in (slow, publisher):
+            client.close()
+
+
+@pytest.mark.parametrize("program", sorted(COMMANDS))
+@pytest.mark.parametrize("policy", ["default", "close", "retry"])
+def test_a_slow_reader_stays_with_retry_only(program: str, policy: str) -> None:
+    config = f"write_deadline: '500ms'\nwrite_timeout: {policy}\nhttp: '127.0.0.1:-1'\n"
+    with Server(COMMANDS[program](), config) as server:
+        slow = dial(server, b"SUB flood 1\r\n")
+        publisher = dial(server)
+        publishing = threading.Thread(target=publisher.sendall, args=(FRAME * (COUNT // 2),))
+        publishing.start()
+        received = 0
+        while received < len(MESSAGE) * COUNT // 2:
+            try:
+                piece = slow.recv(TRICKLE_BYTES)
+            except ConnectionResetError:
+                break
+            if not piece:
+                break
+            received += len(piece)
+            time.sleep(0.005)
+        publishing.join()
+        closed = page(server, "connz?state=closed")["connections"]
+        if policy == "retry":
+            assert not closed
+            assert page(server, "varz")["slow_consumers"] >= 1
+        else:
+            assert [one["reason"] for one in closed] == ["Slow Consumer (Write Deadline)"]
         for client in (slow, publisher):
             client.close()

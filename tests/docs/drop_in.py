@@ -136,8 +136,7 @@ SAMPLES: tuple[object, ...] = (
 """Values, one of which each key accepts."""
 
 WITHOUT_SETTING = {
-    "write_timeout": "none; a connection is closed, and `retry` draws a warning",
-    "write_deadline": "none; the deadline for clients holds, with a warning",
+    "curve_preferences": "`curve_preferences`; one curve, several draw a warning",
     "feature_flags": "`jetstream.ack_format`, by `js_ack_fc_v2`; others draw a warning",
     "remotes": "`leafnodes.remotes`",
     **dict.fromkeys(
@@ -157,7 +156,7 @@ WITHOUT_SETTING = {
     "maps": "`mappings`",
     "proxy": "none; midge connects without a proxy, with a warning",
     "resolver_tls": "none; there is no URL resolver, with a warning",
-    "verify_cert_and_check_known_urls": "none; for routes it draws a warning",
+    "verify_cert_and_check_known_urls": "`cluster.check_known_urls`; for routes only",
     "cipher_suites": "`cipher_suites`",
     **dict.fromkeys(("certs", "certificates"), "`cert_file` and `key_file`, of the first of them"),
     "resolver": "`operator.resolver`",

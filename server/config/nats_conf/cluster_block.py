@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from midge.protocol.errors import quote
-from midge.server.config.nats_conf.leafnode_blocks import read_compression, read_deadline
+from midge.server.config.nats_conf.leafnode_blocks import read_compression
 from midge.server.config.nats_conf.sections import (
     Handler,
     Ignored,
@@ -145,8 +145,8 @@ CLUSTER: dict[str, Handler] = {
     "compression": read_compression("s2_fast"),
     "ping_interval": _ping_interval,
     "ping_max": Ignored("keepalive.ping_max holds", integer, (0,)),
-    "write_deadline": read_deadline,
-    "write_timeout": write_timeout("default", "close"),
+    "write_deadline": timed("write_deadline_s", "write_deadline"),
+    "write_timeout": Key("write_timeout_policy", write_timeout),
 }
 
 

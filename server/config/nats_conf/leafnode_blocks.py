@@ -104,17 +104,6 @@ def read_compression(default: str) -> Callable[[Section, Node], None]:
     return handle
 
 
-def read_deadline(section: Section, node: Node) -> None:
-    """Read a deadline for links alone, which have the deadline for clients."""
-    if not isinstance(node.value, str):
-        integer(node)
-        text_ = "write_deadline should be converted to a duration"
-        section.warn(node, f'invalid use of field "write_deadline": {text_}')
-    elif not duration(node, node.value, "error parsing write_deadline: "):
-        return
-    section.note(node, 'field "write_deadline" has no effect: the deadline for clients holds')
-
-
 def _remote_tls(section: Section, node: Node) -> None:
     """Read the `tls` block of a remote, which is for a client."""
     tls = section.table("tls", node)
@@ -320,8 +309,8 @@ LEAFNODES: dict[str, Handler] = {
     "minimum_version": Key("min_version", text),
     "isolate_leafnode_interest": Key("isolate_interest", boolean),
     "isolate": Key("isolate_interest", boolean),
-    "write_deadline": read_deadline,
-    "write_timeout": write_timeout("default", "close"),
+    "write_deadline": timed("write_deadline_s", "write_deadline"),
+    "write_timeout": Key("write_timeout_policy", write_timeout),
     "dial_timeout": timed("dial_timeout_s", "dial_timeout"),
     **dict.fromkeys(
         ("reconnect", "reconnect_delay", "reconnect_interval"), timed("reconnect_s", "reconnect")

@@ -190,19 +190,13 @@ def timed(name: str, key: str) -> Callable[[Section, Node], None]:
     return handle
 
 
-def write_timeout(*same: str) -> Callable[[Section, Node], None]:
-    """Return the handler of the policy for a peer that does not read; `same` are midge's."""
-
-    def handle(section: Section, node: Node) -> None:
-        if text(node) not in ("default", "close", "retry"):
-            fail(node, "write_timeout must be 'default', 'close' or 'retry'")
-        if node.value not in same:
-            section.note(node, f'field "write_timeout" has no effect: {_CLOSES}')
-
-    return handle
+def write_timeout(node: Node) -> str:
+    """Return the policy for a peer that does not read."""
+    if text(node) not in ("default", "close", "retry"):
+        fail(node, "write_timeout must be 'default', 'close' or 'retry'")
+    return text(node)
 
 
-_CLOSES = "the connection is closed after write_deadline"
 _HIGH_TIMEOUT_S = 60.0
 
 

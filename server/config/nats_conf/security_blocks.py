@@ -36,6 +36,7 @@ from midge.server.config.nats_conf.values import (
     text,
     texts,
 )
+from midge.server.config.security import INSECURE_CIPHER_SUITES
 from midge.sublist.subjects import is_valid_publish_subject
 
 if TYPE_CHECKING:
@@ -533,28 +534,18 @@ def _min_version(node: Node) -> str:
 
 
 _STORES = "there are no certificate stores of Windows"
-_INSECURE_SUITES = frozenset(
+_LOST_SUITES = frozenset(
     {
-        "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
         "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA",
         "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA",
-        "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
         "TLS_ECDHE_RSA_WITH_RC4_128_SHA",
         "TLS_RSA_WITH_3DES_EDE_CBC_SHA",
-        "TLS_RSA_WITH_AES_128_CBC_SHA",
-        "TLS_RSA_WITH_AES_128_CBC_SHA256",
-        "TLS_RSA_WITH_AES_128_GCM_SHA256",
-        "TLS_RSA_WITH_AES_256_CBC_SHA",
-        "TLS_RSA_WITH_AES_256_GCM_SHA384",
         "TLS_RSA_WITH_RC4_128_SHA",
     }
 )
-"""Suites that nats-server takes with `allow_insecure_cipher_suites`."""
-
-_WEAK_SUITES = frozenset(
-    f"TLS_ECDHE_{key}_WITH_AES_{bits}_CBC_SHA" for key in ("ECDSA", "RSA") for bits in (128, 256)
-)
-"""Suites without authenticated encryption that nats-server takes."""
+"""Suites that OpenSSL no longer has, and that nats-server still takes."""
+_INSECURE_SUITES = _LOST_SUITES | INSECURE_CIPHER_SUITES.keys()
+"""Suites that are taken with `allow_insecure_cipher_suites` only."""
 
 
 def not_empty(node: Node) -> list[str]:
@@ -565,21 +556,36 @@ def not_empty(node: Node) -> list[str]:
 
 
 def _cipher_suites(section: Section, node: Node) -> None:
-    """Read the suites; those that midge does not offer are left out, if others are there."""
+    """Read the suites; those that OpenSSL does not have are left out, if others are there."""
     offered = []
     for name in not_empty(node):
-        if name in _WEAK_SUITES | _INSECURE_SUITES:
+        if name in _LOST_SUITES:
             section.note(node, f'cipher suite "{name}" is not offered')
         else:
             offered.append(name)
     section.put("cipher_suites", offered, node)
 
 
-def _curves(node: Node) -> list[str]:
+def _check_suites(node: Node) -> None:
+    """Refuse insecure suites without the key that allows them."""
+    given = {name.lower(): entry for name, entry in entries(node).items()}
+    allows = given.get("allow_insecure_cipher_suites")
+    if "cipher_suites" not in given or (allows is not None and allows.value is True):
+        return
+    insecure = [name for name in listed(given["cipher_suites"]) if name in _INSECURE_SUITES]
+    if insecure:
+        need = "configured without 'allow_insecure_cipher_suites' option set"
+        fail(node, f"insecure cipher suites {need}: {', '.join(insecure)}")
+
+
+def _curves(section: Section, node: Node) -> None:
+    """Read the curves; Python's TLS takes one."""
     for name in not_empty(node):
         if name not in ("X25519", "CurveP256", "CurveP384", "CurveP521", "X25519MLKEM768"):
             fail(node, f"unrecognized curve preference {name}")
-    return listed(node)
+    section.put("curve_preferences", listed(node), node)
+    if len(listed(node)) > 1 or "X25519MLKEM768" in listed(node):
+        section.note(node, 'field "curve_preferences" has no effect: OpenSSL chooses the curve')
 
 
 def _pinned(node: Node) -> list[str]:
@@ -590,11 +596,12 @@ def _pinned(node: Node) -> list[str]:
 
 
 def _known_urls(section: Section, node: Node) -> None:
-    """Refuse the check of a peer's certificate where nats-server has none: outside of routes."""
-    if boolean(node) and section.path[:1] != ("cluster",):
+    """Read whether the hosts in certificates are checked, which is for routes only."""
+    if section.path[:1] == ("cluster",):
+        whole = Section(section.result, section.result.values, ())
+        whole.put("cluster.check_known_urls", boolean(node), node)
+    elif boolean(node):
         fail(node, "verify_cert_and_check_known_urls not supported in this context")
-    if node.value:
-        section.note(node, "the URLs in the certificates of other servers are not checked")
 
 
 def read_certs(node: Node) -> list[dict[str, str]]:
@@ -620,11 +627,11 @@ TLS: dict[str, Handler] = {
     "connection_rate_limit": Key("connection_rate_limit", limit),
     "pinned_certs": Key("pinned_certs", _pinned),
     "verify_cert_and_check_known_urls": _known_urls,
-    "curve_preferences": Ignored("OpenSSL chooses the curve", _curves, ()),
+    "curve_preferences": _curves,
     "insecure": Ignored("certificates are checked", boolean),
     "certs": Key("certs", read_certs),
     "certificates": Key("certs", read_certs),
-    "allow_insecure_cipher_suites": Ignored("insecure suites are never offered", boolean),
+    "allow_insecure_cipher_suites": Key("allow_insecure_cipher_suites", boolean),
     "ocsp_peer": Missing("OCSP"),
     "cert_store": Missing("certificate stores"),
     "cert_match": Ignored(_STORES, text, ()),
@@ -641,6 +648,8 @@ def read_tls(section: Section, node: Node) -> None:
     """
     table, errors = section.table("tls", node), len(section.result.errors)
     read_map(node, table, TLS, "error parsing tls config, unknown field {}")
+    if errors == len(section.result.errors):
+        _check_suites(node)
     if errors == len(section.result.errors) and not (
         table.values.get("cert_file") or table.values.get("certs")
     ):

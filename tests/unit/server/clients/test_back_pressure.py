@@ -208,6 +208,24 @@ def test_progress_puts_the_deadline_off(fixture: Fixture) -> None:
     assert fixture.receiver.reason is ClosedReason.SLOW_CONSUMER_DEADLINE
 
 
+def test_with_retry_part_of_a_write_is_progress() -> None:
+    fixture = Fixture(write_timeout_policy="retry")
+    fixture.fall_behind()
+    for left in (900, 500):
+        fixture.socket.kept = left
+        fixture.clock.advance(DEADLINE_S + 0.01)
+        assert fixture.receiver.reason is None
+    fixture.clock.advance(DEADLINE_S + 0.01)
+    assert fixture.receiver.reason is ClosedReason.SLOW_CONSUMER_DEADLINE
+
+
+def test_without_retry_part_of_a_write_is_none(fixture: Fixture) -> None:
+    fixture.fall_behind()
+    fixture.socket.kept = 500
+    fixture.clock.advance(DEADLINE_S + 0.01)
+    assert fixture.receiver.reason is ClosedReason.SLOW_CONSUMER_DEADLINE
+
+
 def test_no_deadline_for_who_has_caught_up(fixture: Fixture) -> None:
     fixture.fall_behind()
     fixture.drain()

@@ -75,7 +75,7 @@ def test_the_flags_of_a_cluster_are_settings_that_can_be_loaded() -> None:
     assert len(options.cluster.routes) == 2
 
 
-@pytest.mark.parametrize(("flag", "what"), [("-s", "logs to"), ("--profile=1", "no profiler")])
+@pytest.mark.parametrize(("flag", "what"), [("--profile=1", "no profiler")])
 def test_flags_of_missing_features_are_warned_of(flag: str, what: str) -> None:
     given = parse([flag], server_flags()).given
     assert list(setting_values(given)) == []

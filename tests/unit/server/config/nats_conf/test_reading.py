@@ -72,6 +72,11 @@ def refusal(conf: Path, text: str) -> str:
         ("max_payload: 1kb", "limits.max_payload_bytes", 1024),
         ('ping_interval: "1m30.5s"', "keepalive.ping_interval_s", 90.5),
         ('write_deadline: "1h2m3s4ms5us6ns"', "limits.write_deadline_s", 3723.004005006),
+        ("write_timeout: retry", "limits.write_timeout_policy", "retry"),
+        ("leafnodes { write_deadline: 1s }", "leafnodes.write_deadline_s", 1.0),
+        ("cluster { write_timeout: close }", "cluster.write_timeout_policy", "close"),
+        ("syslog: true", "logging.syslog", True),
+        ('remote_syslog: "udp://h:514"', "logging.remote_syslog", "udp://h:514"),
         ("no_fast_producer_stall: true", "limits.stall_producers", False),
         ("no_header_support: true", "limits.header_support", False),
         ("disable_sublist_cache: true", "routing.cache_max", 0),
@@ -259,10 +264,9 @@ def test_a_tls_block_without_a_certificate_is_refused(conf: Path, around: str, g
     [
         ("prof_port: 6060", 'field "prof_port" has no effect: there is no profiler of Go'),
         ("trace_headers: true", 'field "trace_headers" traces whole messages'),
-        ("write_timeout: retry", 'field "write_timeout" has no effect: the connection is closed'),
+        ("default_sentinel: x", 'field "default_sentinel" has no effect: clients without'),
         ("cluster { pool_size: 3 }", 'field "pool_size" has no effect: one route carries all'),
         ("cluster { compression: s2_fast }", 'field "compression" has no effect: links are not'),
-        ("leafnodes { write_deadline: 1s }", 'field "write_deadline" has no effect: the deadline'),
         ("feature_flags { other: true }", 'feature flag "other" has no effect: midge does not'),
         ("accounts { A { exports: [{}] } }", "an export without a stream or service has no effect"),
         (
