@@ -46,6 +46,7 @@ COMMANDS = {
     "convert": Command(
         "midge.server.process.commands:convert", "turn a nats-server configuration into TOML"
     ),
+    "why": Command("midge.server.process.why", "explain why a message arrives or does not"),
     "bench": Command("midge.client.benchmark.command", "measure a server"),
     "store": Command(
         "midge.server.store_commands.command", "check a store directory, import nats-server's"

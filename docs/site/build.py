@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 SITE = Path(__file__).resolve().parent
 ROOT = SITE.parent.parent
-PACKAGES = ("midge", "midge.server.auth", "midge.server.interceptors", "midge.protocol")
-PACKAGES += ("midge.sublist", "midge.testing", "midge.testing.strategies", "midge.tables")
+PACKAGES = (
+    *("midge", "midge.server.auth", "midge.server.interceptors", "midge.protocol"),
+    *("midge.sublist", "midge.testing", "midge.testing.strategies", "midge.tables"),
+)
 MERMAID = "mermaid@12.3.0"
 
 SECTIONS = {
@@ -99,9 +101,9 @@ def copy_pages(source: Path) -> list[str]:
         shutil.copytree(ROOT / folder, source / folder, ignore=ignored)
     found = []
     for page in sorted(source.rglob("*.md")):
-        name = page.relative_to(source)
-        page.write_text(moved_links(page.read_text(encoding="utf-8"), name), encoding="utf-8")
-        found.append(name.with_suffix("").as_posix())
+        place = page.relative_to(source)
+        page.write_text(moved_links(page.read_text(encoding="utf-8"), place), encoding="utf-8")
+        found.append(place.with_suffix("").as_posix())
     return found
 
 
@@ -132,7 +134,7 @@ def add_side_bar(source: Path, pages: list[str]) -> None:
 
 
 def expanded(pattern: str, pages: list[str]) -> list[str]:
-    """Return the pages that a pattern of a section stands for."""
+    """Return the pages that match a pattern of a section."""
     if pattern == "api/*":
         return ["api/" + package.replace(".", "/") + "/index" for package in PACKAGES]
     if pattern.endswith("/*"):

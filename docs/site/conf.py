@@ -45,7 +45,7 @@ autodoc_typehints = "none"
 
 
 def skip(_app: Any, what: str, name: str, obj: Any, skipped: bool, _options: Any) -> bool:
-    """Skip what is not public: other modules, members of Python's own classes."""
+    """Skip names that are not public: other modules, members of Python's own classes."""
     if what in {"package", "module"}:
         return name not in PACKAGES
     inherited = (getattr(obj, "obj", None) or {}).get("inherited_from") or {}

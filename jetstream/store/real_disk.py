@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from midge.jetstream.store.disk import Committer, Disk, DiskFile
+from midge.jetstream.store.disk import Committer, Disk, DiskFile, Write
 from midge.jetstream.store.disk_threads import DiskThreads
 from midge.jetstream.store.file.commit_thread import CommitThread
 from midge.jetstream.store.interface import StoreError
@@ -41,6 +41,7 @@ class RealDisk(Disk):
         self.remove_reader = remove_reader
         self._threads: DiskThreads | None = None
         self._committer: CommitThread | None = None
+        self.timing: tuple[Callable[[], float], Callable[[float], object]] | None = None
         Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
         self.descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         self._lock = os.open(Path(path) / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
@@ -93,8 +94,14 @@ class RealDisk(Disk):
 
     def committer(self, done: Callable[[int, int], None]) -> Committer:
         """Return a thread that writes and syncs, without the interpreter in the compiled build."""
-        self._committer = CommitThread(self.descriptor, self.add_reader, self.remove_reader, done)
-        return self._committer
+        if self.timing is None:
+            made = CommitThread(self.descriptor, self.add_reader, self.remove_reader, done)
+            self._committer = made
+            return made
+        timed = TimedCommitter(done, *self.timing)
+        made = CommitThread(self.descriptor, self.add_reader, self.remove_reader, timed.done)
+        self._committer = timed.inner = made
+        return timed
 
     def fetch(self, file: DiskFile, position: int, size: int, done: Callable[[], object]) -> None:
         """Have a thread read what is in a file, so that it is in the page cache."""
@@ -120,3 +127,38 @@ class RealDisk(Disk):
             self._threads.close()
         os.close(self._lock)
         os.close(self.descriptor)
+
+
+class TimedCommitter:
+    """Passes writes on, and reports how many seconds each took with its sync."""
+
+    inner: Committer
+
+    def __init__(
+        self,
+        done: Callable[[int, int], None],
+        now_s: Callable[[], float],
+        observe: Callable[[float], object],
+    ) -> None:
+        self._done = done
+        self._now_s = now_s
+        self._observe = observe
+        self._begun_s = 0.0
+
+    def write(self, write: Write) -> None:
+        """Write and sync, then call `done`."""
+        self._begun_s = self._now_s()
+        self.inner.write(write)
+
+    def done(self, stage: int, error: int) -> None:
+        """Report the time, and pass the result on."""
+        self._observe(self._now_s() - self._begun_s)
+        self._done(stage, error)
+
+    def settle(self) -> None:
+        """Wait until no write is under way."""
+        self.inner.settle()
+
+    def close(self) -> None:
+        """End the thread."""
+        self.inner.close()

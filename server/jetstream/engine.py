@@ -6,6 +6,7 @@ import asyncio
 import os
 from contextlib import contextmanager
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from midge.jetstream.account.limits import AccountLimits
@@ -17,6 +18,7 @@ from midge.jetstream.stream.surroundings import Bounds
 from midge.jetstream.stream.usage import Usage
 from midge.server.clients.observer import Observer
 from midge.server.errors import ConfigError
+from midge.server.histogram import Histogram
 from midge.server.internal.publisher import InternalPublisher
 from midge.server.internal.service import Services
 from midge.server.jetstream import capacity
@@ -72,6 +74,7 @@ class Engine(Observer):
     def __init__(self, broker: Broker, disk: SuppliedDisk | None = None) -> None:
         self.context = self._make_context(broker)
         self.disk = disk
+        self.sync_seconds = Histogram()
         self.accounts: dict[str, AccountJetStream] = {}
         self._broker = broker
 
@@ -155,6 +158,7 @@ class Engine(Observer):
             if not self.context.options.store_dir:
                 log.warning("jetstream_store_temporary", store_dir=str(place))
             disk = self._lock_directory(loop)
+            self._time_syncs(disk)
             place = self.context.store_directory
             if weakness := weakness_of(place):
                 log.warning("jetstream_store_at_risk", reason=weakness, store_dir=str(place))
@@ -181,6 +185,12 @@ class Engine(Observer):
             self.context.store_directory = other
             log.warning("jetstream_store_moved", in_use=str(place), store_dir=str(other))
             return RealDisk(str(other), *callbacks)
+
+    def _time_syncs(self, disk: RealDisk) -> None:
+        """Count the times of syncs for `/metrics`, on a server with monitoring."""
+        table = self._broker.options.monitoring
+        if table.http_port or table.https_port:
+            disk.timing = perf_counter, self.sync_seconds.observe
 
     def _add_reader(
         self, loop: asyncio.AbstractEventLoop, descriptor: int, callback: Callable[[], None]

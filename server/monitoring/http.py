@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from midge.protocol import COMPATIBLE_VERSION
-from midge.server.monitoring import absent, connz, go_format, healthz, jsz, leafz, routez, whole
+from midge.server.monitoring import (
+    absent,
+    connz,
+    go_format,
+    healthz,
+    jsz,
+    leafz,
+    routez,
+    whole,
+    why,
+)
 from midge.server.monitoring.arguments import Arguments, BadArgument
 from midge.server.monitoring.http_listener import HttpConnection, HttpListener
 from midge.server.monitoring.index import index_page
@@ -111,6 +121,7 @@ class Monitor:
             "/leafz": lambda given: leafz.leafz(state, given),
             "/gatewayz": lambda given: absent.gatewayz(state, given),
             "/ipqueuesz": lambda _: {},
+            "/why": lambda given: why.why(state, given),
         }
         pages: dict[str, Page] = {path: _json_page(page) for path, page in simple.items()}
         return pages | {

@@ -4,7 +4,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+)
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -21,6 +26,7 @@ from midge.version import __version__
 
 if TYPE_CHECKING:
     from midge.server.broker.broker import Broker, Totals
+    from midge.server.histogram import Histogram
     from midge.server.monitoring.state import State
 
 _COUNTERS = {
@@ -141,6 +147,17 @@ class HubCollector(Collector):
             "midge_memory_bytes", "Resident memory", float(usage.memory_bytes())
         )
         yield GaugeMetricFamily("midge_cpu_percent", "CPU use", usage.cpu_percent())
+        yield GaugeMetricFamily("midge_open_files", "Open file descriptors", usage.open_files())
+        if state.loop_delay is not None:
+            text = "How late the event loop calls a timer"
+            yield _histogram("midge_loop_delay_seconds", text, state.loop_delay)
+        if state.jetstream is not None:
+            text = "How long a write takes with its sync"
+            yield _histogram("midge_sync_seconds", text, state.jetstream.sync_seconds)
+
+
+def _histogram(name: str, text: str, values: "Histogram") -> HistogramMetricFamily:
+    return HistogramMetricFamily(name, text, buckets=values.buckets(), sum_value=values.total)
 
 
 def _limits_met(broker: "Broker") -> dict[str, int]:

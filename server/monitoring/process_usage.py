@@ -35,6 +35,16 @@ class ProcessUsage:
         return self._percent
 
     @staticmethod
+    def open_files() -> int:
+        """Return the number of open file descriptors, 0 where the system does not tell."""
+        from pathlib import Path  # noqa: PLC0415 - with a page, long after the start
+
+        try:
+            return len(list(Path("/proc/self/fd").iterdir())) - 1  # without the one that lists them
+        except OSError:
+            return 0
+
+    @staticmethod
     def memory_bytes() -> int:
         """Return the resident memory."""
         from pathlib import Path  # noqa: PLC0415 - with a page, long after the start

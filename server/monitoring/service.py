@@ -16,6 +16,7 @@ from midge.server.listeners.sockets import host_in_url
 from midge.server.monitoring.state import State
 
 if TYPE_CHECKING:
+    from midge.server.histogram import LoopDelay
     from midge.server.listeners.tls import TlsContexts
     from midge.server.monitoring.http import Monitor
 
@@ -34,6 +35,7 @@ class MonitoringService:
         self._url = ""
         self._serving: asyncio.Task[None] | None = None
         self._monitor: Monitor | None = None
+        self._loop_delay: LoopDelay | None = None
 
     def open(self) -> None:
         """Open the listener that the options ask for.
@@ -63,6 +65,9 @@ class MonitoringService:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._serving
             self._serving = None
+        if self._loop_delay is not None:
+            self._loop_delay.stop()
+            self._loop_delay = None
         if self._monitor is not None:
             await self._monitor.stop()
             self._monitor = None
@@ -86,3 +91,8 @@ class MonitoringService:
 
             add_console(self._monitor)
         await self._monitor.start(self._listener, self._tls)
+        from midge.server.histogram import LoopDelay  # noqa: PLC0415 - as above
+
+        self._loop_delay = LoopDelay()
+        self._loop_delay.start()
+        self._state.loop_delay = self._loop_delay.seconds

@@ -9,6 +9,7 @@ from midge.server.monitoring.process_usage import ProcessUsage
 if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
     from midge.server.cluster.cluster import Cluster
+    from midge.server.histogram import Histogram
     from midge.server.jetstream.engine import Engine
     from midge.server.leafnodes.nodes import LeafNodes
     from midge.server.monitoring.console.tail import Tails
@@ -40,6 +41,7 @@ class State:
         self.leafnodes: LeafNodes | None = None
         self.cluster: Cluster | None = None
         self.tables: TableService | None = None
+        self.loop_delay: Histogram | None = None
         self._wall_offset = 0.0
         self._tails: Tails | None = None
         broker.observers.append(self.account_totals)

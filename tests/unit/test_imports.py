@@ -122,7 +122,7 @@ def test_wrong_direction_is_found(folder: str, source: str) -> None:
 
 
 ROOMS = (
-    ("clock", "errors"),
+    ("clock", "errors", "histogram"),
     ("config",),
     ("options",),
     ("log",),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import nats.errors
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import midge
@@ -97,6 +97,11 @@ def test_the_plugin(tmp_path: Path, root: Path) -> None:
     assert "2 passed" in shown, shown
 
 
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""The first draw of a process looks through all modules, which takes seconds here."""
+
+
+@UNHURRIED
 @given(strategies.subjects(), strategies.patterns(), strategies.tokens())
 def test_subjects_and_patterns_are_valid(subject: str, pattern: str, token: str) -> None:
     assert is_valid_publish_subject(subject.encode())
@@ -104,6 +109,7 @@ def test_subjects_and_patterns_are_valid(subject: str, pattern: str, token: str)
     assert "." not in token
 
 
+@UNHURRIED
 @given(st.data())
 def test_matching_patterns_match(data: st.DataObject) -> None:
     subject = data.draw(strategies.subjects(prefix="orders"))
@@ -112,6 +118,7 @@ def test_matching_patterns_match(data: st.DataObject) -> None:
     assert matches(subject.encode(), pattern.encode())
 
 
+@UNHURRIED
 @given(strategies.messages())
 def test_messages_can_be_sent(message: Captured) -> None:
     lines = [f"{name}: {one}\r\n" for name, values in message.headers.items() for one in values]
