@@ -29,7 +29,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rebuild = actions.add_parser("rebuild", help="give a table other columns, in one commit")
     rebuild.add_argument("url", metavar="TABLE")
     rebuild.set_defaults(act=_rebuild)
-    for action in (add, rebuild):
+    build = actions.add_parser("build", help="land a stream from a store's directory, not a server")
+    build.add_argument("url", metavar="TABLE", help="made where there is none")
+    build.add_argument("stream", metavar="STREAM")
+    build.add_argument("--store", type=Path, required=True, metavar="DIR", help="only read")
+    build.add_argument("--account", default="$G", metavar="NAME", help="default: $G")
+    build.add_argument("--key-file", type=Path, metavar="FILE", help="key of an encrypted store")
+    build.add_argument("--subject", default="", metavar="PATTERN", help="only these messages")
+    build.set_defaults(act=_build)
+    for action in (add, rebuild, build):
         _add_layout(action)
     serve = actions.add_parser("serve", help="keep tables up to date until SIGTERM or Ctrl-C")
     serve.add_argument(
@@ -95,6 +103,24 @@ def _add(args: argparse.Namespace) -> None:
         partition_by=args.partition_by,
     )
     say(f"{args.url}: a table of stream {args.stream}")
+
+
+def _build(args: argparse.Namespace) -> None:
+    from midge.pipeline.tables.stored import build
+
+    logging.basicConfig(format="%(message)s")
+    done = build(
+        args.url,
+        args.store,
+        args.stream,
+        account=args.account,
+        key=args.key_file.read_bytes().strip() if args.key_file else b"",
+        columns=_columns(args),
+        infer=args.infer,
+        subject=args.subject,
+        partition_by=args.partition_by,
+    )
+    say(f"{args.url}: {counted(done.rows, 'row')} up to sequence {done.position:,}")
 
 
 def _rebuild(args: argparse.Namespace) -> None:

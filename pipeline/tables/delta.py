@@ -72,15 +72,15 @@ class Layout(NamedTuple):
 class StreamTable:
     """A handle of the table at `url`."""
 
-    def __init__(self, url: str) -> None:
-        """Load the table.
+    def __init__(self, url: str, version: int | None = None) -> None:
+        """Load the table's newest version, or one to read from.
 
         Raises:
             TableError: there is none, or it is no table of a stream.
             PipelineError: `deltalake` is not installed.
         """
         self.url = url
-        self.reload()
+        self.reload(version)
 
     @property
     def position(self) -> int:
@@ -109,9 +109,9 @@ class StreamTable:
                 return len(rows)
         raise TableError(f"{self.url}: other writers committed first {_ATTEMPTS} times")
 
-    def reload(self) -> None:
-        """Load the newest version; its columns may be others."""
-        self.handle = _load(self.url)
+    def reload(self, version: int | None = None) -> None:
+        """Load the newest version, or another; its columns may be others."""
+        self.handle = _load(self.url, version)
         self.source = _source_of(self.url, self.handle)
         self.layout = Layout(
             columns_of(pa.schema(self.handle.schema().to_arrow())),
@@ -181,7 +181,7 @@ class StreamTable:
     def quarantined(self) -> pa.Table:
         """Return the messages of the quarantine."""
         url = self.url + QUARANTINE_SUFFIX
-        if not _delta_table().is_deltatable(url):
+        if not is_table(url):
             return QUARANTINE.empty_table()
         return _load(url).to_pyarrow_table().cast(QUARANTINE)
 
@@ -373,6 +373,15 @@ def _append(url: str, handle: "DeltaTable", rows: pa.Table, upto: int) -> bool:
     return True
 
 
+def is_table(url: str) -> bool:
+    """Return whether there is a Delta table.
+
+    Raises:
+        PipelineError: `deltalake` is not installed.
+    """
+    return bool(_delta_table().is_deltatable(url))
+
+
 def _create_empty(
     url: str, schema: pa.Schema, description: str, partition_by: Iterable[str] = ()
 ) -> None:
@@ -393,12 +402,12 @@ def _create_empty(
         raise TableError(f"{url}: cannot be made: {reason_of(error)}") from error
 
 
-def _load(url: str) -> Any:
+def _load(url: str, version: int | None = None) -> Any:
     DeltaTable = _delta_table()  # noqa: N806 - the class
     from deltalake.exceptions import DeltaError
 
     try:
-        return DeltaTable(url)
+        return DeltaTable(url, version=version)
     except (DeltaError, OSError) as error:
         raise TableError(f"{url}: is no Delta table: {reason_of(error)}") from error
 

@@ -13,7 +13,7 @@ from midge.client.jetstream import JetStream, StreamState
 from midge.pipeline.errors import TableError
 from midge.pipeline.spark_source.options import SourceOptions
 from midge.pipeline.spark_source.partitions import SequenceRange
-from midge.pipeline.spark_source.reader import RangeReader
+from midge.pipeline.spark_source.reader import Columns, RangeReader
 from midge.pipeline.tables.decoding import Decoded, Decoder, can_partition
 from midge.pipeline.tables.delta import Source, StreamTable, create, locked
 from midge.pipeline.tables.interest import acknowledge, make_consumer
@@ -114,7 +114,8 @@ def land(
             start = done.position + 1 + gap
             reader = RangeReader(options, state.created, SequenceRange(start, end))
             try:
-                for decoded, upto in _blocks(reader, decoder, end - 1, block_bytes):
+                blocks = decoded_blocks(reader.batches(), decoder, end - 1, block_bytes)
+                for decoded, upto in blocks:
                     done.rows += table.append(decoded, upto)
                     done.quarantined += decoded.bad.num_rows
                     done.commits += 1
@@ -196,13 +197,13 @@ def _options(server: Server, stream: str, subject: str) -> SourceOptions:
     return SourceOptions.parse({**given, "stream": stream, "subject": subject})
 
 
-def _blocks(
-    reader: RangeReader, decoder: Decoder, last: int, block_bytes: int
+def decoded_blocks(
+    batches: Iterator[Columns], decoder: Decoder, last: int, block_bytes: int
 ) -> Iterator[tuple[Decoded, int]]:
     """Yield the rows of each commit with the position that it makes; the last one makes `last`."""
     parts: list[Decoded] = []
     size = 0
-    for columns in reader.batches():
+    for columns in batches:
         parts.append(decoder.decode(columns))
         size += columns.size_bytes + len(columns)
         if size >= block_bytes and columns.seqs[-1] < last:

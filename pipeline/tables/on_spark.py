@@ -1,0 +1,26 @@
+"""Read streams' tables in Spark, without Delta's packages for Java."""
+
+import json
+from typing import TYPE_CHECKING
+
+from midge.pipeline.tables.delta import StreamTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def read_table(spark: "SparkSession", url: str, version: int | None = None) -> "DataFrame":
+    """Return a version of the table at `url`, the newest by default, as Spark reads its files.
+
+    Raises:
+        TableError: there is no such table or version, or it is not one of a stream.
+    """
+    from pyspark.sql.types import StructType
+
+    handle = StreamTable(url, version).handle
+    # Delta's log has the columns in Spark's own form.
+    schema = StructType.fromJson(json.loads(handle.schema().to_json()))
+    files = handle.file_uris()
+    if not files:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).option("basePath", url).parquet(*files)
