@@ -79,7 +79,7 @@ def with_unit(name: str, value: Any) -> tuple[str, Any]:
     if not is_number or not name.endswith("_bytes"):
         return name, value
     size, power = float(value), 0
-    while abs(size) >= 1024 and power < len(_UNITS) - 1:  # noqa: PLR2004 - the next unit
+    while abs(size) >= 1024 and power < len(_UNITS) - 1:
         size, power = size / 1024, power + 1
     return name.removesuffix("_bytes"), f"{size:.1f} {_UNITS[power]}" if power else f"{value} B"
 
