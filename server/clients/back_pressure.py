@@ -15,7 +15,7 @@ from midge.server.routing.client import Client
 from midge.server.routing.outbound import Outbound
 
 if TYPE_CHECKING:
-    from midge.server.clients.channel_owner import ChannelOwner
+    from midge.server.clients.channel_owner import ChannelOwner, WriteRule
     from midge.server.clients.reading import Reading
     from midge.server.clock import Timer
 
@@ -35,7 +35,7 @@ class Pressed(Protocol):
         """The limits, the clock and the counts."""
 
     @property
-    def owner(self) -> "ChannelOwner":
+    def owner(self) -> Client:
         """The client that publishes and receives through it."""
 
     @property
@@ -106,7 +106,7 @@ class BackPressure:
         """Called when the socket did not take all output; from now on the write deadline runs."""
         self._begin_batch()
         if self._deadline_timer is None:
-            self._watch_deadline(self._channel.owner.write_rule().deadline_s)
+            self._watch_deadline(self._rule().deadline_s)
 
     def progressed(self, taken: int) -> None:
         """Called when the socket has taken `taken` bytes of the output, but not all."""
@@ -129,6 +129,10 @@ class BackPressure:
             for publisher in waiting:
                 publisher.release()
 
+    def _rule(self) -> "WriteRule":
+        """Return the rule that holds now."""
+        return cast("ChannelOwner", self._channel.owner).write_rule()
+
     def _watch_deadline(self, delay_s: float) -> None:
         clock = self._channel.host.clock
         self._deadline_timer = clock.call_later(delay_s, self._check_deadline)
@@ -142,12 +146,13 @@ class BackPressure:
         channel = self._channel
         if not channel.outbound.behind:
             return
-        rule = channel.owner.write_rule()
+        rule = self._rule()
         left_s = self._behind_since + rule.deadline_s - channel.host.clock.monotonic()
         if left_s > _DEADLINE_SLACK_S:
             self._watch_deadline(left_s)
         elif rule.retries and (self._has_progressed or channel.outbound.has_shrunk()):
-            channel.host.write_timed_out(channel.owner.cid, channel.owner.peer, rule.deadline_s)
+            owner = cast("ChannelOwner", channel.owner)
+            channel.host.write_timed_out(owner.cid, owner.peer, rule.deadline_s)
             self._begin_batch()
             self._watch_deadline(rule.deadline_s)
         else:

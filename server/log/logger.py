@@ -78,7 +78,7 @@ class Journal:
         if old is not None:
             self._lost += old.lost
             old.close()
-        chosen = options.format
+        chosen: str = options.format
         if chosen == "auto":
             to_syslog = isinstance(self._output, SyslogOutput)
             chosen = "plain" if to_syslog else form or _natural(options, stream)

@@ -152,7 +152,7 @@ class Daemon:
         try:
             logging.check_file(options.logging)
         except (OSError, ValueError) as error:
-            if options.logging.file:
+            if options.logging.file and isinstance(error, OSError):
                 raise MidgeError(f"error opening log file: {_explain(error)}") from None
             raise MidgeError(f"error connecting to syslog: {error}") from None
         logging.configure(options.logging, form=self._log_form)
@@ -223,7 +223,7 @@ class Daemon:
 
         self._ports_file = PortsFile(options.process.ports_file_dir)
         try:
-            self._ports_file.write(self._server.urls())
+            self._ports_file.write(self._server.urls(), is_encrypted=options.tls.enabled)
         except OSError as error:
             log.warning("ports_file_failed", error=_explain(error))
 
