@@ -29,10 +29,10 @@ export PYTHONUNBUFFERED := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-# The sample project's own environment: it sees midge as a user does, as a wheel.
+# The examples' own environment: it sees midge as a user does, as a wheel.
 EXAMPLES := build/examples
 
-.PHONY: help run check test test-pure test-fuzz test-asan fuzz test-examples test-packaging test-full test-cluster test-third-party build lint types bench pipeline dist clean
+.PHONY: help run check test test-pure test-fuzz test-asan fuzz test-examples test-packaging test-full test-cluster test-third-party build lint types bench pipeline docs dist clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -102,13 +102,15 @@ test-asan: $(STAMPS)/dev ## Fuzz the hot path for MINUTES (10), then test it, un
 	cd build/asan && $(ASAN) $(abspath $(BIN))/python -m pytest -q --timeout 600 $(HOT_PATH_TESTS) $(ARGS)
 
 # An interpreted wheel does: `make test-packaging` starts a compiled one.
-test-examples: $(STAMPS)/dev ## Run the sample project's tests on a built wheel, in an environment of its own
+test-examples: $(STAMPS)/dev ## Run the tests of the examples on a built wheel, in an environment of its own
 	rm -rf $(EXAMPLES)
 	MIDGE_PURE=1 $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir $(EXAMPLES)/dist .
 	$(BIN)/python -m venv $(EXAMPLES)/venv
 	$(EXAMPLES)/venv/bin/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt \
-	  $(EXAMPLES)/dist/*.whl nats-py 'faststream[nats]' pytest pytest-asyncio pytest-xdist
-	cd examples/orders && $(abspath $(EXAMPLES))/venv/bin/python -m pytest -q -n 2 -p no:cacheprovider
+	  $(EXAMPLES)/dist/*.whl nats-py 'faststream[nats]' fastapi httpx taskiq-nats pytest pytest-asyncio pytest-xdist
+	for folder in orders web stream_service edge task_queue; do \
+	  (cd examples/$$folder && $(abspath $(EXAMPLES))/venv/bin/python -m pytest -q -n 2 -p no:cacheprovider) || exit 1; \
+	done
 
 # It compiles everything twice and measures nothing of it: optimizing would be work for nothing.
 test-packaging: $(STAMPS)/dev ## Prove sdist -> wheel -> clean virtual environment -> start, and the Dockerfile's steps
@@ -141,6 +143,15 @@ bench: $(STAMPS)/dev $(STAMPS)/build ## Measure midge and nats-server side by si
 pipeline: $(STAMPS)/dev $(STAMPS)/build ## Record generated traffic, run every lake layer, write build/pipeline/report.html
 	rm -rf build/pipeline
 	$(BIN)/midge pipeline demo --directory build/pipeline $(ARGS)
+
+# Its environment is its own, because Sphinx needs nothing of midge and midge nothing of Sphinx.
+docs: build/docs/venv/made ## Build the documentation as a site in build/docs/html, with all links checked
+	build/docs/venv/bin/python docs/site/build.py build/docs/html
+
+build/docs/venv/made: docs/site/requirements.txt
+	$(PYTHON) -m venv build/docs/venv
+	build/docs/venv/bin/python -m pip --disable-pip-version-check --quiet install --requirement $<
+	@touch $@
 
 dist: $(STAMPS)/dev ## Build dist/*.tar.gz, and dist/*.whl from it
 	rm -rf dist

@@ -15,7 +15,14 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
-from midge.client.errors import AuthorizationError, ClientError, OptionError, ServerError, reason_of
+from midge.client.errors import (
+    AuthorizationError,
+    ClientError,
+    NoAnswerError,
+    OptionError,
+    ServerError,
+    reason_of,
+)
 from midge.client.options import ConnectOptions, ServerAddress
 from midge.protocol import client_side
 from midge.protocol.client_side import FrameReader, Message
@@ -126,7 +133,8 @@ class Client:
         """Return the first answer to a request; `headers` is a whole block or empty.
 
         Raises:
-            ServerError: the connection broke, or no answer came in time.
+            NoAnswerError: no answer came in time.
+            ServerError: the connection broke.
 
         """
         reply = self.new_inbox()
@@ -142,9 +150,7 @@ class Client:
             if answer is not None:
                 return answer
             self._raise_permission_error(subject)
-        raise ServerError(
-            f"no answer from {subject.decode()} within {self._options.request_timeout_s:g} s"
-        )
+        raise NoAnswerError(subject.decode(), self._options.request_timeout_s)
 
     def ping(self) -> None:
         """Return when the server has handled everything sent so far.
@@ -269,20 +275,12 @@ class Client:
         return any(word in text for text in texts for word in _REFUSALS)
 
     def _start_tls(self, address: ServerAddress) -> None:
-        options = self._options
-        try:
-            context = ssl.create_default_context(cafile=options.tls_ca_file or None)
-            if options.tls_cert_file:
-                context.load_cert_chain(options.tls_cert_file, options.tls_key_file or None)
-        except (OSError, ssl.SSLError) as error:
-            given = (options.tls_ca_file, options.tls_cert_file, options.tls_key_file)
-            files = ", ".join(filter(None, given))
-            raise OptionError(f"TLS files cannot be read: {reason_of(error)} ({files})") from error
-        hostname = options.tls_hostname or address.host
+        hostname = self._options.tls_hostname or address.host
+        context = tls_context(self._options)
         self._socket = context.wrap_socket(self._socket, server_hostname=hostname)
 
     def _connect_options(self) -> dict[str, Any]:
-        arguments: dict[str, Any] = {
+        return {
             "verbose": False,
             "pedantic": False,
             "lang": "python-midge",
@@ -292,18 +290,44 @@ class Client:
             "headers": True,
             "no_responders": True,
             "echo": False,
+            **login_fields(self._options, self.info),
         }
-        options = self._options
-        if options.credentials:
-            # Only nkeys need cryptography, which a cluster's executors may well lack.
-            from midge.client.credentials import sign_nonce
 
-            arguments |= sign_nonce(options.credentials, str(self.info.get("nonce", "")))
-        if options.user:
-            arguments |= {"user": options.user, "pass": options.password}
-        if options.token:
-            arguments["auth_token"] = options.token
-        return arguments
+
+def tls_context(options: ConnectOptions) -> ssl.SSLContext:
+    """Return a context that trusts the given certificates, or else the system's.
+
+    Raises:
+        OptionError: a file cannot be used.
+    """
+    try:
+        context = ssl.create_default_context(cafile=options.tls_ca_file or None)
+        if options.tls_cert_file:
+            context.load_cert_chain(options.tls_cert_file, options.tls_key_file or None)
+    except (OSError, ssl.SSLError) as error:
+        given = (options.tls_ca_file, options.tls_cert_file, options.tls_key_file)
+        files = ", ".join(filter(None, given))
+        raise OptionError(f"TLS files cannot be read: {reason_of(error)} ({files})") from error
+    return context
+
+
+def login_fields(options: ConnectOptions, info: dict[str, Any]) -> dict[str, str]:
+    """Return the fields of CONNECT that name the user; `info` is the server's INFO.
+
+    Raises:
+        OptionError: the credentials have no valid seed.
+    """
+    fields: dict[str, str] = {}
+    if options.credentials:
+        # Only nkeys need cryptography, which a cluster's executors may well lack.
+        from midge.client.credentials import sign_nonce
+
+        fields |= sign_nonce(options.credentials, str(info.get("nonce", "")))
+    if options.user:
+        fields |= {"user": options.user, "pass": options.password}
+    if options.token:
+        fields["auth_token"] = options.token
+    return fields
 
 
 class Backoff:

@@ -5,6 +5,7 @@ MidgeError
     +-- OptionError            an option or an argument has no meaning
     +-- ServerError            the NATS server cannot be reached or ended the connection
     |   +-- AuthorizationError it refused the credentials, or a permission is missing
+    |   +-- NoAnswerError      a request got no answer in time
     +-- StreamError            JetStream refused a request
     |   +-- StreamNotFoundError
     +-- DataLossError          messages that were asked for have been removed
@@ -29,6 +30,18 @@ class ServerError(ClientError):
 
 class AuthorizationError(ServerError):
     """The server refused the credentials, or the user lacks a permission."""
+
+
+class NoAnswerError(ServerError):
+    """A request got no answer within the time for it, `timeout_s`."""
+
+    def __init__(self, asked: str, timeout_s: float) -> None:
+        super().__init__(f"{asked}: no answer within {timeout_s:g} s")
+        self.timeout_s = timeout_s
+
+    def __reduce__(self) -> tuple[type["ServerError"], tuple[str]]:
+        """Become a ServerError with the same text between Spark's processes."""
+        return ServerError, (str(self),)
 
 
 class StreamError(ClientError):

@@ -5,13 +5,20 @@ state for us that a killed worker could leave behind for longer than half a minu
 """
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from midge.client.client import Client
-from midge.client.errors import ClientError, ServerError, StreamError, StreamNotFoundError
+from midge.client.errors import (
+    ClientError,
+    NoAnswerError,
+    ServerError,
+    StreamError,
+    StreamNotFoundError,
+)
 from midge.client.headers import Headers, parse_headers
 from midge.protocol.client_side import Message, publish_frame
 
@@ -34,6 +41,11 @@ _NOT_FOUND_CODES = {10059, 10039, 10076}
 _AWAY_CODES = {10008, 10009, 10118}
 """The cluster or the stream has no leader at the moment, or the stream is offline."""
 _CONSUMER_NOT_FOUND = 10014
+_BUCKETS = {"KV_": "bucket", "OBJ_": "object store"}
+_VERBS = {
+    *("CREATE", "UPDATE", "INFO", "LIST", "NAMES", "PURGE", "DELETE", "SNAPSHOT", "RESTORE"),
+    *("MSG", "GET", "NEXT", "DURABLE", "PAUSE", "RESET", "UNPIN"),
+}
 _ACK_PREFIX = b"$JS.ACK."
 _ACK_TOKENS = 9
 _SILENCE_S = 10.0
@@ -105,15 +117,23 @@ class JetStream:
 
         """
         payload = json.dumps(body).encode() if body else b""
-        answer = self.client.request(f"{self.prefix}.{operation}".encode(), payload)
+        target = target_of(operation)
+        try:
+            answer = self.client.request(f"{self.prefix}.{operation}".encode(), payload)
+        except NoAnswerError as error:
+            raise NoAnswerError(f"{target}: JetStream", error.timeout_s) from error
         if is_no_responders(answer):
             raise StreamNotFoundError(
-                f"nobody answers {operation}: JetStream is off for this server or account"
+                f"{target}: nobody answers; JetStream is off for this server or account"
             )
-        return checked_answer(answer, operation)
+        return checked_answer(answer, target)
 
-    def publish(self, subject: bytes, payload: bytes, headers: bytes = b"") -> dict[str, Any]:
+    def publish(
+        self, subject: bytes, payload: bytes, headers: bytes = b"", asked: str = ""
+    ) -> dict[str, Any]:
         """Return the acknowledgement of a message that a stream has stored.
+
+        `asked` is what errors name, by default the subject.
 
         Raises:
             StreamNotFoundError: no stream takes the subject.
@@ -121,10 +141,14 @@ class JetStream:
             ServerError: the connection broke, or no answer came in time.
 
         """
-        answer = self.client.request(subject, payload, headers)
-        shown = subject.decode(errors="backslashreplace")
+        shown = asked or subject.decode(errors="backslashreplace")
+        try:
+            answer = self.client.request(subject, payload, headers)
+        except NoAnswerError as error:
+            raise NoAnswerError(shown, error.timeout_s) from error
         if is_no_responders(answer):
-            raise StreamNotFoundError(f"{shown}: no stream takes this subject")
+            what = "not found" if asked else "no stream takes this subject"
+            raise StreamNotFoundError(f"{shown}: {what}")
         return checked_answer(answer, shown)
 
     def stream_state(self, stream: str) -> StreamState:
@@ -333,6 +357,30 @@ def is_no_responders(message: Message) -> bool:
     return bool(message.headers) and parse_headers(message.headers).status == 503
 
 
+def target_of(operation: str) -> str:
+    """Return in words what an operation of the API is about: `bucket b` for STREAM.INFO.KV_b."""
+    kind, *tokens = operation.split(".")
+    tokens = [token for token in tokens if token not in _VERBS]
+    if not tokens or kind not in ("STREAM", "CONSUMER"):
+        return "JetStream"
+    stream = tokens[0]
+    for prefix, noun in _BUCKETS.items():
+        if stream.startswith(prefix):
+            stream = f"{noun} {stream.removeprefix(prefix)}"
+            break
+    else:
+        stream = f"stream {stream}"
+    return f"consumer {tokens[1]} of {stream}" if kind == "CONSUMER" and tokens[1:] else stream
+
+
+def _described(text: str, target: str) -> str:
+    """Return what JetStream says of `target`, without naming it once more or as a stream."""
+    if text in ("stream not found", "consumer not found"):
+        return "not found"
+    noun = next((noun for noun in _BUCKETS.values() if target.startswith(f"{noun} ")), "stream")
+    return re.sub(r"\bstream\b", noun, text)
+
+
 def checked_answer(answer: Message, asked: str) -> dict[str, Any]:
     """Return the JSON object that JetStream answered with; `asked` names the request in errors.
 
@@ -342,18 +390,23 @@ def checked_answer(answer: Message, asked: str) -> dict[str, Any]:
         ServerError: the answer is not a JSON object, or JetStream is away for the moment.
 
     """
-    result = _json_object(answer.payload, asked)
+    result = json_object(answer.payload, asked)
     error = result.get("error")
     if error:
         code = int(error.get("err_code", 0))
-        text = f"{asked}: {error.get('description', error)}"
+        text = f"{asked}: {_described(str(error.get('description', error)), asked)}"
         if code in _AWAY_CODES:
             raise ServerError(text)
         raise (StreamNotFoundError if code in _NOT_FOUND_CODES else StreamError)(text, code)
     return result
 
 
-def _json_object(payload: bytes, operation: str) -> dict[str, Any]:
+def json_object(payload: bytes, operation: str) -> dict[str, Any]:
+    """Return the JSON object in an answer; `operation` names the request in errors.
+
+    Raises:
+        ServerError: it is none.
+    """
     try:
         value = json.loads(payload)
     except ValueError as error:

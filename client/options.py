@@ -80,12 +80,15 @@ class ConnectOptions:
             OptionError: a value has no meaning.
 
         """
-        servers, user, password = reader.servers("servers")
+        servers, url_user, url_password = reader.servers("servers")
+        user = reader.text("user", url_user)
+        password = reader.text("password", url_password)
+        is_token = bool(url_user) and user == url_user and not password
         parsed = cls(
             servers=servers,
-            user=reader.text("user", user),
-            password=reader.text("password", password),
-            token=reader.text("token"),
+            user="" if is_token else user,
+            password=password,
+            token=reader.text("token", url_user if is_token else ""),
             credentials=reader.file("credentialsFile"),
             tls_ca_file=reader.text("tlsCaFile"),
             tls_cert_file=reader.text("tlsCertFile"),
@@ -164,7 +167,10 @@ class OptionReader:
             raise OptionError(f"{name}: cannot read {path!r}: {reason_of(error)}") from error
 
     def servers(self, name: str) -> tuple[tuple[ServerAddress, ...], str, str]:
-        """Return the addresses, and the user and password that a URL carries."""
+        """Return the addresses, and the user and password that a URL carries.
+
+        A user without a password is a token, as in the URLs of other NATS clients.
+        """
         addresses, user, password = [], "", ""
         for part in self.text(name, f"nats://127.0.0.1:{_DEFAULT_PORT}").split(","):
             url = part.strip()

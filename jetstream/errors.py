@@ -16,6 +16,8 @@ from midge.protocol.errors import MidgeError
 class JetStreamError(MidgeError):
     """A refused request; `api` is the answer."""
 
+    __module__ = "midge"
+
     def __init__(self, api: ApiError) -> None:
         super().__init__(api.description)
         self.api = api

@@ -1,12 +1,14 @@
 """Find, read and change the headers of a message as bytes, as nats-server does.
 
 A name is compared byte by byte, its first line counts, and blanks before the value are ignored. A
-block is whole: it begins with ``NATS/1.0`` and ends with a blank line.
+client may send any bytes as a block: they are stored as they came, and made whole where a line is
+added.
 """
 
 from __future__ import annotations
 
 _VERSION = b"NATS/1.0"
+_VERSION_SIZE = 8
 _EMPTY_SIZE = 12  # length of a block without lines
 _LINE_END = b"\r\n"
 _NATS_LINE = b"\nNats-"
@@ -55,6 +57,9 @@ _KNOWN = frozenset(
     )
 )
 """The headers that streams read; `stream.incoming` names most of them."""
+_KNOWN_BY_LENGTH = [
+    [name for name in _KNOWN if len(name) == length] for length in range(max(map(len, _KNOWN)) + 1)
+]
 _TRACE_DISABLED = b"trace disabled"
 
 
@@ -84,19 +89,73 @@ def nats_headers(block: bytes) -> dict[bytes, bytes] | None:
         if end >= last:
             break
         if at > 0 and data[at - 1] == _CR and start < colon:
-            name = block[start:colon]
-            is_known = name in _KNOWN
-            if not is_known and not has_unknown and name.startswith(_SCHEDULE):
-                is_known = has_unknown = True
-            if is_known and name not in found:
+            name = _known(data, start, colon)
+            if name is None and not has_unknown and _begins(data, start, colon, _SCHEDULE):
+                has_unknown = True
+                name = block[start:colon]
+            if name is not None and name not in found:
                 value = colon + 1
                 while value < end and data[value] == _SPACE:
                     value += 1
                 found[name] = block[value:end]
         at = end + 1  # most often the next line is another one
-        if not block.startswith(_NATS_LINE, at):
+        if not _begins(data, at, last, _NATS_LINE):
             at = block.find(_NATS_LINE, at)
     return found or None
+
+
+def _known(data: bytes, start: int, end: int) -> bytes | None:
+    """Return the header that `data[start:end]` names if streams read it."""
+    if end - start >= len(_KNOWN_BY_LENGTH):
+        return None
+    names = _KNOWN_BY_LENGTH[end - start]
+    for name in names:
+        if _begins(data, start, end, name):
+            return name
+    return None
+
+
+def _begins(data: bytes, start: int, end: int, word: bytes) -> bool:
+    """Return whether `data[start:end]` begins with `word`."""
+    length = len(word)
+    if start + length > end:
+        return False
+    letters = word
+    for i in range(length):  # noqa: SIM110 - compiled, this is a loop in C
+        if data[start + i] != letters[i]:
+            return False
+    return True
+
+
+def whole(block: bytes) -> bytes:
+    """Return `block` as a status line, header lines and a blank line.
+
+    Clients may send any bytes as a block. A last line without its end gets one; everything from the
+    first line without a name on is left out, all of a block without a status line.
+    """
+    if not block.endswith(b"\n"):
+        block = block.rstrip(b"\r") + _LINE_END
+    data = block
+    size = len(block)
+    at = _VERSION_SIZE
+    kept = 0
+    if _begins(data, 0, size, _VERSION) and (data[at] == _CR or data[at] == _SPACE):
+        while True:
+            while data[at] != _CR and data[at] != _LF:
+                at += 1
+            if data[at] == _LF or data[at + 1] != _LF:
+                break
+            at += 2
+            kept = start = at
+            while at < size and data[at] != _COLON and data[at] > _SPACE:
+                at += 1
+            if at == start or at == size or data[at] != _COLON:
+                break
+    if kept == 0:
+        return b"NATS/1.0\r\n\r\n"
+    if kept + 2 == size and _begins(data, kept, size, _LINE_END):
+        return block
+    return block[:kept] + _LINE_END
 
 
 def find(block: bytes, name: bytes) -> bytes | None:
@@ -120,10 +179,13 @@ def _line(block: bytes, name: bytes) -> int:
 
 
 def add(block: bytes, name: bytes, value: bytes) -> bytes:
-    """Return `block` with one more line at its end."""
-    if not block:
-        return b"%b\r\n%b: %b\r\n\r\n" % (_VERSION, name, value)
-    return b"%b%b: %b\r\n\r\n" % (block[:-2], name, value)
+    """Return `block`, made whole, with one more line at its end."""
+    return add_lines(block, b"%b: %b\r\n" % (name, value))
+
+
+def add_lines(block: bytes, lines: bytes) -> bytes:
+    """Return `block`, made whole, with `lines` at its end, each of which ends with CR LF."""
+    return b"%b%b\r\n" % (whole(block)[:-2], lines)
 
 
 def replace(block: bytes, name: bytes, value: bytes) -> bytes:

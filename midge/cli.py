@@ -3,20 +3,29 @@
 It stands above all packages, so that server, client and pipeline need not import each other. A
 sub-command is either a function of the argument list, or a module with `add_arguments(parser)` and
 `run(args)`; nothing is imported before its name is typed.
+
+The exit code is 0, or 1 for a failure, or 2 for a wrong argument. An error is one line on standard
+error, which is a JSON object for commands with `--json`.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import os
+import re
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import midge
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+WRONG_ARGUMENT = 2
+"""The exit code for arguments that have no meaning."""
+_CHOICE = re.compile(r"(?:argument (.+): )?invalid choice: '(.*)' \(choose from (.*)\)")
 
 
 class Command(NamedTuple):
@@ -37,13 +46,15 @@ COMMANDS = {
     "convert": Command(
         "midge.server.process.commands:convert", "turn a nats-server configuration into TOML"
     ),
-    "bench": Command("midge.server.benchmark.command", "measure a server"),
+    "bench": Command("midge.client.benchmark.command", "measure a server"),
     "store": Command(
         "midge.server.store_commands.command", "check a store directory, import nats-server's"
     ),
     "pub": Command("midge.client.commands.publish", "publish a message"),
     "sub": Command("midge.client.commands.subscribe", "print messages as they come"),
     "request": Command("midge.client.commands.request", "send a request"),
+    "server": Command("midge.client.commands.servers", "the server, or all of a system"),
+    "account": Command("midge.client.commands.account", "user, account, limits and usage"),
     "stream": Command("midge.client.commands.streams", "streams of any server"),
     "consumer": Command("midge.client.commands.consumers", "their consumers"),
     "kv": Command("midge.client.commands.key_value", "key-value buckets"),
@@ -51,8 +62,12 @@ COMMANDS = {
     "record": Command("midge.pipeline.commands.record", "record a server's traffic", "recorder"),
     "replay": Command("midge.pipeline.commands.replay", "replay recorded traffic", "recorder"),
     "table": Command("midge.pipeline.commands.table", "streams as Delta tables", "tables"),
+    "sql": Command("midge.pipeline.commands.sql", "ask streams' tables in SQL", "sql"),
     "pipeline": Command(
         "midge.pipeline.commands.cli", "land, analyse and report recordings", "pipeline"
+    ),
+    "completion": Command(
+        "midge.completion", "completion for a shell, or a man page", "completion"
     ),
 }
 """The sub-commands by name."""
@@ -64,6 +79,37 @@ usage: midge COMMAND [arguments]
 
 `midge COMMAND --help` tells more of one, `midge --version` which midge this is.
 `midge-server` is `midge serve` with the habits of nats-server."""
+
+
+class UsageError(Exception):
+    """The arguments of the command `program` have no meaning; the text says why."""
+
+    def __init__(self, program: str, text: str) -> None:
+        super().__init__(text)
+        self.program = program
+
+    def tell(self, *, as_json: bool) -> None:
+        """Print the error as one line on standard error."""
+        if as_json:
+            line = json.dumps({"error": {"text": str(self), "kind": "UsageError"}})
+        else:
+            line = f"{self.program}: {self} (see {self.program} --help)"
+        print(line, file=sys.stderr)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are raised as `UsageError`, in one line and with a near word."""
+
+    def error(self, message: str) -> NoReturn:
+        """Called by argparse with the error."""
+        found = _CHOICE.fullmatch(message)
+        if found is not None:
+            name, word, choices = found.groups()
+            known = [choice.strip(" '") for choice in choices.split(",")]
+            what = f"{name}: " if name and name.startswith("-") else ""
+            hint = _nearest(word, known) or f"; expected {', '.join(known)}"
+            message = f"{what}there is no '{word}'{hint}"
+        raise UsageError(self.prog, message.removeprefix("argument "))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -82,14 +128,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
         print(usage())
-        return 0 if words else 1
+        return 0 if words else WRONG_ARGUMENT
     if words[0] in ("-v", "--version", "version"):
         print(f"midge {midge.__version__}")
         return 0
     command = COMMANDS.get(words[0])
     if command is None:
-        print(f"midge: no such command '{words[0]}'{_nearest(words[0])}", file=sys.stderr)
-        return 1
+        hint = _nearest(words[0], COMMANDS) or " (see midge --help)"
+        print(f"midge: no such command '{words[0]}'{hint}", file=sys.stderr)
+        return WRONG_ARGUMENT
     try:
         return _dispatch(words[0], command, words[1:])
     except ModuleNotFoundError as error:
@@ -104,12 +151,12 @@ def usage() -> str:
     return USAGE.format(commands="\n".join(lines))
 
 
-def _nearest(word: str) -> str:
-    """Return a hint at the most similar command, or at the list of commands."""
+def _nearest(word: str, known: Iterable[str]) -> str:
+    """Return a hint at the most similar of the `known` words; empty if none is similar."""
     import difflib  # noqa: PLC0415 - seldom needed
 
-    near = difflib.get_close_matches(word, COMMANDS, n=1)
-    return f"; did you mean '{near[0]}'?" if near else " (see midge --help)"
+    near = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean '{near[0]}'?" if near else ""
 
 
 def _dispatch(name: str, command: Command, arguments: list[str]) -> int:
@@ -117,9 +164,14 @@ def _dispatch(name: str, command: Command, arguments: list[str]) -> int:
     module = importlib.import_module(module_name)
     if function:
         return int(getattr(module, function)(arguments))
-    parser = argparse.ArgumentParser(prog=f"midge {name}", description=module.__doc__)
+    parser = Parser(prog=f"midge {name}", description=module.__doc__)
     module.add_arguments(parser)
-    return int(module.run(parser.parse_args(arguments)) or 0)
+    try:
+        args = parser.parse_args(arguments)
+    except UsageError as error:
+        error.tell(as_json="--json" in arguments)
+        return WRONG_ARGUMENT
+    return int(module.run(args) or 0)
 
 
 def _explain_missing(name: str, command: Command, error: ModuleNotFoundError) -> int:

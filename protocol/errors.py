@@ -12,6 +12,8 @@ The texts are nats-server's, to the letter: clients compare them.
 class MidgeError(Exception):
     """The root of every error that midge raises on purpose."""
 
+    __module__ = "midge"
+
 
 class ProtocolError(MidgeError):
     """A peer broke the protocol, and its connection ends.

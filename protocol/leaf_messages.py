@@ -29,9 +29,9 @@ class SubjectRules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 class LeafInfo(msgspec.Struct, kw_only=True):
     """The INFO of the accepting server; an unset field is left out of the line.
 
-    `connect_info` marks the second INFO, which answers CONNECT and has the fields that depend on
-    the connecting server: it may subscribe to the subjects in `import_` and publish to those in
-    `export`.
+    Only the INFO of a port for clients has `client_ip`. `connect_info` marks the second INFO, which
+    answers CONNECT and has the fields that depend on the connecting server: it may subscribe to the
+    subjects in `import_` and publish to those in `export`.
     """
 
     server_id: str = ""
@@ -48,6 +48,7 @@ class LeafInfo(msgspec.Struct, kw_only=True):
     tls_verify: bool | UnsetType = UNSET
     max_payload: int = 0
     client_id: int | UnsetType = UNSET
+    client_ip: str | UnsetType = UNSET
     jetstream: bool | UnsetType = UNSET
     domain: str | UnsetType = UNSET
     ip: str | UnsetType = UNSET

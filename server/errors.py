@@ -15,6 +15,8 @@ class ConfigError(MidgeError):
     `str(error)` is one line: `listen.port: expected int, got 'x' (config.toml:12)`.
     """
 
+    __module__ = "midge"
+
     def __init__(self, text: str, *, key: str = "", where: str = "") -> None:
         """Keep the parts: `where` is `file:line`, a variable's name or a flag."""
         self.text = text

@@ -85,6 +85,8 @@ def _try_entries(options: tables.Options) -> Iterator[Problem]:
         yield from _try_store(options.jetstream)
     if options.cluster.port:
         yield from _try_cluster(options.cluster)
+    if options.tables:
+        yield from _try_tables()
     operator = options.operator
     if operator.resolver_preload:
         yield from _try_tokens(operator.resolver_preload)
@@ -93,6 +95,18 @@ def _try_entries(options: tables.Options) -> Iterator[Problem]:
 
         build = partial(OperatorMode, operator, options.system_account)
         yield from _try(build, ("operator",))
+
+
+def _try_tables() -> Iterator[Problem]:
+    """Refuse tables where the packages of their process are missing."""
+    from importlib.util import find_spec  # noqa: PLC0415 - few have tables
+
+    from midge.extras import install_command  # noqa: PLC0415 - as above
+
+    missing = [name for name in ("pyarrow", "deltalake") if find_spec(name) is None]
+    if missing:
+        modules = " and ".join(missing)
+        yield Problem(("tables",), f"tables need {modules}; {install_command('tables')}")
 
 
 def _try_tokens(tokens: Mapping[str, str]) -> Iterator[Problem]:

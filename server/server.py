@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from midge.server.monitoring.service import MonitoringService
     from midge.server.recorder.recorder import Recorder
     from midge.server.system_account.remote_connections import RemoteConnections
+    from midge.server.tables.service import TableService
     from midge.server.workers.part import Part
 
 log = get_logger()
@@ -77,6 +78,7 @@ class Server:
         self._https_tls: TlsContexts | None = None
         self._recorder: Recorder | None = None
         self._jetstream: Engine | None = None
+        self._tables: TableService | None = None
         self._leafnodes: LeafNodeService | None = None
         self._cluster: ClusterService | None = None
         self._interests: Interests | None = None
@@ -133,6 +135,7 @@ class Server:
                 broker, self._cluster.cluster, self._events
             )
             self._remote_connections.start()
+        self._reload_tables()
 
     async def _open(self, broker: Broker, state: State) -> None:
         """Open the listeners that the options configure: clients, monitoring, WebSocket."""
@@ -193,6 +196,22 @@ class Server:
             self._jetstream = None
         if self._state is not None:
             self._state.jetstream = None
+
+    def _reload_tables(self) -> None:
+        """Start the process of the tables, or pass it the changed tables."""
+        if self._tables is not None:
+            self._tables.reload()
+        elif self.options.tables and self._is_first and self._state is not None:
+            from midge.server.tables.service import TableService  # noqa: PLC0415 - few have any
+
+            self._tables = self._state.tables = TableService(self.broker)
+            self._tables.start()
+
+    async def _stop_tables(self) -> None:
+        """Stop the process of the tables, whose last commits need JetStream."""
+        if self._tables is not None:
+            await self._tables.stop()
+            self._tables = None
 
     def _start_leafnodes(self, broker: Broker) -> None:
         """Start the leaf node service."""
@@ -277,6 +296,7 @@ class Server:
     async def stop(self) -> None:
         """Stop listening, write pending output within `shutdown.flush_timeout_s`, and close."""
         await self._close_listeners()
+        await self._stop_tables()
         if self._remote_connections is not None:
             self._remote_connections.stop()
             self._remote_connections = None
@@ -354,6 +374,7 @@ class Server:
         for put_in_force in prepared:
             put_in_force()
         self._reload_jetstream(options)
+        self._reload_tables()
         self._end_surplus()
         self._limit_anew()
         for connection in self.connections():
@@ -494,6 +515,12 @@ class Server:
         if self._monitoring is not None:
             urls["monitoring"] = self._monitoring.urls()
         return urls
+
+    def links(self) -> list[str]:
+        """Return the names of the servers that are linked to this one: routes, then leaf nodes."""
+        routes = () if self._cluster is None else self._cluster.cluster.routes.values()
+        leaves = () if self._leafnodes is None else self._leafnodes.nodes.links.values()
+        return [link.name for link in (*routes, *leaves)]
 
     async def page(self, name: str, arguments: dict[str, Any]) -> Any:
         """Return this worker's part of a monitoring page.

@@ -8,10 +8,9 @@ from midge.protocol import key_value
 from midge.testing.stream_under_test import Streams, check_name
 
 if TYPE_CHECKING:
-    from midge.protocol import key_value
     from midge.server.embedded.threaded import ThreadedServer
     from midge.testing.captured import Captured
-from midge.testing.stream_under_test import StreamUnderTest
+    from midge.testing.stream_under_test import StreamUnderTest
 
 _WINDOW_S = 120.0
 

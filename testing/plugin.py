@@ -1,6 +1,7 @@
 """The pytest plugin: `nats_server`, `nats_url`, `nats_client`, `nats_capture`, `nats_clock`.
 
-With streams: `nats_jetstream`, `nats_stream`, `nats_kv` and `nats_disk`.
+With streams: `nats_jetstream`, `nats_stream`, `nats_kv` and `nats_disk`; for more servers and TLS:
+`nats_servers`, `nats_cluster` and `nats_certificates`.
 
 The server runs in a thread of the test process, so plain tests and tests of pytest-asyncio and
 anyio use it alike, and every xdist worker has its own. The plugin imports the server only when a
@@ -22,12 +23,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
+    from midge.server.embedded.server import Server
     from midge.server.embedded.threaded import ThreadedServer
     from midge.testing.bucket_under_test import Buckets
     from midge.testing.capture import Capture
+    from midge.testing.certificates import Certificates
     from midge.testing.clock import ThreadedClock
+    from midge.testing.several_servers import Servers
     from midge.testing.simulated_disk import SimulatedDisk
     from midge.testing.stream_under_test import Streams
     from midge.testing.strict import StrictMode
@@ -99,14 +103,17 @@ def nats_server(
 
     strict = StrictMode()
     keeper = TraceKeeper(strict)
-    supplied = {**_time(request), **_streams(request)}
-    with run_in_thread(**{"port": -1, **supplied, **nats_server_options}) as server:
+    supplied = {"port": -1, **_time(request), **_streams(request), **nats_server_options}
+    if supplied.get("jetstream") is True:
+        from midge.testing.simulated_disk import with_disk
+
+        supplied = with_disk(supplied)
+    with run_in_thread(**supplied) as server:
         server.call(keeper.watch)
         running = _Running(server, keeper, strict)
         everywhere = request.config.stash.setdefault(_RUNNING, [])
         everywhere.append(running)
         yield server
-        everywhere.remove(running)
         _report_bugs(request.config, [running])
 
 
@@ -120,14 +127,8 @@ def _time(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 def _streams(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Configure streams, and a simulated disk, for a test that asks for them."""
-    if not _STREAM_FIXTURES & set(request.fixturenames):
-        return {}
-    if "nats_disk" not in request.fixturenames:
-        return {"jetstream": True}
-    from midge.testing.simulated_disk import SimulatedDisk
-
-    return {"jetstream": True, "disk": SimulatedDisk()}
+    """Configure streams for a test that asks for them."""
+    return {"jetstream": True} if _STREAM_FIXTURES & set(request.fixturenames) else {}
 
 
 @pytest.fixture(scope=_scope)
@@ -144,9 +145,19 @@ def nats_capture(request: pytest.FixtureRequest, nats_server: ThreadedServer) ->
     capture = Capture()
     running = request.config.stash[_RUNNING]
     keeper = next(one.keeper for one in running if one.server is nats_server)
-    nats_server.call(lambda server: keeper.attach(capture, server))
+    nats_server.call(lambda _: keeper.attach(capture))
     yield capture
-    nats_server.call(lambda server: keeper.detach(capture, server))
+    if nats_server.is_running:
+        nats_server.call(lambda _: keeper.detach(capture))
+
+
+@pytest.fixture
+def nats_client_options() -> dict[str, Any]:
+    """Return the options of `nats_client`, as keywords of `nats.connect`; override to change them.
+
+    The client reconnects within a twentieth of a second after a restart of the server.
+    """
+    return {"reconnect_time_wait": 0.05, "max_reconnect_attempts": -1}
 
 
 @pytest.fixture
@@ -273,6 +284,29 @@ def nats_kv(request: pytest.FixtureRequest, nats_server: ThreadedServer) -> Iter
         yield buckets
 
 
+@pytest.fixture
+def nats_servers() -> Iterator[Servers]:
+    """Return the maker of further servers: `start`, `cluster(3)`, `leaf(hub)`."""
+    from midge.testing.several_servers import Servers
+
+    with Servers() as servers:
+        yield servers
+
+
+@pytest.fixture
+def nats_cluster(nats_servers: Servers) -> Callable[..., list[ThreadedServer]]:
+    """Return the maker of a cluster: `nats_cluster(3, jetstream=True)`."""
+    return nats_servers.cluster
+
+
+@pytest.fixture(scope="session")
+def nats_certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Return an authority for TLS, which issues certificates to servers and clients."""
+    from midge.testing.certificates import Certificates
+
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
 def _require_streams(request: pytest.FixtureRequest, fixture: str) -> None:
     server = request.getfixturevalue("nats_server")
     if not server.options.jetstream.enabled:
@@ -300,7 +334,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
     result = yield
     servers = item.config.stash.get(_RUNNING, [])
     for running in servers:
-        running.server.faults.clear()
+        if running.server.is_running:
+            running.server.call(_end_faults)
     _report_bugs(item.config, servers)
     return result
 
@@ -320,7 +355,16 @@ def _strictness(config: pytest.Config) -> Any:
 
 
 def _take_bugs(running: _Running) -> list[str]:
+    if not running.server.is_running:
+        return running.strict.take()
     return running.server.call(lambda _: running.strict.take())
+
+
+def _end_faults(server: Server) -> None:
+    from midge.protocol.errors import MidgeError
+
+    with contextlib.suppress(MidgeError):  # a restart has ended them
+        server.faults.clear()
 
 
 def _warn(bug: str) -> None:
@@ -330,11 +374,16 @@ def _warn(bug: str) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, Any, pytest.TestReport]:
     """Add the server's trace to the report of a failed test."""
     report: pytest.TestReport = yield
     if report.failed:
         for running in item.config.stash.get(_RUNNING, []):
             lines = list(running.keeper.lines)
             report.sections.append(("NATS trace", "\n".join(lines) or "nobody connected"))
+    if call.when == "teardown":
+        everywhere = item.config.stash.get(_RUNNING, [])
+        everywhere[:] = [running for running in everywhere if running.server.is_running]
     return report

@@ -39,7 +39,7 @@ async def connected_client(
 
     The frameworks that run async fixtures make `nats_client` from it.
     """
-    name = request.node.name
-    client = await SettlingClient.connected(nats_url, name=name, allow_reconnect=False)
+    given = request.getfixturevalue("nats_client_options")
+    client = await SettlingClient.connected(nats_url, **{"name": request.node.name, **given})
     yield client
     await client.close()

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 from midge.jetstream.store.disk import DiskFile, SuppliedDisk, Write
 from midge.jetstream.store.file import records
@@ -230,6 +231,13 @@ class SimulatedDisk(SuppliedDisk):
         disk.free = self.free
         return disk
 
+    def become(self, other: SimulatedDisk) -> None:
+        """Take the files of another disk; forget this one's writes and fetches under way."""
+        self.entries, self.stored_entries = other.entries, other.stored_entries
+        self.pending = other.pending
+        self.committers.clear()
+        self.fetches.clear()
+
     def power_failed(self) -> SimulatedDisk:
         """Return a disk as a power failure may leave it."""
         disk = SimulatedDisk(self.random)
@@ -252,6 +260,13 @@ class SimulatedDisk(SuppliedDisk):
             self.free += len(replaced.data)
         self.pending.append((change, inode))
         apply_change(self.entries, change, inode)
+
+
+def with_disk(options: dict[str, Any]) -> dict[str, Any]:
+    """Return a server's keywords with a disk for streams in memory, so that restarts keep them."""
+    if options.get("jetstream") is True and "disk" not in options:
+        return {**options, "disk": SimulatedDisk()}
+    return options
 
 
 def apply_change(entries: dict[str, Inode], change: tuple[str, ...], inode: Inode | None) -> None:

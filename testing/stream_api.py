@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import secrets
 from typing import TYPE_CHECKING, Any
 
 from midge.jetstream.store.interface import StoreError
@@ -22,6 +23,8 @@ _FOREVER_S = 1e9
 
 class StreamRefusedError(MidgeError):
     """JetStream has refused a request; `err_code` is nats-server's error code."""
+
+    __module__ = "midge.testing"
 
     def __init__(self, error: dict[str, Any]) -> None:
         super().__init__(f"{error.get('description')} ({error.get('err_code')})")
@@ -57,6 +60,28 @@ class Api:
         with contextlib.suppress(MidgeError, StoreError):  # it has stopped, or its disk has failed
             self._server.call(delete)
 
+    def snapshot(self, name: str) -> tuple[dict[str, Any], bytes]:
+        """Return the answer and the data of a snapshot of a stream. Raises: StreamRefusedError."""
+        __tracebackhide__ = True
+        inbox = f"_INBOX.{secrets.token_hex(12)}"
+
+        async def receive(server: Server) -> tuple[dict[str, Any], bytes]:
+            async with asyncio.timeout(_ANSWER_MAX_S):
+                with server.subscribe(inbox) as chunks:
+                    body = json.dumps({"deliver_subject": inbox})
+                    subject = f"$JS.API.STREAM.SNAPSHOT.{name}"
+                    answer = _checked((await server.request(subject, body, _FOREVER_S)).payload)
+                    data = bytearray()
+                    async for chunk in chunks:
+                        if not chunk.payload:
+                            break
+                        data += chunk.payload
+                        if chunk.reply is not None:
+                            chunk.respond()
+                    return answer, bytes(data)
+
+        return self._server.wait(receive)
+
     def request(
         self, subject: str, payload: bytes | str, headers: Headers | None = None
     ) -> dict[str, Any]:
@@ -72,7 +97,13 @@ class Api:
             async with asyncio.timeout(_ANSWER_MAX_S):
                 return (await server.request(subject, payload, _FOREVER_S, headers)).payload
 
-        answer: dict[str, Any] = json.loads(self._server.wait(request) or b"{}")
-        if "error" in answer:
-            raise StreamRefusedError(answer["error"])
-        return answer
+        return _checked(self._server.wait(request))
+
+
+def _checked(payload: bytes) -> dict[str, Any]:
+    """Return the JSON of an answer. Raises: StreamRefusedError if it is an error."""
+    __tracebackhide__ = True
+    answer: dict[str, Any] = json.loads(payload or b"{}")
+    if "error" in answer:
+        raise StreamRefusedError(answer["error"])
+    return answer

@@ -1,4 +1,4 @@
-"""Restore a stream from a backup of `midge stream backup` or of the `nats` command."""
+"""Write and restore backups of streams, as `midge stream backup` and the `nats` command do."""
 
 from __future__ import annotations
 
@@ -16,6 +16,19 @@ if TYPE_CHECKING:
 _METADATA_NAME = "backup.json"
 _DATA_NAME = "stream.tar.s2"
 _CHUNK_BYTES = 128 * 1024
+
+
+def backup(api: Api, name: str, directory: str | PathLike[str]) -> None:
+    """Write a backup of a stream with its consumers. Raises: MidgeError if the directory exists."""
+    __tracebackhide__ = True
+    folder = Path(directory)
+    if folder.exists():
+        raise MidgeError(f"{folder}: exists already")
+    answer, data = api.snapshot(name)
+    folder.mkdir(parents=True)
+    kept = {"config": answer["config"], "state": answer["state"]}
+    (folder / _METADATA_NAME).write_text(json.dumps(kept, indent=2), encoding="utf-8")
+    (folder / _DATA_NAME).write_bytes(data)
 
 
 def restore(api: Api, name: str, directory: str | PathLike[str], changes: dict[str, Any]) -> None:

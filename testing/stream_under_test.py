@@ -11,6 +11,7 @@ from midge.protocol.headers import parse_headers
 from midge.protocol.text import encode
 from midge.sublist.subjects import matches
 from midge.testing.captured import Captured
+from midge.testing.infos import ConsumerInfo, StreamInfo, StreamState, in_nanoseconds
 from midge.testing.stream_api import Api, StreamRefusedError
 
 if TYPE_CHECKING:
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
 
     from midge.protocol.headers import Headers
     from midge.server.embedded.threaded import ThreadedServer
-
-_SECOND_NS = 1_000_000_000
-_DURATIONS = frozenset({"max_age", "duplicate_window", "subject_delete_marker_ttl"})
-_CONSUMER_DURATIONS = frozenset({"ack_wait", "inactive_threshold", "idle_heartbeat", "max_expires"})
 
 
 class StreamUnderTest:
@@ -37,16 +34,20 @@ class StreamUnderTest:
         self._api = api
 
     @property
-    def state(self) -> dict[str, Any]:
+    def info(self) -> StreamInfo:
+        """Its configuration, durations in seconds, and its state."""
+        return StreamInfo(self._api.ask(f"STREAM.INFO.{self.name}"))
+
+    @property
+    def state(self) -> StreamState:
         """Its state as JetStream reports it: `messages`, `bytes`, `first_seq`, `last_seq`, …."""
-        state: dict[str, Any] = self._api.ask(f"STREAM.INFO.{self.name}")["state"]
-        return state
+        return self.info.state
 
     @property
     def messages(self) -> list[Captured]:
         """Its current messages, oldest first."""
         state = self.state
-        seqs = range(state["first_seq"], state["last_seq"] + 1) if state["messages"] else ()
+        seqs = range(state.first_seq, state.last_seq + 1) if state.messages else ()
         return [message for message in map(self.get, seqs) if message is not None]
 
     def get(self, seq: int) -> Captured | None:
@@ -92,25 +93,39 @@ class StreamUnderTest:
         body = {"filter": subject} if subject else None
         return int(self._api.ask(f"STREAM.PURGE.{self.name}", body)["purged"])
 
-    def consumer(self, name: str, **config: Any) -> dict[str, Any]:
-        """Make a durable consumer with these settings, times in seconds; return its info."""
+    def backup(self, directory: str | PathLike[str]) -> None:
+        """Write a backup of the stream and its consumers, as `midge stream backup` does.
+
+        Raises:
+            MidgeError: the directory exists.
+        """
+        __tracebackhide__ = True
+        from midge.testing.stream_backup import backup  # noqa: PLC0415 - few tests write one
+
+        backup(self._api, self.name, directory)
+
+    def consumer(self, name: str, **config: Any) -> ConsumerInfo:
+        """Make a durable consumer with these settings, times in seconds; return its info.
+
+        Raises:
+            MidgeError: a consumer cannot have this name, or has no such setting.
+            StreamRefusedError: JetStream refuses it.
+        """
         __tracebackhide__ = True
         check_name("consumer", name)
         settings = {
             "durable_name": name,
             "ack_policy": "explicit",
-            **in_nanoseconds(config, _CONSUMER_DURATIONS),
+            **in_nanoseconds("consumer", config),
         }
-        if "backoff" in settings:
-            settings["backoff"] = [round(one * _SECOND_NS) for one in settings["backoff"]]
         body = {"stream_name": self.name, "config": settings}
-        return self._api.ask(f"CONSUMER.CREATE.{self.name}.{name}", body)
+        return ConsumerInfo(self._api.ask(f"CONSUMER.CREATE.{self.name}.{name}", body))
 
     @property
-    def consumers(self) -> dict[str, dict[str, Any]]:
+    def consumers(self) -> dict[str, ConsumerInfo]:
         """The info of each consumer, by name: `num_pending`, `num_ack_pending`, …."""
         listed = self._api.ask(f"CONSUMER.LIST.{self.name}")["consumers"] or []
-        return {one["name"]: one for one in listed}
+        return {one["name"]: ConsumerInfo(one) for one in listed}
 
 
 class Streams:
@@ -136,7 +151,8 @@ class Streams:
         a `backup` of `midge stream backup`, it starts as that stream, consumers included.
 
         Raises:
-            MidgeError: a stream cannot have this name, or the recording or backup does not exist.
+            MidgeError: a stream cannot have this name or such a setting, or the recording or backup
+                does not exist.
             StreamRefusedError: JetStream refuses it.
         """
         __tracebackhide__ = True
@@ -146,7 +162,7 @@ class Streams:
         given = [subjects] if isinstance(subjects, str) else list(subjects)
         if not given and not {"mirror", "sources"} & config.keys():
             given = [name.lower(), f"{name.lower()}.>"]
-        settings = {"name": name, "subjects": given, **in_nanoseconds(config, _DURATIONS)}
+        settings = {"name": name, "subjects": given, **in_nanoseconds("stream", config)}
         self._api.ask(f"STREAM.CREATE.{name}", settings)
         self._made.append(name)
         stream = StreamUnderTest(self._api, name)
@@ -166,7 +182,7 @@ class Streams:
         __tracebackhide__ = True
         from midge.testing.stream_backup import restore  # noqa: PLC0415 - few tests start from one
 
-        changes = in_nanoseconds(config, _DURATIONS)
+        changes = in_nanoseconds("stream", config)
         if subjects:
             changes["subjects"] = [subjects] if isinstance(subjects, str) else list(subjects)
         restore(self._api, name, backup, changes)
@@ -179,14 +195,6 @@ class Streams:
     def __exit__(self, *_: object) -> None:
         for name in self._made:
             self._api.delete(name)
-
-
-def in_nanoseconds(config: dict[str, Any], durations: frozenset[str]) -> dict[str, Any]:
-    """Return the settings with the `durations` among them converted from seconds to nanoseconds."""
-    return {
-        name: round(value * _SECOND_NS) if name in durations else value
-        for name, value in config.items()
-    }
 
 
 def check_name(kind: str, name: str, allowed: str = r"[^\s.*>/\\]+") -> None:

@@ -19,6 +19,8 @@ _KEPT_MAX = 1000
 class ClientBugWarning(UserWarning):
     """A client has shown a bug."""
 
+    __module__ = "midge.testing"
+
 
 class StrictMode:
     """Collects the bugs of a server's clients; `bugs` names each with its client."""

@@ -11,6 +11,7 @@ from midge.server.config.options import Logging
 
 if TYPE_CHECKING:
     from midge.protocol.frame import Frame
+    from midge.server.broker.broker import Broker
     from midge.server.clients.connection import Connection
     from midge.server.embedded.server import Server
     from midge.server.routing.account import Account
@@ -73,10 +74,21 @@ class TraceKeeper(Observer):
         self.captures: list[Capture] = []
         self.strict = strict
         self._streams: StreamWatches | None = None
+        self._broker: Broker | None = None
 
     def watch(self, server: Server) -> None:
-        """Watch every client that connects to `server` from now on; runs in its thread."""
-        server.broker.observers.append(self)
+        """Watch every client that connects to `server` from now on, also after its restarts.
+
+        Runs in the server's thread.
+        """
+        if self.watch not in server.watchers:
+            server.watchers.append(self.watch)
+        else:
+            self.lines.append("[server] restarted")
+        self._broker = server.broker
+        self._broker.observers.append(self)
+        for capture in self.captures:
+            self._broker.watch_messages(capture)
         engine = server.jetstream_engine
         if engine is not None:
             from midge.testing.stream_watch import StreamWatches  # noqa: PLC0415 - few have streams
@@ -90,14 +102,16 @@ class TraceKeeper(Observer):
         if self._streams is not None:
             self._streams.watch_account(account.name)
 
-    def attach(self, capture: Capture, server: Server) -> None:
-        """Show `capture` all messages of `server`; runs in its thread."""
-        server.broker.watch_messages(capture)
+    def attach(self, capture: Capture) -> None:
+        """Show `capture` all messages of the watched server; runs in its thread."""
+        assert self._broker is not None
+        self._broker.watch_messages(capture)
         self.captures.append(capture)
 
-    def detach(self, capture: Capture, server: Server) -> None:
+    def detach(self, capture: Capture) -> None:
         """Remove `capture`; runs in the server's thread."""
-        server.broker.look_away(capture)
+        assert self._broker is not None
+        self._broker.look_away(capture)
         self.captures.remove(capture)
 
     def client_connected(self, connection: Connection) -> None:

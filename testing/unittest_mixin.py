@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from midge.server.embedded.threaded import run_in_thread
 from midge.testing.capture import Capture
+from midge.testing.simulated_disk import with_disk
 from midge.testing.strict import StrictMode
 from midge.testing.tracing import TraceKeeper
 
@@ -29,18 +30,19 @@ class NatsServerMixin:
     def setUp(self) -> None:
         """Start the server."""
         super().setUp()  # type: ignore[misc]
-        self.nats_server = run_in_thread(**{"port": -1, **self.nats_options})
+        self.nats_server = run_in_thread(**with_disk({"port": -1, **self.nats_options}))
         self.addCleanup(self.nats_server.stop)  # type: ignore[attr-defined]
         self.nats_url = self.nats_server.client_url()
         self.nats_capture = Capture()
         strict = StrictMode()
         keeper = TraceKeeper(strict)
         self.nats_server.call(keeper.watch)
-        self.nats_server.call(lambda server: keeper.attach(self.nats_capture, server))
+        self.nats_server.call(lambda _: keeper.attach(self.nats_capture))
         if self.nats_strict:
             self.addCleanup(self._report_bugs, strict)  # type: ignore[attr-defined]
 
     def _report_bugs(self, strict: StrictMode) -> None:
-        bugs = self.nats_server.call(lambda _: strict.take())
+        running = self.nats_server.is_running
+        bugs = self.nats_server.call(lambda _: strict.take()) if running else strict.take()
         if bugs:
             self.fail("client bugs:\n" + "\n".join(bugs))  # type: ignore[attr-defined]

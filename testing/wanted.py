@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from midge.protocol.text import encode
+from midge.server.embedded.mistakes import check_names
 from midge.sublist.subjects import is_valid_subject, matches
 
 if TYPE_CHECKING:
@@ -131,7 +132,22 @@ class Wanted:
         return Verdict.TOO_FEW if found < self.count else Verdict.TOO_MANY
 
 
-def wanted(  # noqa: PLR0913 - the keywords of every assertion
+_KEYWORDS = {"published": Criteria, "delivered": DeliveryCriteria, "stored": StoredCriteria}
+
+
+def wanted(what: str, pattern: str, **criteria: Any) -> Wanted:
+    """Return the criteria from the keywords of an assertion; see `Criteria`.
+
+    Raises:
+        TypeError: the assertion has no keyword of such a name.
+        ValueError: the pattern is not a subject, or `quiet_s` is set without `count`.
+    """
+    __tracebackhide__ = True
+    check_names(f"assert_{what}", criteria, _KEYWORDS[what].__annotations__)
+    return _wanted(what, pattern, **criteria)
+
+
+def _wanted(  # noqa: PLR0913 - the keywords of every assertion
     what: str,
     pattern: str,
     *,
@@ -145,11 +161,6 @@ def wanted(  # noqa: PLR0913 - the keywords of every assertion
     timeout_s: float = 1.0,
     quiet_s: float = 0.0,
 ) -> Wanted:
-    """Return the criteria from the keywords of an assertion; see `Criteria`.
-
-    Raises:
-        ValueError: the pattern is not a subject, or `quiet_s` is set without `count`.
-    """
     if not is_valid_subject(encode(pattern)):
         raise ValueError(f"pattern: expected tokens separated by dots, got {pattern!r}")
     if quiet_s and count is None:

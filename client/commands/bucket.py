@@ -126,7 +126,8 @@ class Bucket:
         if revision is not None:
             headers |= key_value.expected_revision(revision)
         block = format_headers(headers) if headers else b""
-        ack = self._jetstream.publish(self._subject(key).encode(), value, block)
+        subject = self._subject(key).encode()
+        ack = self._jetstream.publish(subject, value, block, f"key {key} of bucket {self.name}")
         return int(ack["seq"])
 
 

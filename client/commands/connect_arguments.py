@@ -1,34 +1,50 @@
-"""The options of a command that connects to a NATS server."""
+"""The options of a command that connects to a NATS server.
+
+Each is a flag. One that is not given comes from the environment variable that the `nats` tool reads
+for it, or else from a context of that tool; see `midge.client.contexts`.
+"""
 
 import argparse
+import os
 
+from midge.client.contexts import read_context
 from midge.client.errors import OptionError
 from midge.client.options import ConnectOptions
 
 _OPTIONS = {
-    "user": ("user", "NAME", "user name"),
-    "password": ("password", "WORD", "its password"),
-    "token": ("token", "TOKEN", "token, instead of a user"),
-    "credentials-file": ("credentialsFile", "FILE", "JWT and seed, or a bare nkey seed"),
-    "tls-ca-file": ("tlsCaFile", "FILE", "certificates to trust (default: the system's)"),
-    "tls-cert-file": ("tlsCertFile", "FILE", "our certificate"),
-    "tls-key-file": ("tlsKeyFile", "FILE", "its key"),
+    "server": ("servers", "NATS_URL", "URL", "nats:// or tls://"),
+    "user": ("user", "NATS_USER", "NAME", "user name"),
+    "password": ("password", "NATS_PASSWORD", "WORD", "its password"),
+    "token": ("token", "NATS_TOKEN", "TOKEN", "token, instead of a user"),
+    "credentials-file": (
+        *("credentialsFile", "NATS_CREDS", "FILE"),
+        "JWT and seed, or a bare nkey seed",
+    ),
+    "tls-ca-file": ("tlsCaFile", "NATS_CA", "FILE", "certificates to trust"),
+    "tls-cert-file": ("tlsCertFile", "NATS_CERT", "FILE", "our certificate"),
+    "tls-key-file": ("tlsKeyFile", "NATS_KEY", "FILE", "its key"),
 }
+_CREDENTIALS = {"user", "password", "token", "credentialsFile"}
 _SERVER = "nats://127.0.0.1:4222"
 
 
 def add_connect_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options for the server's address and the credentials."""
     group = parser.add_argument_group("connection")
+    for name, (_, variable, metavar, meaning) in _OPTIONS.items():
+        flags = ("-s", "--server") if name == "server" else (f"--{name}",)
+        default = f" (default: ${variable}{f' or {_SERVER}' if name == 'server' else ''})"
+        group.add_argument(*flags, metavar=metavar, help=meaning + default)
     group.add_argument(
-        "--server", default=_SERVER, metavar="URL", help=f"nats:// or tls:// (default: {_SERVER})"
+        "--context",
+        default="",
+        metavar="NAME",
+        help="context of the nats tool with what is not given (default: the selected one)",
     )
-    for name, (_, metavar, meaning) in _OPTIONS.items():
-        group.add_argument(f"--{name}", metavar=metavar, help=meaning)
 
 
 def connect_options(args: argparse.Namespace) -> ConnectOptions:
-    """Return the options from the arguments.
+    """Return the options from the arguments, the environment and the context.
 
     Raises:
         OptionError: an option is invalid.
@@ -36,20 +52,37 @@ def connect_options(args: argparse.Namespace) -> ConnectOptions:
     try:
         return ConnectOptions.parse(given_options(args))
     except OptionError as error:
-        raise OptionError(_with_flag(str(error))) from error
+        raise OptionError(_with_source(args, str(error))) from error
 
 
 def given_options(args: argparse.Namespace) -> dict[str, str]:
-    """Return the given options under the names that `ConnectOptions.parse` takes."""
-    given = {
-        option: getattr(args, name.replace("-", "_")) for name, (option, *_) in _OPTIONS.items()
-    }
-    return {"servers": args.server} | {name: value for name, value in given.items() if value}
+    """Return the given options under the names that `ConnectOptions.parse` takes.
+
+    Credentials of the context are left out where others are given.
+
+    Raises:
+        OptionError: the context cannot be used.
+    """
+    given = {}
+    for name, (option, variable, *_) in _OPTIONS.items():
+        value = _flag(args, name) or os.environ.get(variable, "")
+        if value:
+            given[option] = value
+    context = read_context(args.context)
+    if _CREDENTIALS & given.keys() or "@" in given.get("servers", ""):
+        context = {key: value for key, value in context.items() if key not in _CREDENTIALS}
+    return {"servers": _SERVER} | context | given
 
 
-def _with_flag(text: str) -> str:
-    """Return an error text with the names of options replaced by the flags of the command line."""
+def _flag(args: argparse.Namespace, name: str) -> str:
+    return getattr(args, name.replace("-", "_")) or ""
+
+
+def _with_source(args: argparse.Namespace, text: str) -> str:
+    """Return an error text with the name of an option replaced by where its value came from."""
     subject, colon, what = text.partition(":")
-    flags = {option: f"--{name}" for name, (option, *_) in _OPTIONS.items()}
-    flags["servers"] = "--server"
-    return f"{flags.get(subject, subject)}{colon}{what}"
+    for name, (option, variable, *_) in _OPTIONS.items():
+        if option == subject:
+            is_variable = not _flag(args, name) and os.environ.get(variable)
+            return f"{variable if is_variable else f'--{name}'}{colon}{what}"
+    return text

@@ -78,6 +78,34 @@ def _row(info: dict[str, Any]) -> tuple[object, ...]:
     )
 
 
+def _report(session: Session) -> None:
+    """Compare a stream's consumers: how far each is, and its pending messages, the longest lag first."""
+    consumers = list(_list_consumers(session))
+    consumers.sort(key=lambda info: (-info.get("num_pending", 0), info["name"]))
+    if session.args.json:
+        output.print_json(consumers)
+        return
+    last = session.call(f"STREAM.INFO.{session.args.stream}")["state"]["last_seq"]
+    output.write(f"{session.args.stream}: last sequence {last:,}")
+    columns = ("NAME", "LAG", "ACK FLOOR", "ACK PENDING", "MAX", "ACK WAIT", "REDELIVERED")
+    output.print_table((*columns, "PAUSED"), [_report_row(info) for info in consumers])
+
+
+def _report_row(info: dict[str, Any]) -> tuple[object, ...]:
+    config = info["config"]
+    has_acks = config["ack_policy"] != "none"
+    return (
+        info["name"],
+        info.get("num_pending", 0),
+        info["ack_floor"]["stream_seq"],
+        info.get("num_ack_pending", 0),
+        config.get("max_ack_pending", "-") if has_acks else "-",
+        show_duration(config["ack_wait"]) if has_acks and config.get("ack_wait") else "-",
+        info.get("num_redelivered", 0),
+        bool(info.get("paused")),
+    )
+
+
 def _info(session: Session) -> None:
     args = session.args
     _show(session, session.call(f"CONSUMER.INFO.{args.stream}.{args.consumer}"))
@@ -269,6 +297,7 @@ def _tell_pause(session: Session, body: dict[str, Any]) -> None:
 
 VERBS = {
     "ls": Verb("list a stream's consumers", _ls_arguments, _ls),
+    "report": Verb("compare a stream's consumers", _add_stream, _report),
     "info": Verb("show configuration and state", _add_names, _info),
     "add": Verb("make a consumer: pull, or push with --deliver", _add_arguments, _add),
     "edit": Verb("change settings; the others stay", _edit_arguments, _edit),

@@ -100,10 +100,10 @@ def _bucket_row(info: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _list_keys(session: Session) -> None:
-    """Print the keys that have a value, as they come."""
+    """Print the keys that have a value, in the order of their names."""
     args = session.args
     found = _bucket(session).entries(args.pattern, with_values=args.values)
-    entries = (entry for entry in found if entry.operation == PUT)
+    entries = sorted((entry for entry in found if entry.operation == PUT), key=lambda one: one.key)
     if args.json:
         output.print_json([_document(one) if args.values else one.key for one in entries])
         return

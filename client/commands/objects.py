@@ -245,8 +245,13 @@ def _store(session: Session, key: str, file: IO[bytes], total: int) -> dict[str,
 
 
 def _publish_metadata(session: Session, key: str, metadata: dict[str, Any]) -> None:
-    subject = _subject_of(session.args.bucket, key).encode()
-    session.jetstream.publish(subject, output.json_bytes(metadata), _ROLLUP)
+    bucket = session.args.bucket
+    session.jetstream.publish(
+        _subject_of(bucket, key).encode(),
+        output.json_bytes(metadata),
+        _ROLLUP,
+        f"object {key} of object store {bucket}",
+    )
 
 
 def _purge_chunks(session: Session, nuid: str) -> None:

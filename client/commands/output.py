@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from midge.client.errors import ClientError, OptionError
 from midge.client.headers import parse_headers
 from midge.client.jetstream import parse_deliveries
 from midge.protocol.client_side import Message
+from midge.protocol.errors import MidgeError
 
 _ACK_PREFIX = b"$JS.ACK."
 _REDRAW_BYTES = 1 << 16
@@ -32,6 +34,23 @@ def print_json_line(value: Any) -> None:
     """Print a value in one line and flush, so that a pipe's reader gets it at once."""
     write(json.dumps(value, ensure_ascii=False))
     sys.stdout.flush()
+
+
+def refuse(program: str, error: MidgeError, *, as_json: bool) -> int:
+    """Print why a command ends, as one line on standard error; return its exit code.
+
+    With `as_json` the line is an object, `error`, with a `text`, a `kind` and, of an error of
+    JetStream, its `code`. The exit code is 2 for a wrong argument, else 1.
+    """
+    kind = type(error).__name__
+    if as_json:
+        code = getattr(error, "code", 0)
+        fields = {"text": str(error), "kind": kind} | ({"code": code} if code else {})
+        sys.stderr.write(json.dumps({"error": fields}, ensure_ascii=False) + "\n")
+    else:
+        name = "" if isinstance(error, ClientError) else f"{kind}: "
+        sys.stderr.write(f"{program}: {name}{error}\n")
+    return 2 if isinstance(error, OptionError) else 1
 
 
 def json_bytes(value: Any) -> bytes:

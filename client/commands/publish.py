@@ -8,7 +8,7 @@ from midge.client.commands import output, verbs
 from midge.client.commands.quantities import count, header, header_block, subject
 from midge.client.commands.verbs import Session, Verb
 from midge.client.commands.window import AckWindow
-from midge.client.errors import OptionError, ServerError
+from midge.client.errors import ClientError, OptionError, ServerError
 from midge.protocol.client_side import publish_frame
 
 _FLUSH_BYTES = 1 << 16
@@ -135,7 +135,7 @@ def _check_size(session: Session, headers: bytes, payload: bytes) -> None:
     """Refuse a message for which the server would close the connection."""
     limit = session.client.max_payload_bytes
     if len(headers) + len(payload) > limit:
-        raise OptionError(
+        raise ClientError(
             f"the message has {len(headers) + len(payload):,} bytes, the server takes {limit:,}"
         )
 

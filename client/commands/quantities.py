@@ -46,6 +46,19 @@ def duration_ns(text: str) -> int:
     return found
 
 
+def timeout_ns(text: str) -> int:
+    """Return nanoseconds of a duration, or of a number of seconds such as `5`.
+
+    Raises:
+        ArgumentTypeError: `text` is neither, or 0.
+    """
+    is_number = text.isascii() and text.replace(".", "", 1).isdigit()
+    found = duration_ns(f"{text}s" if is_number else text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"expected a time above 0, got {text!r}")
+    return found
+
+
 def size_bytes(text: str) -> int:
     """Return the bytes of a size such as `512`, `10KB` or `1GiB`; `K` and `Ki` are both 1024.
 

@@ -76,6 +76,49 @@ def _row(info: dict[str, Any]) -> tuple[object, ...]:
     )
 
 
+def _report_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--sort",
+        choices=("name", "size", "messages", "consumers"),
+        default="size",
+        help="what comes first: the largest, or the first name (default: size)",
+    )
+
+
+def _report(session: Session) -> None:
+    """Compare the streams: what they hold and have lost, and how far they are behind origins."""
+    streams = list(list_streams(session))
+    by = {"size": "bytes", "messages": "messages", "consumers": "consumer_count"}
+    streams.sort(key=lambda info: info["config"]["name"])
+    if session.args.sort != "name":
+        streams.sort(key=lambda info: -info["state"][by[session.args.sort]])
+    if session.args.json:
+        output.print_json(streams)
+        return
+    columns = ("NAME", "STORAGE", "CONSUMERS", "MESSAGES", "SIZE", "LOST", "DELETED", "LAG")
+    rows = [_report_row(info) for info in streams]
+    output.print_table(columns, rows)
+    if streams:
+        held = sum(info["state"]["messages"] for info in streams)
+        size = show_size(sum(info["state"]["bytes"] for info in streams))
+        output.write(f"{len(streams):,} in all, with {show_messages(held)}, {size}")
+
+
+def _report_row(info: dict[str, Any]) -> tuple[object, ...]:
+    config, state = info["config"], info["state"]
+    origins = [info["mirror"]] if info.get("mirror") else info.get("sources") or []
+    return (
+        config["name"],
+        config["storage"],
+        state["consumer_count"],
+        state["messages"],
+        show_size(state["bytes"]),
+        len((state.get("lost") or {}).get("msgs") or []),
+        state.get("num_deleted", 0),
+        max(one.get("lag", 0) for one in origins) if origins else "-",
+    )
+
+
 def _info(session: Session) -> None:
     _show(session, session.call(f"STREAM.INFO.{session.args.stream}"))
 
@@ -207,6 +250,7 @@ def _get(session: Session) -> None:
 
 VERBS = {
     "ls": Verb("list streams", _ls_arguments, _ls),
+    "report": Verb("compare all streams", _report_arguments, _report),
     "info": Verb("show configuration and state", _add_name, _info),
     "add": Verb("make a stream", _add_arguments, _add),
     "edit": Verb("change settings; the others stay", _add_arguments, _edit),

@@ -2,19 +2,23 @@
 
 import argparse
 import dataclasses
+import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from midge.client.client import Client
 from midge.client.commands import output
 from midge.client.commands.connect_arguments import add_connect_arguments, connect_options
-from midge.client.commands.quantities import duration_ns
+from midge.client.commands.quantities import timeout_ns
 from midge.client.errors import ClientError, OptionError
-from midge.client.jetstream import JetStream
+from midge.client.jetstream import JetStream, is_no_responders, json_object
+from midge.protocol.client_side import publish_frame
 from midge.protocol.errors import MidgeError
 
 _DEFAULT_TIMEOUT = "5s"
+_QUIET_S = 0.5
 
 
 class Session(NamedTuple):
@@ -39,6 +43,29 @@ class Session(NamedTuple):
             offset += len(found)
             if not found:
                 return
+
+    def gather(self, subject: str, most: int = 0) -> list[dict[str, Any]]:
+        """Return the answers to a request as JSON objects: `most` of them, or all there are.
+
+        All are there when none has come for half a second behind the first. The list is
+        empty if no server answers.
+
+        Raises:
+            ServerError: the connection broke, or an answer is not a JSON object.
+        """
+        client, inbox = self.client, self.client.new_inbox()
+        client.send(publish_frame(subject.encode(), inbox, b"", b""))
+        deadline = time.monotonic() + self.args.timeout / 1e9
+        found: list[dict[str, Any]] = []
+        while (left_s := deadline - time.monotonic()) > 0:
+            received = client.receive(min(left_s, _QUIET_S) if found else left_s)
+            answers = [message for message in received if message.subject == inbox]
+            if any(is_no_responders(message) for message in answers):
+                break
+            found += [json_object(message.payload, subject) for message in answers]
+            if (found and not answers) or (most and len(found) >= most):
+                break
+        return found
 
     def tell(self, fields: dict[str, Any], text: str) -> None:
         """Print a result: the fields as JSON, or `text` with the fields filled in."""
@@ -70,39 +97,43 @@ def add_verb(parser: argparse.ArgumentParser, verb: Verb) -> None:
     add_connect_arguments(parser)
     parser.add_argument(
         "--timeout",
-        type=duration_ns,
-        default=_DEFAULT_TIMEOUT,
+        type=timeout_ns,
+        default=os.environ.get("NATS_TIMEOUT", "") or _DEFAULT_TIMEOUT,
         metavar="DURATION",
-        help=f"how long to wait for an answer (default: {_DEFAULT_TIMEOUT})",
+        help="how long to wait for an answer, such as 5 or 500ms "
+        f"(default: $NATS_TIMEOUT or {_DEFAULT_TIMEOUT})",
     )
-    parser.add_argument("--domain", default="", metavar="NAME", help="JetStream's domain")
+    parser.add_argument(
+        "--domain", default="", metavar="NAME", help="JetStream's domain (default: the context's)"
+    )
     parser.set_defaults(act=verb.run, program=parser.prog)
 
 
 def run(args: argparse.Namespace) -> int:
     """Connect and run the command; print an error as one line; return the exit code."""
     try:
+        options = connect_options(args)
+        timeout_s = max(args.timeout / 1e9, 0.001)
         options = dataclasses.replace(
-            connect_options(args),
-            request_timeout_s=max(args.timeout / 1e9, 0.001),
-            connect_timeout_s=max(args.timeout / 1e9, 0.001),
-            domain=args.domain,
+            options,
+            request_timeout_s=timeout_s,
+            connect_timeout_s=timeout_s,
+            domain=args.domain or options.domain,
             name="midge",
         )
         with Client(options) as client:
-            session = Session(client, JetStream(client, args.domain), args)
+            session = Session(client, JetStream(client, options.domain), args)
             return args.act(session) or 0
     except MidgeError as error:
-        kind = "" if isinstance(error, ClientError) else f"{type(error).__name__}: "
-        sys.stderr.write(f"{args.program}: {kind}{error}\n")
-        return 1
+        return output.refuse(args.program, error, as_json=args.json)
 
 
 def confirm(args: argparse.Namespace, what: str) -> None:
     """Ask for confirmation on the terminal before `what` is done, unless `--yes` was given.
 
     Raises:
-        OptionError: the answer is no, or standard input is not a terminal.
+        OptionError: standard input is not a terminal.
+        ClientError: the answer is no.
     """
     if args.yes:
         return
@@ -111,7 +142,7 @@ def confirm(args: argparse.Namespace, what: str) -> None:
     sys.stderr.write(f"This will {what}. Go on? [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise OptionError(f"did not {what}")
+        raise ClientError(f"did not {what}")
 
 
 def add_yes(parser: argparse.ArgumentParser) -> None:

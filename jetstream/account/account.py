@@ -169,6 +169,7 @@ class JetStreamAccount:
             raise errors.STREAM_NAME_EXIST.error()
         self._check_room(limits, config, config.max_bytes)
         source_checks.check_filters(config)
+        checks.check_deny_delete(config)
         self._check_overlap(config.subjects)
         stream = self._make(config)
         stream.events.created()
@@ -252,6 +253,7 @@ class JetStreamAccount:
         if config.name in self.streams or any(one.name == config.name for one in coming):
             raise errors.STREAM_NAME_EXIST_RESTORE_FAILED.error()
         source_checks.check_filters(config)
+        checks.check_deny_delete(config)
         return config
 
     def begin_restore(self, config: StreamConfig) -> RestoredStream:

@@ -165,6 +165,16 @@ def check_discard_per_subject(config: StreamConfig) -> None:
         raise invalid("discard new per subject requires max msgs per subject > 0")
 
 
+def check_deny_delete(config: StreamConfig) -> None:
+    """Refuse to deny deletions while acknowledgements remove messages; raises JetStreamError.
+
+    nats-server takes such a stream, and removes its messages all the same. A sealed one is as it
+    is, because sealing denies deletions whatever the retention.
+    """
+    if config.deny_delete and config.retention != LIMITS and not config.sealed:
+        raise invalid("deny delete requires limits retention")
+
+
 def _check_markers(config: StreamConfig, pedantic: bool) -> None:
     ttl_ns = config.subject_delete_marker_ttl_ns
     if ttl_ns < 0:

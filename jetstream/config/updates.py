@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from midge.jetstream import errors
-from midge.jetstream.config.checks import check, check_discard_per_subject, invalid
+from midge.jetstream.config.checks import (
+    check,
+    check_deny_delete,
+    check_discard_per_subject,
+    invalid,
+)
 from midge.jetstream.config.stream import NEW, WORKQUEUE, StreamConfig
 from midge.jetstream.config.surroundings import Surroundings
 
@@ -29,6 +34,8 @@ def check_update(
         raise errors.STREAM_MIRROR_NOT_UPDATABLE.error()
     check_discard_per_subject(config)
     _check_features(old, config)
+    if not old.deny_delete or config.retention != old.retention:
+        check_deny_delete(config)
     if config.republish is not None:
         config.republish.destination = config.republish.destination or ">"
     if config.sealed:

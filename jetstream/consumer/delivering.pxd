@@ -8,6 +8,7 @@ from midge.jetstream.consumer.host cimport ConsumerHost
 from midge.jetstream.consumer.pending cimport Entry
 from midge.jetstream.consumer.tracking cimport Tracking
 from midge.jetstream.environment.sink cimport Receiver
+from midge.jetstream.headers cimport add_lines
 from midge.jetstream.store.interface cimport MessageView, StoredMessage
 
 cdef Py_ssize_t _MESSAGE_COST
@@ -73,6 +74,3 @@ cdef class Delivering(Tracking):
     @cython.locals(upto="unsigned long long", seq="unsigned long long", message=StoredMessage)
     cdef StoredMessage _next_last(self)
     cdef void _recount(self) except *
-
-
-cpdef bytes with_header(bytes headers, bytes line)

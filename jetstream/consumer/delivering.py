@@ -14,6 +14,7 @@ from midge.jetstream.consumer.pace import Pace
 from midge.jetstream.consumer.tracking import NO_ACKS, Tracking
 from midge.jetstream.environment.clock import Timer
 from midge.jetstream.environment.sink import Receiver
+from midge.jetstream.headers import add_lines
 from midge.jetstream.store.interface import StoredMessage
 
 MESSAGE_COST = 256
@@ -201,7 +202,7 @@ class Delivering(Tracking):
         headers = message.headers
         payload = message.payload
         if self.headers_only:
-            headers = with_header(headers, b"Nats-Msg-Size: %d" % len(payload))
+            headers = add_lines(headers, b"Nats-Msg-Size: %d\r\n" % len(payload))
             payload = b""
         size = len(message.subject) + len(reply) + len(headers) + len(payload)
         if self._held_back(message, size):
@@ -329,10 +330,3 @@ def ack_prefix(host: ConsumerHost, name: bytes) -> bytes:
         return b"$JS.ACK.%b.%b." % (host.stream, name)
     domain = (host.domain or "_").encode()
     return b"$JS.ACK.%b.%b.%b.%b." % (domain, host.account_hash.encode(), host.stream, name)
-
-
-def with_header(headers: bytes, line: bytes) -> bytes:
-    """Return a header block with one more line at its end."""
-    if not headers:
-        return b"NATS/1.0\r\n%b\r\n\r\n" % line
-    return b"%b%b\r\n\r\n" % (headers[:-2], line)

@@ -3,7 +3,6 @@
 cimport cython
 
 from midge.jetstream.consumer.consumer cimport Consumer
-from midge.jetstream.consumer.delivering cimport with_header
 from midge.jetstream.consumer.requests cimport (
     PullRequest,
     RequestBody,
@@ -11,6 +10,7 @@ from midge.jetstream.consumer.requests cimport (
     read_body,
 )
 from midge.jetstream.environment.sink cimport Receiver
+from midge.jetstream.headers cimport add_lines
 from midge.jetstream.store.interface cimport StreamStore
 
 cdef long long _SECOND_NS, _MILLISECOND_NS, _SWEEP_INTERVAL_NS

@@ -5,7 +5,6 @@ from __future__ import annotations
 from midge.jetstream.config.consumer_config import ConsumerConfig
 from midge.jetstream.consumer import statuses
 from midge.jetstream.consumer.consumer import Consumer
-from midge.jetstream.consumer.delivering import with_header
 from midge.jetstream.consumer.host import ConsumerHost
 from midge.jetstream.consumer.priority import Pin
 from midge.jetstream.consumer.requests import (
@@ -17,6 +16,7 @@ from midge.jetstream.consumer.requests import (
 )
 from midge.jetstream.environment.clock import Timer
 from midge.jetstream.environment.sink import Receiver
+from midge.jetstream.headers import add_lines
 from midge.jetstream.json.times import format_duration
 
 _SECOND_NS = 1_000_000_000
@@ -382,7 +382,7 @@ class PullConsumer(Consumer):
     def _more_headers(self, headers: bytes) -> bytes:
         if self.pin is None or self.priority_policy != _PINNED:
             return headers
-        return with_header(headers, b"Nats-Pin-Id: %b" % self.pin.pin_id.encode())
+        return add_lines(headers, b"Nats-Pin-Id: %b\r\n" % self.pin.pin_id.encode())
 
     def _delivered(self, size: int) -> None:
         request = self._served

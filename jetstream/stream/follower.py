@@ -176,7 +176,9 @@ class Follower:
         subject = self._mapped(message.subject)
         block = headers.remove_prefix(message.headers, b"Nats-Expected-")
         block = headers.remove_prefix(block, b"Nats-Batch-")
-        if not self.is_mirror:
+        if self.is_mirror:
+            block = headers.whole(block) if block else block
+        else:
             block = headers.remove(block, names.STREAM_SOURCE)
             block = headers.add(block, names.STREAM_SOURCE, self._where(message, origin))
         taken = Incoming(subject, b"", block, message.payload)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+from midge.jetstream import headers
 from midge.jetstream.config import names as config_names
 from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.json.times import format_time
@@ -75,8 +76,8 @@ class Republisher:
         lines += b"Nats-Time-Stamp: %b\r\nNats-Last-Sequence: %d\r\n" % (time, before)
         if self._headers_only:
             lines += b"Nats-Msg-Size: %d\r\n" % len(message.payload)
-        head = message.headers[:-2] if message.headers else b"NATS/1.0\r\n"
-        return head + lines + b"\r\n"
+        stream.store.work += len(message.headers)
+        return headers.add_lines(message.headers, lines)
 
     def payload_for(self, message: Incoming) -> bytes:
         """Return the payload to publish again."""

@@ -1,12 +1,14 @@
-"""Streams as Delta tables: make one, keep them up to date, show and compact them."""
+"""Streams as Delta tables: make one, keep them up to date, show, compact and rebuild them."""
 
 import argparse
 import logging
 import os
 import time
+from pathlib import Path
 
 from midge.client.commands.argument_types import positive_number
 from midge.client.commands.connect_arguments import add_connect_arguments, given_options
+from midge.client.commands.verbs import add_yes, confirm
 from midge.client.errors import OptionError
 from midge.pipeline.commands.terminal import counted, errors_told, say, show_table, stop_signals
 from midge.pipeline.errors import TableError
@@ -23,18 +25,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add.add_argument("url", metavar="TABLE", help="a directory, or an object store's URL")
     add.add_argument("stream", metavar="STREAM")
     add.add_argument("--subject", default="", metavar="PATTERN", help="only these messages")
-    add.add_argument(
-        "--column",
-        action="append",
-        metavar="NAME:KIND",
-        help="a column from payloads in JSON; may be repeated (default: raw payloads)",
-    )
     add.set_defaults(act=_add)
+    rebuild = actions.add_parser("rebuild", help="give a table other columns, in one commit")
+    rebuild.add_argument("url", metavar="TABLE")
+    rebuild.set_defaults(act=_rebuild)
+    for action in (add, rebuild):
+        _add_layout(action)
     serve = actions.add_parser("serve", help="keep tables up to date until SIGTERM or Ctrl-C")
     serve.add_argument(
         "--every", type=positive_number, default=60.0, metavar="SECONDS", help="default: 60"
     )
     serve.set_defaults(act=_serve)
+    work = actions.add_parser("work")  # without help, since only a server starts it
+    work.set_defaults(act=_work)
+    ls = actions.add_parser("ls", help="list the tables in a directory")
+    ls.add_argument("directory", type=Path, metavar="DIR")
+    ls.set_defaults(act=_ls)
+    rm = actions.add_parser("rm", help="delete a table in a directory, and its quarantine")
+    rm.add_argument("directory", type=Path, metavar="TABLE")
+    add_yes(rm)
+    rm.set_defaults(act=_rm)
     status = actions.add_parser("status", help="show positions, lag and sizes")
     status.set_defaults(act=_status)
     compact = actions.add_parser("compact", help="join small files, remove those unused for 7 days")
@@ -43,6 +53,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action.add_argument("urls", nargs="+", metavar="TABLE")
     for action in (add, serve, status):
         add_connect_arguments(action)
+
+
+def _add_layout(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--column",
+        action="append",
+        metavar="NAME:KIND",
+        help="a column, by default from payloads in JSON; may be repeated (default: raw payloads)",
+    )
+    parser.add_argument(
+        "--infer", action="store_true", help="make a column of each further key, as it comes"
+    )
+    parser.add_argument(
+        "--partition-by",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a column of the kind date or token(N); may be repeated",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -56,12 +85,30 @@ def run(args: argparse.Namespace) -> int:
 def _add(args: argparse.Namespace) -> None:
     from midge.pipeline.tables.landing import create_table
 
+    create_table(
+        args.url,
+        args.stream,
+        given_options(args),
+        columns=_columns(args),
+        infer=args.infer,
+        subject=args.subject,
+        partition_by=args.partition_by,
+    )
+    say(f"{args.url}: a table of stream {args.stream}")
+
+
+def _rebuild(args: argparse.Namespace) -> None:
+    from midge.pipeline.tables.rebuilding import rebuild
+
+    count = rebuild(args.url, _columns(args), infer=args.infer, partition_by=args.partition_by)
+    say(f"{args.url}: {counted(count, 'row')}")
+
+
+def _columns(args: argparse.Namespace) -> dict[str, str] | None:
     columns = dict(_column(text) for text in args.column) if args.column else None
     if columns is not None and len(columns) < len(args.column):
         raise OptionError("--column: expected each name once")
-    server = given_options(args)
-    create_table(args.url, args.stream, server, columns=columns, subject=args.subject)
-    say(f"{args.url}: a table of stream {args.stream}")
+    return columns
 
 
 def _column(text: str) -> tuple[str, str]:
@@ -73,24 +120,51 @@ def _column(text: str) -> tuple[str, str]:
 
 def _serve(args: argparse.Namespace) -> None:
     from midge.pipeline.tables.delta import StreamTable
-    from midge.pipeline.tables.serving import TableServer
+    from midge.pipeline.tables.serving import Job, TableServer
 
     for url in args.urls:
         StreamTable(url)
     logging.basicConfig(format="%(message)s")
     os.nice(_NICENESS)
-    tables = TableServer(args.urls, given_options(args), args.every)
+    tables = TableServer()
     with stop_signals() as stop_asked:
-        tables.start()
+        tables.change({url: Job(url, given_options(args), args.every) for url in args.urls})
         while not stop_asked():
             time.sleep(_LOOK_S)
         late = tables.stop(_STOP_S)
-    for url, done in tables.landed.items():
+    for url, task in tables.tasks.items():
+        done = task.landed
         say(f"{url}: {counted(done.rows, 'row')} in {counted(done.commits, 'commit')}")
     if late:
         raise TableError(f"not ended after {_STOP_S:.0f} s: {', '.join(late)}")
-    if tables.errors:
-        raise TableError(f"not up to date: {', '.join(tables.errors)}")
+    if failed := [url for url, task in tables.tasks.items() if task.error]:
+        raise TableError(f"not up to date: {', '.join(failed)}")
+
+
+def _work(_args: argparse.Namespace) -> None:
+    from midge.pipeline.tables.worker import work
+
+    os.nice(_NICENESS)
+    with stop_signals() as stop_asked:
+        work(stop_asked)
+
+
+def _ls(args: argparse.Namespace) -> None:
+    from midge.pipeline.tables.delta import tables_in
+
+    rows = [
+        (table.url, table.source.stream, table.position, *table.size())
+        for table in tables_in(args.directory)
+    ]
+    show_table("", ("table", "stream", "position", "rows", "files", "bytes"), rows)
+
+
+def _rm(args: argparse.Namespace) -> None:
+    from midge.pipeline.tables.delta import remove
+
+    confirm(args, f"delete the table {args.directory} and its quarantine")
+    remove(args.directory)
+    say(f"{args.directory}: deleted")
 
 
 def _status(args: argparse.Namespace) -> None:
@@ -108,10 +182,10 @@ def _status(args: argparse.Namespace) -> None:
 
 
 def _compact(args: argparse.Namespace) -> None:
-    from midge.pipeline.tables.delta import StreamTable, locked
+    from midge.pipeline.tables.delta import LOCK_WAIT_S, StreamTable, locked
 
     for url in args.urls:
         StreamTable(url)  # before the lock, whose file would make the directory
-        with locked(url):
+        with locked(url, LOCK_WAIT_S):
             added, removed = StreamTable(url).compact()
         say(f"{url}: {counted(removed, 'file')} joined into {added:,}")

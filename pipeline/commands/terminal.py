@@ -18,7 +18,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from midge.client.errors import ClientError
+from midge.client.errors import ClientError, OptionError
 from midge.pipeline.errors import PipelineError
 from midge.protocol.errors import MidgeError
 
@@ -84,13 +84,16 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[objec
 
 @contextmanager
 def errors_told(program: str, codes: list[int]) -> Iterator[None]:
-    """Print errors that midge raises on purpose as one line, and append the exit code 1."""
+    """Print an error that midge raises on purpose as one line, and append its exit code.
+
+    It is 2 for a wrong argument, else 1.
+    """
     try:
         yield
     except MidgeError as error:
         kind = "" if isinstance(error, ClientError | PipelineError) else f"{type(error).__name__}: "
         warn(f"{program}: {kind}{error}")
-        codes.append(1)
+        codes.append(2 if isinstance(error, OptionError) else 1)
 
 
 @contextmanager

@@ -13,10 +13,12 @@ of Delta's log, never the position of a consumer. What `deltalake` does by itsel
 
 import fcntl
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,17 +26,23 @@ import pyarrow.compute as pc
 from midge.client.errors import reason_of
 from midge.extras import install_command
 from midge.pipeline.errors import PipelineError, TableError
-from midge.pipeline.tables.decoding import QUARANTINE, Decoded
+from midge.pipeline.tables.decoding import QUARANTINE, Decoded, Decoder, columns_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 APP_ID = "midge.tables"
 QUARANTINE_SUFFIX = "_quarantine"
+PARTITIONS_MAX = 100
+"""A commit adds files to at most 100 partitions; a block with more becomes several commits."""
+LOCK_WAIT_S = 60.0
+"""Compaction and a rebuild wait so long for a writer to commit."""
+KEEP_HOURS = 7.0 * 24
+"""Compaction keeps the files of earlier versions so long, for their readers."""
 _FORMAT = 1
 _ATTEMPTS = 10
-_VACUUM_HOURS = 7 * 24
 _LOCK_FILE = "_midge.lock"
+_LOCK_LOOK_S = 0.1
 
 
 class Source(NamedTuple):
@@ -42,8 +50,16 @@ class Source(NamedTuple):
 
     stream: str
     created: str
-    subject: str
-    columns: dict[str, str] | None
+    subject: str = ""
+    infers: bool = False
+    """Whether new keys of the payloads become columns."""
+
+
+class Layout(NamedTuple):
+    """The columns of a table by name, with their kinds, and those that partition it."""
+
+    columns: dict[str, str]
+    partition_by: tuple[str, ...] = ()
 
 
 class StreamTable:
@@ -57,8 +73,7 @@ class StreamTable:
             PipelineError: `deltalake` is not installed.
         """
         self.url = url
-        self.handle = _load(url)
-        self.source = _source_of(url, self.handle)
+        self.reload()
 
     @property
     def position(self) -> int:
@@ -75,17 +90,59 @@ class StreamTable:
         """
         if decoded.bad.num_rows:
             self._quarantine(decoded.bad, upto)
+        portions = _portions(decoded.rows, upto, self.layout.partition_by)
+        return sum(self._append(rows, last) for rows, last in portions)
+
+    def _append(self, rows: pa.Table, upto: int) -> int:
         for _ in range(_ATTEMPTS):
             if upto <= self.position:
                 return 0
-            rows = _after(decoded.rows, self.position)
+            rows = _after(rows, self.position)
             if self._commit(rows, upto):
                 return len(rows)
         raise TableError(f"{self.url}: other writers committed first {_ATTEMPTS} times")
 
     def reload(self) -> None:
-        """Load the newest version."""
+        """Load the newest version; its columns may be others."""
         self.handle = _load(self.url)
+        self.source = _source_of(self.url, self.handle)
+        self.layout = Layout(
+            columns_of(pa.schema(self.handle.schema().to_arrow())),
+            tuple(self.handle.metadata().partition_columns),
+        )
+
+    def decoder(self) -> Decoder:
+        """Return a decoder for the columns of this version."""
+        return Decoder(self.layout.columns, infers=self.source.infers)
+
+    def replace(self, rows: pa.RecordBatchReader, source: Source, layout: Layout) -> None:
+        """Replace the contents and the columns in one commit; the position stays.
+
+        Raises:
+            TableError: another writer was first, or the store refused the commit.
+        """
+        from deltalake import CommitProperties, Transaction, write_deltalake
+        from deltalake.exceptions import DeltaError
+
+        # Delta keeps the description of a table that is overwritten, so it is set beforehand.
+        try:
+            if source != self.source:
+                self.handle.alter.set_table_description(_description(source))
+                self.reload()
+            write_deltalake(
+                self.handle,
+                rows,
+                mode="overwrite",
+                schema_mode="overwrite",
+                partition_by=list(layout.partition_by),
+                commit_properties=CommitProperties(
+                    app_transactions=[Transaction(APP_ID, self.position)]
+                ),
+            )
+        except (DeltaError, OSError) as error:
+            raise TableError(f"{self.url}: cannot be replaced: {reason_of(error)}") from error
+        finally:
+            self.reload()
 
     def size(self) -> tuple[int, int, int]:
         """Return the counts of rows, files and bytes of this version."""
@@ -93,8 +150,8 @@ class StreamTable:
         rows, size = (pc.sum(files.column(name)).as_py() for name in ("num_records", "size_bytes"))
         return rows or 0, files.num_rows, size or 0
 
-    def compact(self) -> tuple[int, int]:
-        """Join small files, and delete the files that no version of the last 7 days needs.
+    def compact(self, keep_hours: float = KEEP_HOURS) -> tuple[int, int]:
+        """Join small files, and delete the files that no version of the last `keep_hours` needs.
 
         Return how many files were added and removed. The position stays.
 
@@ -105,12 +162,53 @@ class StreamTable:
 
         try:
             done = self.handle.optimize.compact()
-            self.handle.vacuum(retention_hours=_VACUUM_HOURS, dry_run=False)
+            self.handle.vacuum(
+                retention_hours=round(keep_hours), dry_run=False, enforce_retention_duration=False
+            )
         except (DeltaError, OSError) as error:
             raise TableError(f"{self.url}: cannot be compacted: {reason_of(error)}") from error
         finally:
             self.reload()
         return int(done["numFilesAdded"]), int(done["numFilesRemoved"])
+
+    def quarantined(self) -> pa.Table:
+        """Return the messages of the quarantine."""
+        url = self.url + QUARANTINE_SUFFIX
+        if not _delta_table().is_deltatable(url):
+            return QUARANTINE.empty_table()
+        return _load(url).to_pyarrow_table().cast(QUARANTINE)
+
+    def add_quarantined(self, bad: pa.Table) -> None:
+        """Add messages to the quarantine, whatever its position.
+
+        Raises:
+            TableError: the store refused the commit.
+        """
+        if bad.num_rows:
+            self._write_quarantine(bad, "append")
+
+    def replace_quarantined(self, bad: pa.Table) -> None:
+        """Replace the contents of the quarantine; its position stays.
+
+        Raises:
+            TableError: the store refused the commit.
+        """
+        self._write_quarantine(bad, "overwrite")
+
+    def _write_quarantine(self, bad: pa.Table, mode: Literal["append", "overwrite"]) -> None:
+        from deltalake import write_deltalake
+        from deltalake.exceptions import DeltaError
+
+        url = self._make_quarantine()
+        try:
+            write_deltalake(_load(url), bad, mode=mode)
+        except (DeltaError, OSError) as error:
+            raise TableError(f"{url}: cannot be written to: {reason_of(error)}") from error
+
+    def _make_quarantine(self) -> str:
+        url = self.url + QUARANTINE_SUFFIX
+        _create_empty(url, QUARANTINE, f"messages that did not fit into {self.url}")
+        return url
 
     def _commit(self, rows: pa.Table, upto: int) -> bool:
         try:
@@ -119,8 +217,7 @@ class StreamTable:
             self.reload()
 
     def _quarantine(self, bad: pa.Table, upto: int) -> None:
-        url = self.url + QUARANTINE_SUFFIX
-        _create_empty(url, QUARANTINE, f"messages that did not fit into {self.url}")
+        url = self._make_quarantine()
         for _ in range(_ATTEMPTS):
             handle = _load(url)
             position = _position(handle)
@@ -129,26 +226,31 @@ class StreamTable:
         raise TableError(f"{url}: other writers committed first {_ATTEMPTS} times")
 
 
-def create(url: str, schema: pa.Schema, source: Source) -> StreamTable:
+def create(
+    url: str, decoder: Decoder, source: Source, partition_by: Iterable[str] = ()
+) -> StreamTable:
     """Return the table at `url`, made empty if there is none yet.
 
     Raises:
         TableError: there is one of another stream or with other columns.
     """
-    document = {"midge_table": _FORMAT, **source._asdict()}
-    _create_empty(url, schema, json.dumps(document))
+    layout = Layout(decoder.columns, tuple(partition_by))
+    _create_empty(url, decoder.schema, _description(source), layout.partition_by)
     table = StreamTable(url)
     if table.source != source:
         raise TableError(f"{url}: is a table of {table.source}, not of {source}")
+    if not _fits(table.layout, layout, infers=source.infers):
+        raise TableError(f"{url}: has other columns or partitions: use midge table rebuild")
     return table
 
 
 @contextmanager
-def locked(url: str) -> Iterator[None]:
+def locked(url: str, wait_s: float = 0.0) -> Iterator[None]:
     """Hold the table's lock, where its directory is on this machine.
 
     Raises:
-        TableError: another process holds it, or the directory cannot be written to.
+        TableError: another process holds it for longer than `wait_s`, or the directory cannot be
+            written to.
     """
     if "://" in url:
         yield
@@ -160,11 +262,72 @@ def locked(url: str) -> Iterator[None]:
     except OSError as error:
         raise TableError(f"{url}: cannot be written to: {reason_of(error)}") from error
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise TableError(f"{url}: another process is writing to this table") from error
+        deadline = time.monotonic() + wait_s
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() >= deadline:
+                    text = f"{url}: another process is writing to this table"
+                    raise TableError(text) from error
+            time.sleep(_LOCK_LOOK_S)
         yield
+
+
+def tables_in(directory: Path) -> Iterator[StreamTable]:
+    """Yield the streams' tables within a directory.
+
+    Raises:
+        TableError: the directory cannot be read.
+    """
+    try:
+        places = sorted(directory.iterdir())
+    except OSError as error:
+        raise TableError(f"{directory}: cannot be read: {reason_of(error)}") from error
+    for place in places:
+        if (place / "_delta_log").is_dir():
+            with suppress(TableError):  # another's Delta table, or a quarantine
+                yield StreamTable(str(place))
+
+
+def remove(directory: Path) -> None:
+    """Delete a table in a directory, and its quarantine.
+
+    Raises:
+        TableError: there is no table of a stream, another process is writing to it, or the
+            directory cannot be deleted.
+    """
+    url = StreamTable(str(directory)).url
+    try:
+        with locked(url, LOCK_WAIT_S):
+            shutil.rmtree(url)
+        shutil.rmtree(url + QUARANTINE_SUFFIX, ignore_errors=True)
+    except OSError as error:
+        raise TableError(f"{url}: cannot be deleted: {reason_of(error)}") from error
+
+
+def _fits(present: Layout, wanted: Layout, *, infers: bool) -> bool:
+    if infers:  # it has the wanted columns, and those that it found
+        found = {name: present.columns.get(name, "") for name in wanted.columns}
+        present = present._replace(columns=found)
+    return present == wanted
+
+
+def _portions(
+    rows: pa.Table, upto: int, partition_by: tuple[str, ...]
+) -> Iterator[tuple[pa.Table, int]]:
+    """Yield the rows in commits of a bounded number of partitions, each with its position."""
+    begin = 0
+    seen: set[tuple[Any, ...]] = set()
+    if partition_by:
+        keys = zip(*(rows.column(name).to_pylist() for name in partition_by), strict=True)
+        for place, key in enumerate(keys):
+            if key not in seen and len(seen) == PARTITIONS_MAX:
+                yield rows.slice(begin, place - begin), rows.column("sequence")[place].as_py() - 1
+                begin, seen = place, set()
+            seen.add(key)
+    yield rows.slice(begin), upto
 
 
 def _position(handle: "DeltaTable") -> int:
@@ -184,7 +347,14 @@ def _append(url: str, handle: "DeltaTable", rows: pa.Table, upto: int) -> bool:
     properties: CommitProperties = CommitProperties(app_transactions=[Transaction(APP_ID, upto)])
     try:
         if rows.num_rows:
-            write_deltalake(handle, rows, mode="append", commit_properties=properties)
+            is_wider = len(rows.schema) > len(handle.schema().fields)
+            write_deltalake(
+                handle,
+                rows,
+                mode="append",
+                schema_mode="merge" if is_wider else None,
+                commit_properties=properties,
+            )
         else:
             handle.create_write_transaction(
                 [], "append", handle.schema(), commit_properties=properties
@@ -196,13 +366,21 @@ def _append(url: str, handle: "DeltaTable", rows: pa.Table, upto: int) -> bool:
     return True
 
 
-def _create_empty(url: str, schema: pa.Schema, description: str) -> None:
+def _create_empty(
+    url: str, schema: pa.Schema, description: str, partition_by: Iterable[str] = ()
+) -> None:
     DeltaTable = _delta_table()  # noqa: N806 - the class
     from deltalake.exceptions import DeltaError
 
     try:
         if not DeltaTable.is_deltatable(url):
-            DeltaTable.create(url, schema=schema, mode="error", description=description)
+            DeltaTable.create(
+                url,
+                schema=schema,
+                mode="error",
+                description=description,
+                partition_by=list(partition_by),
+            )
     except (DeltaError, OSError) as error:
         raise TableError(f"{url}: cannot be made: {reason_of(error)}") from error
 
@@ -215,6 +393,10 @@ def _load(url: str) -> Any:
         return DeltaTable(url)
     except (DeltaError, OSError) as error:
         raise TableError(f"{url}: is no Delta table: {reason_of(error)}") from error
+
+
+def _description(source: Source) -> str:
+    return json.dumps({"midge_table": _FORMAT, **source._asdict()})
 
 
 def _source_of(url: str, handle: "DeltaTable") -> Source:

@@ -1,19 +1,19 @@
 """Bring a stream's messages into its table, from the table's position up to the stream's end."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from midge.client.client import Client
-from midge.client.errors import DataLossError
+from midge.client.errors import DataLossError, OptionError
 from midge.client.jetstream import JetStream, StreamState
 from midge.pipeline.errors import TableError
 from midge.pipeline.spark_source.options import SourceOptions
 from midge.pipeline.spark_source.partitions import SequenceRange
 from midge.pipeline.spark_source.reader import RangeReader
-from midge.pipeline.tables.decoding import QUARANTINE, Decoded, Decoder
+from midge.pipeline.tables.decoding import Decoded, Decoder, can_partition
 from midge.pipeline.tables.delta import Source, StreamTable, create, locked
 
 BLOCK_BYTES = 128 << 20
@@ -43,13 +43,16 @@ def create_table(
     server: Server = "nats://127.0.0.1:4222",
     *,
     columns: Mapping[str, str] | None = None,
+    infer: bool = False,
     subject: str = "",
+    partition_by: Sequence[str] = (),
 ) -> None:
     """Make an empty table of `stream` at `url`, a directory or an object store's URL.
 
     With `columns`, the kind of each by its name, payloads are JSON objects; without, they stay as
-    they are. `subject` filters, as the source's option does. A table that is there already and is
-    the same passes.
+    they are. With `infer`, further keys of the payloads become columns as they come. `subject`
+    filters, as the source's option does. `partition_by` names columns of the kinds `date` and
+    `token(N)`. A table that is there already and is the same passes.
 
     Raises:
         OptionError: a column, an option or the subject cannot be.
@@ -57,11 +60,25 @@ def create_table(
         StreamNotFoundError: there is no such stream.
         TableError: the stream cannot be a table, or there is another table.
     """
-    decoder = Decoder(columns)
+    decoder = Decoder(columns, infers=infer)
+    check_partitions(decoder, partition_by)
     options = _options(server, stream, subject)
     state = stream_state(options)
     with locked(url):
-        create(url, decoder.schema, Source(stream, state.created, subject, decoder.columns))
+        create(url, decoder, Source(stream, state.created, subject, infer), partition_by)
+
+
+def check_partitions(decoder: Decoder, partition_by: Sequence[str]) -> None:
+    """Check the columns that partition a table.
+
+    Raises:
+        OptionError: one is not of a kind that has few values.
+    """
+    for name in partition_by:
+        if not can_partition(decoder.columns.get(name, "")):
+            raise OptionError(
+                f"partition_by: {name}: expected a column of the kind date or token(N)"
+            )
 
 
 def land(
@@ -76,7 +93,7 @@ def land(
     """
     with locked(url):
         table = StreamTable(url)
-        decoder = Decoder(table.source.columns)
+        decoder = table.decoder()
         options = options_of(table, server)
         state = same_stream(table, stream_state(options))
         end = state.end_seq
@@ -112,8 +129,7 @@ def read_rows(
 ) -> pa.Table:
     """Return the rows of the messages of a range."""
     reader = RangeReader(options, created, wanted)
-    parts = [decoder.decode(columns).rows for columns in reader.batches()]
-    return pa.concat_tables([decoder.schema.empty_table(), *parts])
+    return _joined([decoder.decode(columns) for columns in reader.batches()], decoder).rows
 
 
 def stream_state(options: SourceOptions) -> StreamState:
@@ -172,7 +188,5 @@ def _blocks(
 
 
 def _joined(parts: list[Decoded], decoder: Decoder) -> Decoded:
-    return Decoded(
-        pa.concat_tables([decoder.schema.empty_table(), *(part.rows for part in parts)]),
-        pa.concat_tables([QUARANTINE.empty_table(), *(part.bad for part in parts)]),
-    )
+    columns = zip(decoder.empty(), *parts, strict=True)
+    return Decoded(*(pa.concat_tables(tables, promote_options="default") for tables in columns))

@@ -1,10 +1,21 @@
-"""Read a stream's table together with the messages that are not in it yet."""
+"""Read a stream's table together with the messages that are not in it yet.
 
+Rows up to the table's position come from its files, later ones from the stream, through the same
+decoder. A reader asks for the stream's state first, then loads the table, then reads the stream
+from the table's position on: so a message that a writer commits meanwhile is in one of both parts,
+and a message that the stream removed because it is in the table cannot be in neither.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
 import pyarrow.dataset as ds
 
 from midge.client.errors import DataLossError
+from midge.extras import install_command
+from midge.pipeline.errors import PipelineError
 from midge.pipeline.spark_source.partitions import SequenceRange
-from midge.pipeline.tables.decoding import Decoder
 from midge.pipeline.tables.delta import StreamTable
 from midge.pipeline.tables.landing import (
     Server,
@@ -14,8 +25,22 @@ from midge.pipeline.tables.landing import (
     stream_state,
 )
 
+if TYPE_CHECKING:
+    import duckdb
+    import polars as pl
+    from deltalake import DeltaTable
 
-def scan(url: str, server: Server | None = "nats://127.0.0.1:4222") -> ds.Dataset:
+_SERVER = "nats://127.0.0.1:4222"
+
+
+class _Parts(NamedTuple):
+    """One version of the table, and the rows after its position."""
+
+    landed: "DeltaTable"
+    later: pa.Table | None
+
+
+def scan(url: str, server: Server | None = _SERVER) -> ds.Dataset:
     """Return the table at `url` and the later messages of its stream as one Arrow dataset.
 
     Each message that was acknowledged before the call is in it once, whatever a writer of the
@@ -26,21 +51,98 @@ def scan(url: str, server: Server | None = "nats://127.0.0.1:4222") -> ds.Datase
         ServerError: the server cannot be reached.
         TableError: there is no such table, or its stream was deleted and made again.
     """
+    return _dataset(*_parts(url, server))
+
+
+def scan_polars(url: str, server: Server | None = _SERVER) -> "pl.LazyFrame":
+    """Return the same rows as `scan`, as a Polars frame; filters and columns reach both parts.
+
+    Raises:
+        PipelineError: Polars is not installed.
+        ServerError: the server cannot be reached.
+        TableError: there is no such table, or its stream was deleted and made again.
+    """
+    try:
+        import polars as pl
+    except ImportError as error:
+        raise PipelineError(f"this needs polars: {install_command('sql')}") from error
+    landed, later = _parts(url, server)
+    files = pl.scan_delta(landed)
+    if later is None:
+        return files
+    frame = pl.DataFrame(later)
+    return pl.concat([files, frame.lazy()], how="diagonal")
+
+
+def scan_duckdb(
+    connection: "duckdb.DuckDBPyConnection", name: str, url: str, server: Server | None = _SERVER
+) -> None:
+    """Register the same rows as `scan` with DuckDB under a name.
+
+    DuckDB reads the files itself, where it can: that is twice as fast as from an Arrow dataset.
+
+    Raises:
+        ServerError: the server cannot be reached.
+        TableError: there is no such table, or its stream was deleted and made again.
+    """
+    landed, later = _parts(url, server)
+    uris = landed.file_uris()
+    if not uris or "://" in uris[0] or landed.metadata().partition_columns:
+        connection.register(name, _dataset(landed, later))
+        return
+    parts = {f"_{name}_files": connection.read_parquet(uris, union_by_name=True)}
+    if later is not None:
+        parts[f"_{name}_later"] = connection.from_arrow(later)
+    for part, relation in parts.items():
+        relation.create_view(part)
+    # The names are quoted.
+    queries = (f"SELECT * FROM {_quoted(part)}" for part in parts)  # noqa: S608  # nosec B608
+    connection.execute(f"CREATE VIEW {_quoted(name)} AS {' UNION ALL BY NAME '.join(queries)}")
+
+
+def scan_rows(url: str, server: Server | None = _SERVER) -> Iterator[dict[str, Any]]:
+    """Yield the same rows as `scan`, as dictionaries, in no order.
+
+    Raises:
+        ServerError: the server cannot be reached.
+        TableError: there is no such table, or its stream was deleted and made again.
+    """
+    for batch in scan(url, server).to_batches():
+        yield from batch.to_pylist()
+
+
+def _dataset(landed: "DeltaTable", later: pa.Table | None) -> ds.Dataset:
+    files = landed.to_pyarrow_dataset()
+    return files if later is None else ds.dataset([files, ds.dataset(later)])
+
+
+def _quoted(name: str) -> str:
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def _parts(url: str, server: Server | None) -> _Parts:
     table = StreamTable(url)
     if server is None:
-        return table.handle.to_pyarrow_dataset()
+        return _Parts(table.handle, None)
     options = options_of(table, server)
-    decoder = Decoder(table.source.columns)
-    end = stream_state(options).end_seq
+    state = stream_state(options)
+    end = state.end_seq
     while True:
-        # The state before the position: a message that the stream lost is in the table, or nowhere.
-        state = same_stream(table, stream_state(options))
         table.reload()
+        same_stream(table, state)
         wanted = SequenceRange(max(table.position + 1, state.first_seq), end)
+        decoder = table.decoder()
         try:
-            rows = read_rows(options, state.created, wanted, decoder)
+            later = read_rows(options, state.created, wanted, decoder)
             break
-        except DataLossError:
-            continue
-    landed = table.handle.to_pyarrow_dataset()
-    return ds.dataset([landed, ds.dataset(rows.cast(landed.schema))])
+        except DataLossError:  # removed under our hands, so look where the stream begins now
+            state = stream_state(options)
+    return _Parts(table.handle, later.cast(_as_landed(table, later.schema)) if later else None)
+
+
+def _as_landed(table: StreamTable, schema: pa.Schema) -> pa.Schema:
+    """Return the schema with the types that the table's files have."""
+    landed = table.handle.to_pyarrow_dataset().schema
+    names = set(landed.names)
+    return pa.schema([landed.field(f.name) if f.name in names else f for f in schema])

@@ -2,9 +2,12 @@
 
 import logging
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
 
-from midge.pipeline.tables.landing import Landed, Server, land
+from midge.pipeline.tables.delta import KEEP_HOURS, LOCK_WAIT_S, StreamTable, locked
+from midge.pipeline.tables.landing import Landed, Server, create_table, land
 
 EVERY_S = 60.0
 _BACK_OFF_S = 1.0
@@ -13,70 +16,148 @@ _BACK_OFF_MAX_S = 60.0
 _log = logging.getLogger(__name__)
 
 
-class TableServer:
-    """Lands each of several tables again and again until it is stopped.
+class Job(NamedTuple):
+    """A table to keep up to date. With a stream, the table is made where there is none."""
+
+    url: str
+    server: Server
+    every_s: float = EVERY_S
+    """The time between two landings."""
+    stream: str = ""
+    subject: str = ""
+    columns: Mapping[str, str] | None = None
+    infer: bool = False
+    partition_by: tuple[str, ...] = ()
+    compact_commits: int = 0
+    """Commits after which small files are joined; 0 means never."""
+    keep_hours: float = KEEP_HOURS
+    """How long compaction keeps the files of earlier versions."""
+
+
+class TableTask:
+    """Lands one table again and again until it is stopped.
 
     A table that fails is tried again after 1 s, 2 s, 4 s and so on, up to 60 s; each new reason is
     logged once.
     """
 
-    def __init__(self, urls: Sequence[str], server: Server, every_s: float = EVERY_S) -> None:
-        """Take the tables, the server of their streams and the time between two landings."""
-        self._server = server
-        self._every_s = every_s
+    def __init__(self, name: str, job: Job, before: "TableTask | None" = None) -> None:
+        """Take the table; `start` begins it, once the task `before` of the same table has ended."""
+        self.name = name
+        self.job = job
+        self.landed = Landed()
+        """The rows landed since the start, and the table's position."""
+        self.error = ""
+        """The reason why the table cannot be landed now."""
+        self.runs = 0
+        """The landings that succeeded."""
+        self._before = before
+        self._is_made = not job.stream
+        self._uncompacted = 0
         self._stopped = threading.Event()
-        self.landed = {url: Landed() for url in urls}
-        """The rows landed in each table since the start, and its position."""
-        self.errors: dict[str, str] = {}
-        """The reason why a table cannot be landed now."""
-        self._threads = {
-            url: threading.Thread(target=self._serve, args=(url,), name=url, daemon=True)
-            for url in self.landed
-        }
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
 
     def start(self) -> None:
-        """Start to land all tables."""
-        for thread in self._threads.values():
-            thread.start()
+        """Start to land."""
+        self._thread.start()
 
-    def stop(self, timeout_s: float) -> list[str]:
-        """Land each table a last time; return the tables that did not end in time."""
+    def stop(self) -> None:
+        """Land a last time, and end."""
         self._stopped.set()
-        ended = threading.Thread(target=self._join, daemon=True)
-        ended.start()
-        ended.join(timeout_s)
-        return [url for url, thread in self._threads.items() if thread.is_alive()]
 
-    def _join(self) -> None:
-        for thread in self._threads.values():
-            thread.join()
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait for the end."""
+        self._thread.join(timeout_s)
 
-    def _serve(self, url: str) -> None:
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has not ended yet."""
+        return self._thread.is_alive()
+
+    def _serve(self) -> None:
+        if self._before is not None:
+            self._before.join()
+            self._before = None
         back_off_s = _BACK_OFF_S
         is_last = False
         while not is_last:
             is_last = self._stopped.is_set()
-            if self._land(url):
-                pause_s, back_off_s = self._every_s, _BACK_OFF_S
+            if self._try():
+                pause_s, back_off_s = self.job.every_s, _BACK_OFF_S
             else:
                 pause_s, back_off_s = back_off_s, min(2 * back_off_s, _BACK_OFF_MAX_S)
             if not is_last:
                 self._stopped.wait(pause_s)
 
-    def _land(self, url: str) -> bool:
+    def _try(self) -> bool:
         try:
-            done = land(url, self._server)
+            self._land()
         except Exception as error:  # noqa: BLE001 - of one table; the others go on
-            if self.errors.get(url) != str(error):
-                _log.warning("%s: not landed: %s", url, error)
-            self.errors[url] = str(error)
+            if self.error != str(error):
+                _log.warning("%s: not landed: %s", self.name, error)
+            self.error = str(error) or repr(error)
             return False
-        if self.errors.pop(url, ""):
-            _log.warning("%s: landed again", url)
-        total = self.landed[url]
+        if self.error:
+            _log.warning("%s: landed again", self.name)
+        self.error = ""
+        self.runs += 1
+        return True
+
+    def _land(self) -> None:
+        job = self.job
+        if not self._is_made:
+            create_table(
+                job.url,
+                job.stream,
+                job.server,
+                columns=job.columns,
+                infer=job.infer,
+                subject=job.subject,
+                partition_by=job.partition_by,
+            )
+            self._is_made = True
+        done = land(job.url, job.server)
+        total = self.landed
         total.rows += done.rows
         total.quarantined += done.quarantined
         total.lost += done.lost
         total.commits += done.commits
         total.position = done.position
-        return True
+        self._uncompacted += done.commits
+        if job.compact_commits and self._uncompacted >= job.compact_commits:
+            with locked(job.url, LOCK_WAIT_S):
+                StreamTable(job.url).compact(job.keep_hours)
+            self._uncompacted = 0
+
+
+class TableServer:
+    """Keeps several tables up to date until it is stopped."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, TableTask] = {}
+        """The tables by name."""
+        self._ending: list[TableTask] = []
+
+    def change(self, jobs: Mapping[str, Job]) -> None:
+        """Serve these tables from now on; those removed or changed are landed once more."""
+        ending: dict[str, TableTask] = {}
+        for name, task in list(self.tasks.items()):
+            if jobs.get(name) != task.job:
+                task.stop()
+                ending[name] = self.tasks.pop(name)
+        for name, job in jobs.items():
+            if name not in self.tasks:
+                self.tasks[name] = TableTask(name, job, ending.get(name))
+                self.tasks[name].start()
+        ended = [*self._ending, *ending.values()]
+        self._ending = [task for task in ended if task.is_alive]
+
+    def stop(self, timeout_s: float) -> list[str]:
+        """Land each table a last time; return the tables that did not end in time."""
+        for task in self.tasks.values():
+            task.stop()
+        tasks = [*self.tasks.values(), *self._ending]
+        deadline = time.monotonic() + timeout_s
+        for task in tasks:
+            task.join(max(0.0, deadline - time.monotonic()))
+        return [task.name for task in tasks if task.is_alive]

@@ -41,6 +41,7 @@ class LinkContext:
         self.clock = clock
         self.random = random
         self.describe = describe
+        self.max_payload = -1  # most bytes of headers and payload of a request; -1: no limit
         self.evicted_requests = 0  # unanswered requests that a further one evicted
         self.carrying: type[RoutedSubscription] | None = None
         """The kind of link that the current message has crossed. Only requests may cross further

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from midge.jetstream.headers import whole
 from midge.protocol.frame import Frame, compose
 from midge.server.accounts.latency import REQUESTER_GONE, TIMED_OUT, UNAVAILABLE, Measure
 from midge.server.accounts.link_context import across, may_cross
@@ -39,7 +40,6 @@ REPLIES_MAX_BYTES = 8 << 20
 """Most bytes of the reply subjects of those requests: clients choose their length."""
 
 _REQUEST_INFO = rb"(?i)(?:\r\n|\r|\n)[ \t]*nats-request-info[ \t]*:[^\r\n]*"
-_STATUS_LINE = b"NATS/1.0"
 _INFO_FIELDS = (
     *("start", "host", "id", "acc", "svc", "user", "name", "lang", "ver", "rtt", "server"),
     *("cluster", "kind", "client_type"),
@@ -66,7 +66,10 @@ class ServiceLink(RoutedSubscription):
         self._reply_bytes = 0
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
-        """Route `frame` in the exporter's account; False when it has no receiver there."""
+        """Route `frame` in the exporter's account; False when it has no receiver there.
+
+        A request has none either that ``Nats-Request-Info`` makes longer than a message may be.
+        """
         links = self.links
         before = links.carrying
         if before is StreamLink:
@@ -86,10 +89,12 @@ class ServiceLink(RoutedSubscription):
             if measure is not None:
                 measure.failed(*UNAVAILABLE)
             return False
-        response = None if reply is None else self._expect_response(reply, measure)
-        told_before = links.request_info
         info = self._request_info(publisher)
         headers = with_request_info(frame.header_bytes(), msgspec.json.encode(info))
+        if 0 <= links.max_payload < len(headers) + frame.size - max(frame.header_size, 0):
+            return False
+        response = None if reply is None else self._expect_response(reply, measure)
+        told_before = links.request_info
         token = None if response is None else response.subject
         request = compose(subject, frame.payload_bytes(), token, headers)
         links.carrying, links.request_info = ServiceLink, info
@@ -271,11 +276,8 @@ def with_request_info(headers: bytes | None, info: bytes) -> bytes:
 
     Headers of that name from the client are removed, in any spelling and position.
     """
-    block = b"" if headers is None else re.sub(_REQUEST_INFO, b"", headers).rstrip(b"\r\n")
-    if not block.startswith(_STATUS_LINE):
-        # Not a header block: keep nothing of it.
-        block = _STATUS_LINE
-    return b"%b\r\nNats-Request-Info: %b\r\n\r\n" % (block, info)
+    block = whole(re.sub(_REQUEST_INFO, b"", headers or b""))
+    return b"%bNats-Request-Info: %b\r\n\r\n" % (block[:-2], info)
 
 
 def _new_reply() -> bytes:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from midge.server.accounts.links import AccountLinks
     from midge.server.accounts.plan import AccountPlan
     from midge.server.auth.claims import TraceClaim
+    from midge.server.auth.identity import AuthRequest
     from midge.server.broker.auth_callout import AuthCallout
     from midge.server.broker.connection_quota import ConnectionQuota
     from midge.server.broker.expiries import Expiries
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
 _NONCE_BYTES = 11
 
 NO_LIMIT = -1
+
+OF_TABLES = "TABLES"
+"""The kind of the listener for the process of the tables, which clients do not know."""
 
 log = get_logger()
 
@@ -73,6 +77,7 @@ class Admission:
         self.interception: Interception | None = None  # its interceptor decides last on a CONNECT
         self.callout: AuthCallout | None = None  # asks the service, if one decides on clients
         self.refused: Callable[[Connection, Refusal], None] | None = None  # called for each refusal
+        self.of_tables: Callable[[AuthRequest], Verdict] | None = None  # decides on that listener
         self._host = host
         self._clients = clients
         self._account = account
@@ -80,6 +85,7 @@ class Admission:
         self.quotas = PublishQuotas(host)
         options = host.options
         self.authenticator = Authenticator(options, wall_clock=host.clock.wall)
+        self.links.max_payload = options.limits.max_payload_bytes
         self.links.apply(plan_configured(options))
         self._by_address: Counter[str] = Counter()
         self._by_user: Counter[str] = Counter()
@@ -128,7 +134,8 @@ class Admission:
         if 0 < per_address < self._by_address[connection.peer_host]:
             self.turn_away(connection, "connections_per_address")
             return False
-        if self.seats is None or not self._await_seat(connection, self.seats):
+        seats = None if connection.listener_kind == OF_TABLES else self.seats
+        if seats is None or not self._await_seat(connection, seats):
             self._let_in(connection, self._silent_identity(connection))
         return connection.reason is None
 
@@ -203,6 +210,8 @@ class Admission:
         authenticator = self.authenticator
         if authenticator.callout is not None or self._intercepts_connects:
             return False
+        if connection.listener_kind == OF_TABLES:
+            return False
         return authenticator.admits_silent_clients(connection.listener_kind)
 
     def requires_auth(self, connection: Connection) -> bool:
@@ -217,6 +226,9 @@ class Admission:
 
     def _ask(self, connection: Connection) -> Verdict | Awaitable[Verdict]:
         """Identify the client of `connection`, and ask whether there is a seat for it."""
+        if connection.listener_kind == OF_TABLES:
+            request = request_of(connection)
+            return self.of_tables(request) if self.of_tables else Refusal("there are no tables")
         verdict = self._identify(connection)
         return verdict if self.seats is None else self.seats.decide(connection, verdict)
 
@@ -239,7 +251,7 @@ class Admission:
             return
         self._pending_auth.drop(connection)
         self._unbind(connection)
-        if self.seats is not None:
+        if self.seats is not None and connection.listener_kind != OF_TABLES:
             self.seats.leave(connection)
         del self._present[connection.cid]
         self._by_address[connection.peer_host] -= 1
@@ -276,6 +288,7 @@ class Admission:
             self.authenticator.close()
             self.authenticator = authenticator
             self._of_tokens = None
+            self.links.max_payload = options.limits.max_payload_bytes
             self.links.apply(plans)
             self._schedule_scan()
             for connection in list(self._clients.values()):
@@ -361,7 +374,8 @@ class Admission:
         from midge.server.broker.token_scan import scan_tokens  # noqa: PLC0415 - few have operators
 
         accounts, now_s = self._token_accounts(), self._host.clock.wall()
-        found = scan_tokens(mode, accounts, list(self._clients.values()), now_s)
+        clients = [one for one in self._clients.values() if one.listener_kind != OF_TABLES]
+        found = scan_tokens(mode, accounts, clients, now_s)
         for connection, ended in found.ended:
             self._send_away(connection, ended)
         for connection in found.changed:

@@ -206,6 +206,8 @@ class Channel:
         """Release the transport; continue if the peer closed in order and input is left."""
         if self.state == _CLOSED:
             return  # it was let go before this transport was made
+        if error is not None:
+            self.owner.transport_failed(error)
         if self.state < _CLOSING and (self._eof or error is None):
             for data in tls_object.rest_of_tls(self._tls):
                 self.feed(data)

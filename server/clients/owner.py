@@ -16,6 +16,9 @@ class Owner(Client):
     def finishing(self) -> None:
         """Prepare to go on without a transport; then call the channel's `go_on_finishing`."""
 
+    def transport_failed(self, error: Exception) -> None:
+        """Note why the transport is about to be lost, where the peer has not closed it in order."""
+
     def lost(self) -> None:
         """Drop all references: the transport is gone."""
 

@@ -11,7 +11,15 @@ from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clock import sleep
 from midge.server.cluster.link import RouteLink
 from midge.server.cluster.side import SolicitedRoute
-from midge.server.links.dial import attach, dial
+from midge.server.links.dial import (
+    ENDED,
+    NO_INFO,
+    Attempts,
+    attach,
+    cause_of,
+    dial,
+    within,
+)
 from midge.server.log.logger import get_logger
 from midge.server.routing.role import Role
 
@@ -69,6 +77,7 @@ class Dialler:
         self._left = asyncio.Event()
         self._link: RouteLink | None = None
         self._is_told_of_again = False
+        self._attempts = Attempts(lambda: cluster.broker.options)
 
     def start(self) -> None:
         """Connect, and again when that fails or ends."""
@@ -85,7 +94,7 @@ class Dialler:
             self._link.close(reason)
 
     def told_again(self) -> None:
-        """Take note that the server has been told of again: an attempt under way was too early."""
+        """Record that gossip has named the server again: an attempt under way was too early."""
         self._is_told_of_again = True
 
     def joined(self) -> None:
@@ -93,12 +102,12 @@ class Dialler:
         self.was_tried.set()
 
     def ended(self, link: RouteLink) -> None:
-        """Take note that the link is gone."""
+        """Record that the link is gone."""
         if link is self._link:
             self._ended.set()
 
     def left(self, server_id: str) -> None:
-        """Take note that a server's route is gone, whoever has opened it."""
+        """Record that the route to a server is gone, whichever of the two has opened it."""
         if server_id == self.server_id:
             self._left.set()
 
@@ -134,19 +143,32 @@ class Dialler:
         try:
             await self._connect(side)
         except Exception as error:  # noqa: BLE001 - whatever it is, the next attempt may succeed
-            text = str(error) or type(error).__name__
-            log.error("route_connect_failed", remote=str(self.address), error=text)
+            self._failed(cause_of(error))
             self._link = None
             return False
         await self._ended.wait()
         self._link = None
         self.server_id = side.found_id or self.server_id
-        return bool(side.info.server_id)
+        is_up = bool(side.info.server_id)
+        if side.failure or not side.found_id:
+            self._failed(side.failure or (ENDED if side.found_id or self.tls else NO_INFO))
+        elif is_up:
+            self._attempts.succeeded()
+        return is_up
+
+    def _failed(self, cause: str) -> None:
+        """Log a failed attempt, if it is one of those that are logged."""
+        remote, is_reported = str(self.address), self._attempts.is_reported(cause)
+        count = self._attempts.count
+        if is_reported:
+            log.error("route_connect_failed", remote=remote, attempt=count, error=cause)
+        else:
+            log.debug("route_connect_failed", remote=remote, attempt=count, error=cause)
 
     async def _connect(self, side: SolicitedRoute) -> None:
         """Bring a route up as far as a transport."""
         loop = asyncio.get_running_loop()
-        async with asyncio.timeout(_DIAL_TIMEOUT_S):
+        async with within(_DIAL_TIMEOUT_S, "no answer to the connection attempt"):
             bare = await dial(loop, self.address.host, self.address.port)
         peer = bare.getpeername()[:2]
         link = RouteLink(

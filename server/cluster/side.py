@@ -25,6 +25,7 @@ from midge.server.clients.charges import COMMAND_BYTES, LOG_LINE_BYTES
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.reading import AUTHENTICATING
 from midge.server.leafnodes.rules import rules_of
+from midge.server.links.dial import NO_INFO, cause_of
 from midge.server.links.link import DOCUMENT_MAX_BYTES, INTRODUCTION_MAX_BYTES, RENEWAL_BYTES
 from midge.server.links.verdict import when_decided
 from midge.server.listeners.sockets import is_loopback
@@ -119,15 +120,28 @@ class RouteSide:
 
     def _time_out(self, link: RouteLink) -> None:
         self._timer = None
+        self.timed_out()
         self.fail(link, errors.AUTHENTICATION_TIMEOUT, ClosedReason.AUTHENTICATION_TIMEOUT)
+
+    def timed_out(self) -> None:
+        """Note that the other server has not introduced itself in time."""
 
     def fail(
         self, link: RouteLink, wire: str | None, reason: ClosedReason, detail: str = ""
     ) -> None:
         """Close `link` for something that went wrong, which is logged."""
-        log.error("route_error", cid=link.cid, peer=link.peer, error=detail or wire)
+        error = detail or wire or reason.value
+        if not self.takes_failure(link, error):
+            log.error("route_error", cid=link.cid, peer=link.peer, error=error)
         link.close(reason, wire)
         self.cluster.broker.router.flush_unless_due()
+
+    def takes_failure(self, link: RouteLink, error: str) -> bool:
+        """Return whether `error` is logged by the dialler, as the reason of a failed attempt."""
+        return False
+
+    def transport_failed(self, link: RouteLink, error: Exception) -> None:
+        """Note why the transport is about to be lost."""
 
     def refuse(
         self, link: RouteLink, wire: str | None, reason: ClosedReason, detail: str = ""
@@ -241,7 +255,8 @@ class RouteSide:
             log.debug("route_is_not_dedicated", cid=link.cid, peer=link.peer)
             link.close(ClosedReason.CLIENT_CLOSED)
             return
-        log.error("route_peer_error", cid=link.cid, peer=link.peer, error=error)
+        if not self.takes_failure(link, error):
+            log.error("route_peer_error", cid=link.cid, peer=link.peer, error=error)
         link.close(ClosedReason.PROTOCOL_VIOLATION)
 
     # Interest and messages.
@@ -406,7 +421,7 @@ class AcceptedRoute(RouteSide):
 
 
 class SolicitedRoute(RouteSide):
-    """This end of a route that `dialler` has opened."""
+    """This end of a route that `dialler` has opened; `failure` says why it is refused."""
 
     was_solicited = True
 
@@ -416,12 +431,32 @@ class SolicitedRoute(RouteSide):
         self.is_explicit = dialler.is_explicit
         self.gossip_mode = dialler.gossip_mode
         self.found_id = ""
+        self.failure = ""
 
     def opened(self, link: RouteLink) -> None:
         """Wait for INFO."""
         RouteSide.opened(self, link)
         if link.reason is None:
             self.wait(link, _INFO_TIMEOUT_S)
+
+    def timed_out(self) -> None:
+        """Record that no INFO has come."""
+        self.failure = NO_INFO
+
+    def takes_failure(self, link: RouteLink, error: str) -> bool:
+        """Return True until the route is up; the first error is its failure.
+
+        The other server refuses this one only after the route is up here.
+        """
+        takes = not link.is_ready or errors.AUTHORIZATION_VIOLATION in error
+        if takes:
+            self.failure = self.failure or error
+        return takes
+
+    def transport_failed(self, link: RouteLink, error: Exception) -> None:
+        """Note why the route does not come up."""
+        if not link.is_ready:
+            self.failure = self.failure or cause_of(error)
 
     def lost(self, link: RouteLink) -> None:
         """Have the server connected to again."""

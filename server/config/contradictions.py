@@ -67,6 +67,7 @@ def find_contradictions(options: Options) -> Iterator[Problem]:
     yield from _check_listeners(options)
     yield from _check_advertised(options)
     yield from _check_proxies(options)
+    yield from _check_tables(options)
 
 
 def _check_server(options: Options) -> Iterator[Problem]:
@@ -412,3 +413,28 @@ def _check_proxies(options: Options) -> Iterator[Problem]:
         except ValueError:
             expected = f"expected an address or a network such as 10.0.0.0/8, got {text!r:.100}"
             yield Problem(("proxies", "addresses", index), expected)
+
+
+def _check_tables(options: Options) -> Iterator[Problem]:
+    """Check that each table is the only one of its name and place, and can have its columns."""
+    if options.tables and not options.jetstream.enabled:
+        yield Problem(("tables",), "tables need JetStream")
+    names: set[str] = set()
+    urls: set[str] = set()
+    accounts = {account.name for account in options.accounts} | {"", *RESERVED_ACCOUNTS}
+    is_by_token = bool(options.operator.jwts or options.operator.trusted_keys)
+    for index, table in enumerate(options.tables):
+        path = ("tables", index)
+        if table.name in names:
+            yield Problem((*path, "name"), f'Duplicate table "{table.name}"')
+        if table.url.rstrip("/") in urls:
+            yield Problem((*path, "url"), f'another table is at "{table.url}" too')
+        names.add(table.name)
+        urls.add(table.url.rstrip("/"))
+        if not is_by_token and table.account not in accounts:
+            yield Problem((*path, "account"), f'account "{table.account}" is not configured')
+        for name in table.partition_by:
+            kind = table.columns.get(name, "")
+            if kind != "date" and not kind.startswith("token("):
+                text = f"{name}: expected a column of the kind date or token(N)"
+                yield Problem((*path, "partition_by"), text)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         LeafRemote,
         LeafUser,
         Mapping,
+        StreamTable,
         TlsCertificate,
         User,
     )
@@ -153,6 +154,10 @@ class Keywords(TypedDict, total=False):
     """Warnings about one peer per second, the rest is counted; 0 means no limit."""
     max_lines_per_offender_per: int
     """Warnings about one peer per second, the rest is counted; 0 means no limit."""
+    connect_error_reports: int
+    """Log every n-th failed attempt to reach another server, and each cause once; 0: default."""
+    reconnect_error_reports: int
+    """Likewise, after the link to that server has been up; 0: default."""
     server_name: str
     """Name in INFO and monitoring; empty takes the server id."""
     server_tags: abc.Sequence[str]
@@ -246,6 +251,10 @@ class Keywords(TypedDict, total=False):
     """Bytes of a payload that a trace shows; 0 means all."""
     logging_max_lines_per_offender_per_s: int
     """Warnings about one peer per second, the rest is counted; 0 means no limit."""
+    logging_connect_error_reports: int
+    """Log every n-th failed attempt to reach another server, and each cause once; 0: default."""
+    logging_reconnect_error_reports: int
+    """Likewise, after the link to that server has been up; 0: default."""
     authorization_user: str
     """The only user's name; not together with `token` or `users`."""
     authorization_password: str
@@ -671,6 +680,8 @@ class Keywords(TypedDict, total=False):
     """How messages meet subscriptions."""
     pipeline_broadcast_max_patterns: int
     """Most patterns that `auto` broadcasts."""
+    tables: abc.Sequence[StreamTable | abc.Mapping[str, Any]]
+    """Streams whose messages a process of the server puts into Delta tables."""
     process_pid_file: str
     """File that holds the process id; empty means none."""
     process_ports_file_dir: str

@@ -41,6 +41,7 @@ from midge.server.config.security import (
     User,
 )
 from midge.server.config.table import Count, Seconds, Secret, Table, WriteTimeout
+from midge.server.config.tables import StreamTable
 
 __all__ = [
     "Account",
@@ -86,6 +87,7 @@ __all__ = [
     "Secret",
     "ServerProcesses",
     "Shutdown",
+    "StreamTable",
     "SubjectPermissions",
     "Table",
     "Tls",
@@ -191,6 +193,8 @@ class Shutdown(Table, frozen=True, kw_only=True):
 class Logging(Table, frozen=True, kw_only=True):
     """Level, format and destination of the log."""
 
+    ZERO_IS_DEFAULT = ("connect_error_reports", "reconnect_error_reports")
+
     debug: bool = False
     """Log what helps to find a fault."""
     trace: bool = False
@@ -217,6 +221,10 @@ class Logging(Table, frozen=True, kw_only=True):
     """Bytes of a payload that a trace shows; 0 means all."""
     max_lines_per_offender_per_s: Count = 10
     """Warnings about one peer per second, the rest is counted; 0 means no limit."""
+    connect_error_reports: int = 3600
+    """Log every n-th failed attempt to reach another server, and each cause once; 0: default."""
+    reconnect_error_reports: int = 1
+    """Likewise, after the link to that server has been up; 0: default."""
 
 
 class WebSocketAuthorization(Table, frozen=True, kw_only=True):
@@ -439,5 +447,7 @@ class Options(Table, frozen=True, kw_only=True):
     """Write what the server routes as Parquet files."""
     pipeline: Pipeline = Pipeline()
     """Where the data pipeline works."""
+    tables: tuple[StreamTable, ...] = ()
+    """Streams whose messages a process of the server puts into Delta tables."""
     process: Process = Process()
     """Files that tell other programs about this process."""

@@ -113,13 +113,18 @@ def _string(text: str) -> str:
     return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
 
 
-def effective(options: Options, origins: dict[tuple[str, ...], str]) -> str:
-    """Return all settings with where each came from, secrets redacted."""
+def effective(
+    options: Options, origins: dict[tuple[str, ...], str], *, defaults: bool = True
+) -> str:
+    """Return the settings with where each came from, secrets redacted.
+
+    Without `defaults` those are left out that have their default.
+    """
 
     def note(path: tuple[str, ...]) -> str:
         return origins.get(path, "default")
 
-    text = Writer(defaults=True, redact=True, note=note).document(options)
+    text = Writer(defaults=defaults, redact=True, note=note).document(options)
     lists = [
         f"# {format_path(path)}: {origin}"
         for path, origin in origins.items()

@@ -36,6 +36,8 @@ is awaited message by message."""
 class NoRespondersError(MidgeError):
     """A request had no responders."""
 
+    __module__ = "midge"
+
 
 class DirectSubscription(Inbox):
     """A subscription within the process.

@@ -180,6 +180,16 @@ class NoResponders(MessageFault):
             self._faults.route(account, None, compose(reply, b"", None, headers))
 
 
+class Restart(MessageFault):
+    """The server restarts at a message, which is lost."""
+
+    restart: Callable[[], object]
+
+    def act(self, frame: Frame, send: Callable[[Frame], object]) -> None:
+        """Begin the restart."""
+        self.restart()
+
+
 class Undoable(Fault):
     """A fault of connections, with the function that ends it."""
 

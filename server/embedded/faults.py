@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.screens import Screen
+from midge.server.config.type_check import nearest
 from midge.server.embedded.fault_kinds import (
     CuttingTransport,
     Delay,
@@ -23,16 +25,20 @@ from midge.server.embedded.fault_kinds import (
     MessageFault,
     NoResponders,
     Reorder,
+    Restart,
     Script,
     ScriptFunction,
     Undoable,
     copied,
 )
+from midge.server.embedded.mistakes import explain_arguments
 from midge.server.embedded.stream_faults import AfterDeliveries, StreamFaults
 from midge.server.routing.router import DEFERRED
 from midge.sublist.subjects import matches
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from midge.protocol.frame import Frame
     from midge.protocol.messages import Info
     from midge.server.broker.broker import Broker
@@ -50,10 +56,16 @@ class Faults(StreamFaults, Screen):
     Methods take clients by name or cid.
     """
 
-    def __init__(self, server: Server, seed: int = 0) -> None:
+    def __init__(
+        self,
+        server: Server,
+        restart: Callable[[float, bool], object] = lambda *_: None,
+        seed: int = 0,
+    ) -> None:
         self.broker: Broker = server.broker
         self.random = Random(seed)  # noqa: S311 - repeatable, not secret
         self._server = server
+        self._restart = restart
         self._active: list[Fault] = []
         self._leaving: asyncio.Future[None] | None = None
 
@@ -182,11 +194,32 @@ class Faults(StreamFaults, Screen):
 
         for name in changes:
             if name not in Info.__struct_fields__:
-                known = ", ".join(Info.__struct_fields__)
-                raise ValueError(f"info: expected one of {known}, got {name!r}")
+                hint = nearest(name, list(Info.__struct_fields__))
+                raise ValueError(f"info: INFO has no field {name!r}{hint}")
         fault = EditInfo(self)
         fault.changes = changes
         return self._begin(fault)
+
+    def restart(
+        self,
+        pattern: str = "",
+        *,
+        nth: int = 1,
+        down_s: float = 0.0,
+        power_failure: bool = False,
+    ) -> Fault:
+        """Restart the server at the n-th message on `pattern`, which is lost; without one, now.
+
+        The server restarts in the background, in a later turn of its loop; see `Server.restart`.
+        """
+        if power_failure:
+            self._disk()
+        if pattern:
+            fault = Restart(self, pattern, nth, 1.0, None)
+            fault.restart = partial(self._restart, down_s, power_failure)
+            return self._begin(fault)
+        self._restart(down_s, power_failure)
+        return self._done(1)
 
     async def lame_duck(self) -> None:
         """Enter lame duck mode, permanently; return once clients have been informed.
@@ -312,5 +345,21 @@ class Faults(StreamFaults, Screen):
         if len(found) != 1:
             known = ", ".join(f"{one.cid} {one.options.name!r}" for one in clients)
             expected = f"expected one of {known}" if known else "nobody is connected"
-            raise ValueError(f"client: {expected}, got {client!r}")
+            hint = nearest(str(client), [one.options.name for one in clients if one.options.name])
+            raise ValueError(f"client: {expected}, got {client!r}{hint}")
         return found[0]
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(unknown_fault(name))
+
+
+def unknown_fault(name: str) -> str:
+    """Return the text about a fault that does not exist."""
+    known = [one for one in dir(Faults) if not one.startswith("_")]
+    return f"no fault is called {name!r}{nearest(name, known)}"
+
+
+for _kind in (Faults, StreamFaults):
+    explain_arguments(_kind, "Fault")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from midge.server.embedded.stream_messages import StoredMessage
 
 
-class Entry(NamedTuple):
+class KeyValueEntry(NamedTuple):
     """One revision of a key. `operation` is `PUT`, `DEL` or `PURGE`."""
 
     key: str
@@ -41,7 +41,7 @@ class KeyValue:
         self._stream = Stream(jetstream, key_value.stream_of(bucket))
         self._prefix = key_value.subject_of(bucket)
 
-    async def get(self, key: str) -> Entry | None:
+    async def get(self, key: str) -> KeyValueEntry | None:
         """Return a key's value, or None."""
         message = await self._stream.last(self._subject(key))
         entry = None if message is None else self._entry(message)
@@ -91,12 +91,14 @@ class KeyValue:
             if entry.operation == PUT
         ]
 
-    async def history(self, key: str) -> list[Entry]:
+    async def history(self, key: str) -> list[KeyValueEntry]:
         """Return the stored revisions of a key, the oldest first."""
         self._subject(key)
         return [entry async for entry in self._entries(key, "all", follow=False)]
 
-    async def watch(self, pattern: str = ">", *, new_only: bool = False) -> AsyncIterator[Entry]:
+    async def watch(
+        self, pattern: str = ">", *, new_only: bool = False
+    ) -> AsyncIterator[KeyValueEntry]:
         """Iterate over the values of matching keys, and then over each change as it comes.
 
         The iteration never ends by itself. A deletion is also an entry.
@@ -105,7 +107,9 @@ class KeyValue:
         async for entry in self._entries(pattern, policy, follow=True):
             yield entry
 
-    async def _entries(self, pattern: str, policy: str, *, follow: bool) -> AsyncIterator[Entry]:
+    async def _entries(
+        self, pattern: str, policy: str, *, follow: bool
+    ) -> AsyncIterator[KeyValueEntry]:
         config: dict[str, Any] = {"deliver_policy": policy, "ack_policy": "none"}
         name = self._stream.name
         filters = (self._prefix + pattern,)
@@ -115,10 +119,10 @@ class KeyValue:
                 left -= 1
                 yield self._entry((await consuming.next()).stored())
 
-    def _entry(self, message: StoredMessage) -> Entry:
+    def _entry(self, message: StoredMessage) -> KeyValueEntry:
         operation = key_value.operation_of(message.headers)
         key = message.subject[len(self._prefix) :]
-        return Entry(key, message.payload, message.seq, message.time_ns, operation)
+        return KeyValueEntry(key, message.payload, message.seq, message.time_ns, operation)
 
     async def _publish(self, key: str, value: bytes | str, headers: dict[str, Any]) -> int:
         return (await publish(self._jetstream, self._subject(key), value, headers)).seq

@@ -21,12 +21,13 @@ from midge.server.auth.passwords import is_bcrypt
 from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.config.from_keywords import options_from_keywords
 from midge.server.config.options import Keepalive, ServerProcesses
+from midge.server.embedded import restarts
 from midge.server.embedded.direct import PENDING_MAX, Direct
 from midge.server.errors import ConfigError
 from midge.server.listeners.sockets import host_in_url
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from midge.jetstream.store.disk import SuppliedDisk
     from midge.protocol.headers import Headers
@@ -94,8 +95,13 @@ class Server:
         if disk is not None and not given.jetstream.enabled:
             raise ConfigError("a disk is for file streams; it needs jetstream=True", key="disk")
         self._disk = disk
+        self._clock = clock
+        self._random = chance
+        self.watchers: list[Callable[[Server], object]] = []
         self._core = core.Server(given, clock=clock, random=chance, disk=disk)
         self._direct: Direct | None = None
+        self._restarting: asyncio.Task[None] | None = None
+        self._ending: asyncio.Task[None] | None = None
         self._faults: Faults | None = None
 
     # Start, stop and settings.
@@ -114,12 +120,55 @@ class Server:
         try:
             await self._core.start()
         except BaseException:
-            await self.stop()
+            await self._stop_running()
             raise
+        for watch in self.watchers:
+            watch(self)
         return self
 
     async def stop(self) -> None:
         """Write pending output and close everything; no task, socket or timer is left."""
+        task, self._restarting = self._restarting, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        if self._ending is not None:
+            await self._ending
+        await self._stop_running()
+
+    async def restart(self, down_s: float = 0.0, *, power_failure: bool = False) -> None:
+        """Stop, stay down for `down_s`, and start again on the same ports and the same store.
+
+        Subscriptions of the process and faults end, and clients lose their connections; streams
+        without a directory or a `disk` are lost. With `power_failure`, connections break at once,
+        and the simulated disk loses unsynced data. A clock of a test advances by `down_s`.
+
+        Raises:
+            MidgeError: the server does not run, or has no simulated disk to fail.
+            OSError: another program has taken a port meanwhile.
+        """
+        direct = self._started()
+        options = restarts.on_same_ports(self._core)
+        disk = restarts.failing_disk(self._disk) if power_failure else None
+        left = None if disk is None else disk.power_failed()
+        if disk is not None:
+            for subscription in list(direct.subscriptions):
+                subscription.unsubscribe()
+            self._core.broker.abort_all()
+        self._ending = asyncio.ensure_future(self._stop_running())
+        await asyncio.shield(self._ending)
+        if disk is not None and left is not None:
+            disk.become(left)
+        self._core = core.Server(options, clock=self._clock, random=self._random, disk=self._disk)
+        await restarts.stay_down(self._clock, down_s)
+        await self.start()
+
+    def _restart_soon(self, down_s: float, power_failure: bool) -> None:
+        """Restart in the background; `stop` also ends a restart."""
+        restart = self.restart(down_s, power_failure=power_failure)
+        self._restarting = asyncio.ensure_future(restart)
+
+    async def _stop_running(self) -> None:
         if self._direct is not None:
             if self._faults is not None:
                 self._faults.clear()
@@ -225,6 +274,11 @@ class Server:
         """The URL that other servers of the cluster connect to; empty without `cluster.port`."""
         return "".join(self._core.urls().get("cluster", ()))
 
+    @property
+    def links(self) -> list[str]:
+        """The names of the servers that are linked to this one: routes, then leaf nodes."""
+        return self._core.links()
+
     def client_url(self, user: str | None = None) -> str:
         """Return the URL with the credentials of `user`, or with the shared ones.
 
@@ -272,7 +326,7 @@ class Server:
         if self._faults is None:
             from midge.server.embedded.faults import Faults  # noqa: PLC0415 - few need it
 
-            self._faults = Faults(self._core)
+            self._faults = Faults(self._core, self._restart_soon)
         return self._faults
 
     @property
@@ -365,10 +419,23 @@ class Server:
         state = "stopped" if self._direct is None else self.url
         return f"<midge.Server {state}>"
 
+    if not TYPE_CHECKING:  # a type checker names the missing method by itself
+
+        def __enter__(self) -> None:
+            raise TypeError(
+                "use `async with midge.Server(…)` in a coroutine, "
+                "or `with midge.run_in_thread(…)` without an event loop"
+            )
+
+        def __exit__(self, *_: object) -> None:
+            """Exist beside `__enter__`, which explains the mistake."""
+
     # Internals.
 
     def _started(self) -> Direct:
         if self._direct is None:
+            if self._restarting is not None and not self._restarting.done():
+                raise MidgeError("the server is down; it restarts")
             raise MidgeError("the server is not running; use `async with` or await `start()` first")
         return self._direct
 

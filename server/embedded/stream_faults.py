@@ -16,6 +16,7 @@ from midge.jetstream.json.encode import encode
 from midge.jetstream.json.times import format_time
 from midge.protocol.errors import MidgeError
 from midge.server.config.account_names import GLOBAL_ACCOUNT
+from midge.server.config.type_check import nearest
 from midge.server.embedded.fault_kinds import Drop, Fault, FaultHost, MessageFault, Undoable
 from midge.sublist.subjects import matches
 
@@ -226,7 +227,8 @@ class StreamFaults(FaultHost):
         if name not in streams:
             known = ", ".join(sorted(streams))
             expected = f"expected one of {known}" if known else "there is no stream"
-            raise ValueError(f"stream: {expected}, got {name!r}")
+            hint = nearest(name, sorted(streams))
+            raise ValueError(f"stream: {expected}, got {name!r}{hint}")
         return streams[name]
 
     def _consumer(self, stream: str, name: str, account: str) -> Consumer:
@@ -234,9 +236,10 @@ class StreamFaults(FaultHost):
         consumers = self._stream(stream, account).consumers
         found = consumers.get(to_bytes(name))
         if found is None:
-            known = ", ".join(one.name.decode() for one in consumers)
-            expected = f"expected one of {known}" if known else f"{stream} has no consumer"
-            raise ValueError(f"consumer: {expected}, got {name!r}")
+            names = [one.name.decode() for one in consumers]
+            expected = f"expected one of {', '.join(names)}" if names else "it has no consumer"
+            hint = nearest(name, names)
+            raise ValueError(f"consumer of {stream}: {expected}, got {name!r}{hint}")
         return found
 
     def _disk(self) -> SuppliedDisk:

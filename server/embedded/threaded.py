@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from midge.server.embedded.faults import Faults
     from midge.server.embedded.inbox import Message
     from midge.server.embedded.snapshots import ConnectionView, Stats, SubscriptionView
+    from midge.server.embedded.threaded_jetstream import ThreadedJetStream
     from midge.server.interceptors.api import Interceptor
 
 
@@ -96,6 +97,21 @@ class ThreadedServer(ServerThread):
     def url(self) -> str:
         """The URL for clients, without credentials."""
         return self.call(lambda server: server.url)
+
+    @property
+    def leafnode_url(self) -> str:
+        """The URL that leaf nodes connect to; empty without `leafnodes.port`."""
+        return self.call(lambda server: server.leafnode_url)
+
+    @property
+    def cluster_url(self) -> str:
+        """The URL that servers of the cluster connect to; empty without `cluster.port`."""
+        return self.call(lambda server: server.cluster_url)
+
+    @property
+    def links(self) -> list[str]:
+        """The names of the servers that are linked to this one: routes, then leaf nodes."""
+        return self.call(lambda server: server.links)
 
     def client_url(self, user: str | None = None) -> str:
         """Return the URL with the credentials of `user`; see `Server.client_url`."""
@@ -181,10 +197,37 @@ class ThreadedServer(ServerThread):
         __tracebackhide__ = True
         self.wait(lambda server: server.lame_duck())
 
+    def restart(self, down_s: float = 0.0, *, power_failure: bool = False) -> None:
+        """Stop, and start again on the same ports and store; see `Server.restart`."""
+        __tracebackhide__ = True
+        self.wait(lambda server: server.restart(down_s, power_failure=power_failure))
+
     def intercept(self, **interceptors: Interceptor | None) -> None:
         """Use these interceptors from now on, in the server's thread; see `Server.intercept`."""
         __tracebackhide__ = True
         self.call(lambda server: server.intercept(**interceptors))
+
+    @property
+    def jetstream(self) -> ThreadedJetStream:
+        """The streams and key-value buckets of the global account; see `jetstream_of`.
+
+        Raises:
+            MidgeError: streams are off.
+        """
+        return self.jetstream_of(GLOBAL_ACCOUNT)
+
+    def jetstream_of(self, account: str) -> ThreadedJetStream:
+        """Return access to an account's streams, by methods that block; see `Server.jetstream_of`.
+
+        Raises:
+            MidgeError: streams are off.
+            ValueError: the account does not exist.
+        """
+        __tracebackhide__ = True
+        from midge.server.embedded.threaded_jetstream import ThreadedJetStream  # noqa: PLC0415 - few need it
+
+        self.call(lambda server: server.jetstream_of(account))
+        return ThreadedJetStream(self, account)
 
     @property
     def faults(self) -> Faults:
@@ -199,10 +242,10 @@ class _FaultsElsewhere:
         self._server = server
 
     def __getattr__(self, name: str) -> Any:
-        from midge.server.embedded.faults import Faults  # noqa: PLC0415 - few need it
+        from midge.server.embedded.faults import Faults, unknown_fault  # noqa: PLC0415 - few need it
 
         if not hasattr(Faults, name):
-            raise AttributeError(f"no fault is called {name!r}")
+            raise AttributeError(unknown_fault(name))
 
         def begin(*arguments: Any, **settings: Any) -> Any:
             __tracebackhide__ = True

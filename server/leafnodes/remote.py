@@ -18,7 +18,16 @@ from midge.server.leafnodes.link import LeafLink
 from midge.server.leafnodes.solicited import Solicited
 from midge.server.links.addresses import Address
 from midge.server.links.client_tls import build_client_context
-from midge.server.links.dial import attach, dial, read_line
+from midge.server.links.dial import (
+    ENDED,
+    NO_INFO,
+    Attempts,
+    attach,
+    cause_of,
+    dial,
+    read_line,
+    within,
+)
 from midge.server.log.logger import get_logger
 
 if TYPE_CHECKING:
@@ -52,6 +61,8 @@ class Remote:
         self._task: asyncio.Task[None] | None = None
         self._gone: asyncio.Event = asyncio.Event()
         self._link: LeafLink | None = None
+        self._is_anonymous = False  # whether it speaks TLS and has no certificate
+        self._attempts = Attempts(lambda: nodes.broker.options)
 
     def start(self) -> None:
         """Connect, and again when that fails or ends."""
@@ -83,8 +94,12 @@ class Remote:
 
     # What its link tells.
 
+    def joined(self) -> None:
+        """Record that the link is up."""
+        self._attempts.succeeded()
+
     def ended(self, link: LeafLink) -> None:
-        """Take note that the link is gone."""
+        """Record that the link is gone."""
         if link is self._link:
             self._gone.set()
 
@@ -128,15 +143,27 @@ class Remote:
         try:
             await self._connect(side)
         except Exception as error:  # noqa: BLE001 - whatever it is, the next attempt may succeed
-            text = str(error) or type(error).__name__
-            log.error("leafnode_connect_failed", remote=str(self.address), error=text)
+            self._failed(cause_of(error))
             if self._link is not None:
                 self._link.close(ClosedReason.CLIENT_CLOSED)
                 self._link = None
             return reconnect_s * (1 + self._broker.random.random())
         await self._gone.wait()
         self._link = None
+        if not side.is_done:
+            self._failed(side.failure or ENDED)
         return side.retry_delay_s or reconnect_s
+
+    def _failed(self, cause: str) -> None:
+        """Log a failed attempt, if it is one of those that are logged."""
+        if cause == ENDED and self._is_anonymous:
+            cause += "; it may require a client certificate"
+        remote, is_reported = str(self.address), self._attempts.is_reported(cause)
+        count = self._attempts.count
+        if is_reported:
+            log.error("leafnode_connect_failed", remote=remote, attempt=count, error=cause)
+        else:
+            log.debug("leafnode_connect_failed", remote=remote, attempt=count, error=cause)
 
     async def _connect(self, side: Solicited) -> None:
         """Bring a link up as far as a transport."""
@@ -144,14 +171,15 @@ class Remote:
         table, address = self.table, self.address
         name = table.account or GLOBAL_ACCOUNT
         await self._broker.admission.make_known(name)
-        async with asyncio.timeout(table.dial_timeout_s or None):
+        async with within(table.dial_timeout_s, "no answer to the connection attempt"):
             bare = await dial(loop, address.host, address.port)
         try:
             first = b""
             if not table.tls.handshake_first and address.path is None:
-                async with asyncio.timeout(table.first_info_timeout_s or None):
+                async with within(table.first_info_timeout_s, NO_INFO):
                     first = await read_line(loop, bare)
             context = self._tls_context(first)
+            self._is_anonymous = context is not None and not table.tls.cert_file
             peer = bare.getpeername()[:2]
         except BaseException:
             bare.close()

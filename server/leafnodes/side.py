@@ -79,7 +79,9 @@ class Side:
         self, link: LeafLink, wire: str | None, reason: ClosedReason, detail: str = ""
     ) -> None:
         """Close `link` for something that went wrong, which is logged."""
-        log.error("leafnode_error", cid=link.cid, peer=link.peer, error=detail or wire)
+        error = detail or wire or reason.value
+        if not self.takes_failure(link, error):
+            log.error("leafnode_error", cid=link.cid, peer=link.peer, error=error)
         link.close(reason, wire)
         self.nodes.broker.router.flush_unless_due()
 
@@ -93,9 +95,16 @@ class Side:
 
     def on_peer_error(self, link: LeafLink, text: bytes) -> None:
         """Log what the other server found wrong; it closes the link itself if it wants to."""
-        log.error(
-            "leafnode_peer_error", cid=link.cid, peer=link.peer, error=errors.quote(text[:256])
-        )
+        error = errors.quote(text[:256])
+        if not self.takes_failure(link, error):
+            log.error("leafnode_peer_error", cid=link.cid, peer=link.peer, error=error)
+
+    def takes_failure(self, link: LeafLink, error: str) -> bool:
+        """Return whether `error` is logged by the dialler, as the reason of a failed attempt."""
+        return False
+
+    def transport_failed(self, link: LeafLink, error: Exception) -> None:
+        """Note why the transport is about to be lost."""
 
     def compare_domains(self, link: LeafLink, *, has_jetstream: bool, domain: str) -> None:
         """Warn of two servers with JetStream that cannot reach each other's by a domain."""

@@ -20,6 +20,7 @@ from midge.server.leafnodes.credentials import prove
 from midge.server.leafnodes.interest import LeafDialect
 from midge.server.leafnodes.rules import denied_for, rules_of, telling
 from midge.server.leafnodes.side import LOOP_DELAY_S, Side
+from midge.server.links.dial import cause_of
 from midge.server.links.link import RENEWAL_BYTES
 from midge.server.links.told import Told
 from midge.server.routing.role import Role
@@ -42,6 +43,9 @@ class Dialler(Protocol):
     table: LeafRemote
     address: Address
 
+    def joined(self) -> None:
+        """Record that the link is up."""
+
     def ended(self, link: LeafLink) -> None:
         """Connect again."""
 
@@ -52,15 +56,17 @@ class Dialler(Protocol):
 class Solicited(Side):
     """This end, for a connection to `remote`.
 
-    `has_connected` tells that CONNECT has been sent. `retry_delay_s` is how long to wait before the
-    next one, where this one ends for a reason that will not go away at once.
+    `has_connected` tells that CONNECT has been sent, and `is_done` that the link has come up; if it
+    has not, `failure` says why. `retry_delay_s` is how long to wait before the next one, where this
+    one ends for a reason that will not go away at once.
     """
 
     def __init__(self, nodes: LeafNodes, remote: Dialler) -> None:
         Side.__init__(self, nodes)
         self._remote = remote
         self.has_connected = False
-        self._is_done = False
+        self.is_done = False
+        self.failure = ""
         self._hub_id = ""
         self.retry_delay_s = 0.0
 
@@ -72,6 +78,16 @@ class Solicited(Side):
         timeout_s = self._remote.table.first_info_timeout_s
         self.wait(link, timeout_s, _STALE, ClosedReason.AUTHENTICATION_TIMEOUT)
 
+    def takes_failure(self, link: LeafLink, error: str) -> bool:
+        """Return True until the link is up; the first error is its failure."""
+        if not self.is_done:
+            self.failure = self.failure or error
+        return not self.is_done
+
+    def transport_failed(self, link: LeafLink, error: Exception) -> None:
+        """Note why the link does not come up."""
+        self.failure = self.failure or cause_of(error)
+
     def lost(self, link: LeafLink) -> None:
         """Have the remote connected to again."""
         Side.lost(self, link)
@@ -82,7 +98,7 @@ class Solicited(Side):
         info = parse_leaf_info(document)
         if not self.has_connected:
             self._introduce(link, info)
-        elif info.connect_info is True and not self._is_done:
+        elif info.connect_info is True and not self.is_done:
             self._join(link, info)
         elif info.connect_info is True:
             self._renew(link, info)
@@ -90,7 +106,7 @@ class Solicited(Side):
 
     def _introduce(self, link: LeafLink, info: LeafInfo) -> None:
         """Send CONNECT."""
-        if not info.client_id:
+        if not info.client_id or info.client_ip is not UNSET:
             detail = "attempted to connect to wrong port: its INFO is not that of a leaf node port"
             self.fail(link, None, ClosedReason.PROTOCOL_VIOLATION, detail)
             return
@@ -135,7 +151,8 @@ class Solicited(Side):
             detail = "the hub has us in its system account, which midge does not link"
             self.fail(link, None, ClosedReason.MISSING_ACCOUNT, detail)
             return
-        self._is_done = True
+        self.is_done = True
+        self._remote.joined()
         self.compare_domains(link, has_jetstream=info.jetstream is True, domain=info.domain or "")
         link.max_interest = self.nodes.max_interest()
         link.pass_as(Role.LEAF if self._remote.table.hub else Role.HUB)

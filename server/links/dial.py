@@ -1,9 +1,16 @@
-"""Connecting to another server: a socket, the first line that it says, and a transport."""
+"""Connecting to another server: a socket, the first line that it says, a transport, and failures.
+
+A server that cannot be reached is tried again and again. `Attempts` decides which failures are
+logged, and `cause_of` says in a sentence the cause.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import socket
+import ssl
 from typing import TYPE_CHECKING
 
 from midge.server.clients.closed_reason import ClosedReason
@@ -12,13 +19,95 @@ from midge.server.clients.state import State
 from midge.server.listeners.sockets import bound_receive_buffer, is_loopback
 
 if TYPE_CHECKING:
-    import ssl
+    from collections.abc import AsyncIterator, Callable
 
+    from midge.server.config.options import Options
     from midge.server.links.link import Link
     from midge.server.listeners.websocket.client import WebSocketClient
 
 LINE_MAX_BYTES = 1 << 20
 """Longest first line: a server's INFO may have lists of permissions and of addresses."""
+
+
+_CAUSES_MAX = 16
+"""Most different causes of one row of failures that are logged; a few addresses have a few each."""
+
+ENDED = "the other server closed the connection before the link was up"
+"""The failure of a link whose end has no other reason."""
+
+NO_INFO = "no INFO, as where a server expects TLS first"
+"""The failure of a link whose other server sends nothing."""
+
+_TLS_CAUSES = {
+    "CERTIFICATE_REQUIRED": "the other server requires a client certificate",
+    "BAD_CERTIFICATE": "the other server requires a client certificate, or refuses this one",
+    "UNKNOWN_CA": "the other server does not know the authority of this server's certificate",
+    "WRONG_VERSION_NUMBER": "the other server does not speak TLS at this port",
+    "RECORD_LAYER_FAILURE": "the other server does not speak TLS at this port",
+    "PACKET_LENGTH_TOO_LONG": "the other server does not speak TLS at this port",
+}
+"""Causes, by a part of OpenSSL's reason."""
+
+
+class Attempts:
+    """The failed attempts in a row to reach one server, and which of them are logged.
+
+    As on nats-server, every `connect_error_reports`-th failure is logged before the link has first
+    come up, and every `reconnect_error_reports`-th after that. Each cause is logged the first time
+    as well.
+    """
+
+    def __init__(self, options: Callable[[], Options]) -> None:
+        self.count = 0
+        self._options = options
+        self._causes: set[str] = set()
+        self._was_up = False
+
+    def succeeded(self) -> None:
+        """Begin a new row: the link is up."""
+        self.count = 0
+        self._causes.clear()
+        self._was_up = True
+
+    def is_reported(self, cause: str) -> bool:
+        """Count a failure; return whether to log it as an error."""
+        self.count += 1
+        is_new = cause not in self._causes and len(self._causes) < _CAUSES_MAX
+        if is_new:
+            self._causes.add(cause)
+        table = self._options().logging
+        every = table.reconnect_error_reports if self._was_up else table.connect_error_reports
+        return is_new or self.count % every == 0
+
+
+def cause_of(error: BaseException) -> str:
+    """Return in a sentence why a link is not up."""
+    if isinstance(error, ConnectionResetError | BrokenPipeError):
+        return ENDED
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate of the other server is not valid: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        reason = error.reason or str(error)
+        return next(
+            (text for part, text in _TLS_CAUSES.items() if part in reason), f"TLS: {reason}"
+        )
+    if isinstance(error, OSError) and error.errno and not isinstance(error, socket.gaierror):
+        return os.strerror(error.errno).lower()
+    return str(error) or type(error).__name__
+
+
+@contextlib.asynccontextmanager
+async def within(limit_s: float, missing: str) -> AsyncIterator[None]:
+    """Limit the time of the block; 0 is no limit.
+
+    Raises:
+        TimeoutError: the time has passed; the message is `missing`.
+    """
+    try:
+        async with asyncio.timeout(limit_s or None):
+            yield
+    except TimeoutError as error:
+        raise TimeoutError(missing) from error
 
 
 async def dial(loop: asyncio.AbstractEventLoop, host: str, port: int) -> socket.socket:
@@ -50,7 +139,7 @@ async def read_line(loop: asyncio.AbstractEventLoop, bare: socket.socket) -> byt
     while b"\n" not in line:
         piece = await loop.sock_recv(bare, 65536)
         if not piece:
-            raise ConnectionError("closed before INFO")
+            raise ConnectionError(NO_INFO)
         line += piece
         if len(line) > LINE_MAX_BYTES:
             raise ValueError(f"expected INFO, got more than {LINE_MAX_BYTES} bytes")
@@ -88,7 +177,7 @@ async def attach(
             ssl_handshake_timeout=(tls_timeout_s or None) if tls else None,
         )
         if upgrade is not None:
-            async with asyncio.timeout(upgrade_timeout_s or None):
+            async with within(upgrade_timeout_s, "no answer to the upgrade to a WebSocket"):
                 await upgrade.upgraded
             if upgrade.failure:
                 raise ConnectionError(upgrade.failure)

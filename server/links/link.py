@@ -129,6 +129,10 @@ class Link(ChannelOwner):
         self.drop_interest()
         self.side.closed(self)
 
+    def transport_failed(self, error: Exception) -> None:
+        """Note why the transport is about to be lost."""
+        self.side.transport_failed(self, error)
+
     def lost(self) -> None:
         """Let go of everything."""
         self._view = None

@@ -65,14 +65,19 @@ SENTENCES = {
     "route_listener_started": "Listening for route connections on {address}",
     "route_connected": "Route connection created",
     "route_closed": "Router connection closed: {reason} - Remote: {server}",
-    "route_connect_failed": "Error trying to connect to route: {error}",
+    "route_connect_failed": (
+        "Error trying to connect to route (attempt {attempt}): {remote}: {error}"
+    ),
     "route_error": "Route Error: {error}",
     "route_peer_error": "Route Error: the other server says {error}",
     "cluster_name_changed": "Cluster name updated to {name}",
     "leafnode_listener_started": "Listening for leafnode connections on {address}",
     "leafnode_connected": "Leafnode connection created for account: {account}",
     "leafnode_closed": "Leafnode connection closed: {reason}",
-    "leafnode_connect_failed": 'Error trying to connect as leafnode to "{remote}": {error}',
+    "leafnode_connect_failed": (
+        'Error trying to connect as leafnode to remote server "{remote}"'
+        " (attempt {attempt}): {error}"
+    ),
     "leafnode_error": "Leafnode Error: {error}",
     "leafnode_peer_error": "Leafnode Error: the other server says {error}",
     # Protocol traces.

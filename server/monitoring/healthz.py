@@ -8,7 +8,10 @@ if TYPE_CHECKING:
     from midge.server.jetstream.engine import Engine
     from midge.server.monitoring.state import State
 
-_FLAGS = ("js-enabled-only", "js-server-only", "js-enabled", "js-meta-only", "details")
+_FLAGS = (
+    *("js-enabled-only", "js-server-only", "js-enabled", "js-meta-only", "details"),
+    "tables",  # midge's own
+)
 
 _BAD_REQUEST = "BAD_REQUEST"
 _CONNECTION = "CONNECTION"
@@ -54,9 +57,8 @@ def _find_problem(state: "State", given: dict[str, bool], asked: dict[str, str])
         return _Problem(400, _BAD_REQUEST, error)
     if state.broker.lame_duck:
         return _Problem(503, _CONNECTION, "server is in lame duck mode")
-    failing = _failing_worker(state)
-    if failing is not None:
-        return _Problem(503, _CONNECTION, f"worker {failing} keeps ending")
+    if failing := _find_failing(state, with_tables=given["tables"]):
+        return failing
     if state.jetstream is None:
         if state.broker.options.jetstream.enabled:
             error = "JetStream is not current with the meta leader"
@@ -81,6 +83,16 @@ def _find_missing(engine: "Engine", account: str, stream: str, consumer: str) ->
         error = f'JetStream consumer "{consumer}" not found for stream "{stream}"'
         error += f' on account "{account}"'
         return _Problem(404, "CONSUMER", error, ("account", "stream", "consumer"))
+    return None
+
+
+def _find_failing(state: "State", *, with_tables: bool) -> _Problem | None:
+    """Return which process of the server keeps ending, or which table is not kept up to date."""
+    worker = _failing_worker(state)
+    if worker is not None:
+        return _Problem(503, _CONNECTION, f"worker {worker} keeps ending")
+    if with_tables and state.tables is not None and (error := state.tables.problem()):
+        return _Problem(503, "TABLES", error)
     return None
 
 

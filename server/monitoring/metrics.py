@@ -16,6 +16,7 @@ from midge.server.monitoring.account_totals import server_totals
 from midge.server.monitoring.link_metrics import leafnode_metrics
 from midge.server.monitoring.route_metrics import route_metrics
 from midge.server.monitoring.stream_metrics import lines_by_name, totals
+from midge.server.monitoring.table_metrics import table_metrics
 from midge.version import __version__
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class HubCollector(Collector):
         yield from leafnode_metrics(self._state)
         yield from route_metrics(self._state)
         yield from totals(self._state)
+        yield from table_metrics(self._state)
         yield from self._process()
 
     def _server(self) -> Iterator[Metric]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from midge.server.jetstream.engine import Engine
     from midge.server.leafnodes.nodes import LeafNodes
     from midge.server.monitoring.console.tail import Tails
+    from midge.server.tables.service import TableService
     from midge.server.workers.part import Part
 
 _CLOCK_SLACK_S = 0.5
@@ -22,8 +23,8 @@ times are equal on all pages."""
 class State:
     """Everything that pages use; `started_at` and `configured_at` are Unix times.
 
-    `jetstream` is None while JetStream is off, or has not recovered yet, and `leafnodes` and
-    `cluster` where the settings have none. `part` is set in one of several workers.
+    `jetstream` is None while JetStream is off, or has not recovered yet, and `leafnodes`, `cluster`
+    and `tables` where the settings have none. `part` is set in one of several workers.
     """
 
     def __init__(self, broker: "Broker", part: "Part | None" = None) -> None:
@@ -38,6 +39,7 @@ class State:
         self.jetstream: Engine | None = None
         self.leafnodes: LeafNodes | None = None
         self.cluster: Cluster | None = None
+        self.tables: TableService | None = None
         self._wall_offset = 0.0
         self._tails: Tails | None = None
         broker.observers.append(self.account_totals)

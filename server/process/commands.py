@@ -1,7 +1,7 @@
 """The commands `midge-server`, and `midge serve`, `check` and `convert`.
 
 `midge-server` behaves as nats-server does, down to the exit code 0 for an unknown flag; the
-sub-commands of `midge` print one line and exit with 1.
+sub-commands of `midge` print one line and exit with 2 for a wrong argument, with 1 for a failure.
 """
 
 from __future__ import annotations
@@ -34,13 +34,15 @@ if TYPE_CHECKING:
     from midge.server.process.go_flags import CommandLine
 
 CHECK_USAGE = """\
-usage: midge check [FILE] [flags of midge serve]
+usage: midge check [FILE] [--changed] [flags of midge serve]
 
 Show the options that would be in effect, as TOML, and where each of them came from: the default,
-the file, the environment or a flag. FILE is TOML (*.toml) or a nats-server configuration; -c FILE
-does the same. Passwords and tokens are not shown.
+the file, the environment or a flag. With --changed only those that are not at their default are
+shown. FILE is TOML (*.toml) or a nats-server configuration; -c FILE does the same. Passwords and
+tokens are not shown.
 
-Exit code 0 when they are in order, else 1 with one line for each thing that is wrong."""
+Exit code 0 when they are in order, 2 for a wrong flag, else 1 with one line for each thing that is
+wrong."""
 
 CONVERT_USAGE = """\
 usage: midge convert FILE.conf > FILE.toml
@@ -50,6 +52,10 @@ resolved. Only what differs from the defaults is printed; passwords and tokens a
 result as safe as the file.
 
 Exit code 0, or 1 with one line, FILE:LINE:COLUMN, for each key that midge cannot honour."""
+
+
+WRONG_ARGUMENT = 2
+"""The exit code of a sub-command of `midge` whose arguments have no meaning."""
 
 
 def midge_server(arguments: Sequence[str]) -> int:
@@ -71,8 +77,7 @@ def serve(arguments: Sequence[str]) -> int:
     try:
         line = parse_flags(arguments)
     except FlagError as error:
-        _say(f"midge serve: {error} (see midge serve -h)", sys.stderr)
-        return 1
+        return _wrong(f"{error} (see midge serve -h)", "midge serve")
     try:
         return _act(line, program="midge serve", log_form="")
     except ConfigError as error:
@@ -81,22 +86,27 @@ def serve(arguments: Sequence[str]) -> int:
 
 def check(arguments: Sequence[str]) -> int:
     """Run `midge check`: print the effective options and the origin of each."""
-    has_file = bool(arguments) and not arguments[0].startswith("-")
+    words = [word for word in arguments if word != "--changed"]
+    has_file = bool(words) and not words[0].startswith("-")
     try:
-        line = parse_flags(["-c", *arguments] if has_file else arguments)
+        line = parse_flags(["-c", *words] if has_file else words)
         if _actions(line).get("help"):
             _say(CHECK_USAGE)
             return 0
         if line.words:
-            raise ConfigError(f"unexpected '{line.words[0]}'; the file comes before the flags")
+            what = f"unexpected '{line.words[0]}'; the file comes before the flags"
+            return _wrong(what, "midge check")
         loaded = _load(line)
-    except (FlagError, ConfigError) as error:
+    except FlagError as error:
+        return _wrong(error, "midge check")
+    except ConfigError as error:
         return _refuse(error, "midge check")
     for warning in loaded.warnings + loaded.notes + loaded.file_warnings:
         _say(f"# warning: {warning}", sys.stderr)
     from midge.server.config import to_toml as render  # noqa: PLC0415 - no server needs it
 
-    _say(render.effective(loaded.options, loaded.origins).rstrip("\n"))
+    shows_all = len(words) == len(arguments)
+    _say(render.effective(loaded.options, loaded.origins, defaults=shows_all).rstrip("\n"))
     return 0
 
 
@@ -105,7 +115,7 @@ def convert(arguments: Sequence[str]) -> int:
     if len(arguments) != 1 or arguments[0].startswith("-"):
         wants_help = arguments[:1] in (["-h"], ["--help"])
         _say(CONVERT_USAGE, sys.stdout if wants_help else sys.stderr)
-        return 0 if wants_help else 1
+        return 0 if wants_help else WRONG_ARGUMENT
     from midge.server import preflight  # noqa: PLC0415 - what prints help or a version needs none
 
     try:
@@ -125,6 +135,11 @@ def _say(text: object, stream: TextIO | None = None) -> None:
     except BrokenPipeError:
         # The interpreter flushes once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _wrong(text: object, program: str) -> int:
+    _say(f"{program}: {text}", sys.stderr)
+    return WRONG_ARGUMENT
 
 
 def _refuse(error: Exception, program: str = PROGRAM) -> int:

@@ -137,6 +137,9 @@ class Side:
         self._postponed: list[Round] = []
         self._is_open = False
 
+    def transport_failed(self, link: WorkerLink, error: Exception) -> None:
+        """Do nothing: the parent sees a worker end."""
+
     def opened(self, link: WorkerLink) -> None:
         """Tell all interest, for there is nothing to be agreed on."""
         self._is_open = True

@@ -336,6 +336,22 @@ def republished(attacked: Attacked) -> None:
             time.sleep(0.05)  # they go on until their headers are too long
 
 
+def many_headers(attacked: Attacked) -> None:
+    """Publish header blocks of 64 KiB with 5,800 lines of NATS's names, from 60 clients at once."""
+    tenant = attacked.tenant()
+    attacked.stream(tenant, "S", "s.>", max_msgs=10)
+    attacked.stream(tenant, "T", "t.>", max_msgs=10, republish={"src": ">", "dest": "c.>"})
+    headers = block(*(f"Nats-{i % 1_000:03}:" for i in range(5_800)))
+    lines = message("s.a", headers=headers, reply=b"r.h") + message("t.a", headers=headers[:-2])
+    clients = [attacked.tenant() for _ in range(60)]
+    with attacked.measured():
+        for client in clients:
+            client.send(lines * 4)
+        for client in clients:
+            client.flood(b"")
+        tenant.wait_count(60 * 4)
+
+
 def newest_of_all(attacked: Attacked) -> None:
     """Ask 1,000 times for the newest of all subjects, of which there are too many."""
     tenant = attacked.tenant()
@@ -576,6 +592,7 @@ ATTACKS = [
     roll_ups,
     expected_sequences,
     republished,
+    many_headers,
     newest_of_all,
     newest_of_patterns,
     newest_by_many_patterns,

@@ -59,7 +59,6 @@ def test_the_drawing_has_the_order_of_the_imports(folder: str, least: int) -> No
     floors = {
         name: {FLOORS[folder][room.removesuffix(".py")] for room in rooms}
         for name, rooms in nodes.items()
-        if name != "benchmark"
     }
     assert len(arrows) >= least
     assert [(low, high) for low, high in arrows if max(floors[low]) >= min(floors[high])] == []

@@ -12,7 +12,9 @@ import pytest
 
 from bench import servers
 from midge import cli
-from midge.server.benchmark.client import Client, Target
+from midge.client.benchmark.busy import Usage, server_processes
+from midge.client.benchmark.client import CountingClient
+from midge.client.options import ConnectOptions
 
 NATS_SERVER = servers.Command.parse(str(Path(sys.executable).parent / "nats-server"))
 
@@ -30,25 +32,40 @@ def measured(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
 
 
 def test_publish(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("pub", "a", "--msgs", "1001", "--clients", "2", "--size", "3", "--server", url)
+    words = ("pub", "a", "--count", "1001", "--clients", "2", "--size", "3", "--server", url)
     role = measured(capsys, *words)["roles"]["publish"]
     assert (role["messages"], role["payload_bytes"], len(role["clients"])) == (1001, 3003, 2)
 
 
 @pytest.mark.parametrize("size", ["0", "16", "100k"])
 def test_publish_with_subscribers(url: str, size: str, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("pub", "a", "--msgs", "500", "--clients", "2", "--sub", "3", "--size", size)
+    words = ("pub", "a", "--count", "500", "--clients", "2", "--sub", "3", "--size", size)
     roles = measured(capsys, *words, "--server", url)["roles"]
     assert [client["messages"] for client in roles["subscribe"]["clients"]] == [500, 500, 500]
     assert roles["subscribe"]["payload_bytes"] == 3 * roles["publish"]["payload_bytes"]
 
 
 def test_request(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("request", "a", "--msgs", "500", "--clients", "2", "--in-flight", "8")
+    words = ("request", "a", "--count", "500", "--clients", "2", "--in-flight", "8")
     document = measured(capsys, *words, "--responders", "2", "--server", url)
     assert document["roles"]["request"]["messages"] == 500
     latency_us = document["latency_us"]
     assert 0 < latency_us["min"] <= latency_us["p50"] <= latency_us["p99"] <= latency_us["max"]
+
+
+def test_the_server_of_a_port_is_found_and_its_cpu_time_grows(
+    url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    port = int(url.rpartition(":")[2])
+    pids = server_processes("127.0.0.1", port)
+    assert len(pids) == 1
+    before = Usage.now(pids).server_s
+    usage = measured(capsys, "pub", "a", "--count", "100k", "--sub", "1", "--server", url)["usage"]
+    assert usage["generator_cpus"] > 0
+    assert usage["server_us_per_message"] >= 0
+    assert (Usage.now(pids).server_s or 0) > (before or 0)
+    assert server_processes("192.0.2.1", port) == []
+    assert Usage.now([]).server_s is None
 
 
 def test_request_that_nobody_answers(url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,7 +74,7 @@ def test_request_that_nobody_answers(url: str, capsys: pytest.CaptureFixture[str
 
 
 def test_a_payload_that_is_too_large(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["bench", "pub", "a", "--size", "2m", "--msgs", "2", "--server", url]) == 1
+    assert cli.main(["bench", "pub", "a", "--size", "2m", "--count", "2", "--server", url]) == 1
     assert capsys.readouterr().err == (
         "midge bench: the server refused: 'Maximum Payload Violation'\n"
     )
@@ -68,7 +85,7 @@ def test_tls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--tls", "--tlscert", str(certificate), "--tlskey", str(key)]
     with servers.running(NATS_SERVER, flags) as server:
         address = f"127.0.0.1:{server.address.port}"
-        words = ("pub", "a", "--msgs", "200", "--sub", "1", "--tls-ca", str(certificate))
+        words = ("pub", "a", "--count", "200", "--sub", "1", "--tls-ca-file", str(certificate))
         roles = measured(capsys, *words, "--server", f"tls://{address}")["roles"]
         assert roles["subscribe"]["messages"] == 200
         assert cli.main(["bench", "pub", "a", "--server", f"nats://{address}"]) == 1
@@ -78,7 +95,7 @@ def test_tls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(("queue", "publishes"), [("", 20), ("q", 40)])
 async def test_subscribe_until_all_has_come(url: str, queue: str, publishes: int) -> None:
     count = "20" if not queue else "40"
-    words = ["bench", "sub", "b.>", "--clients", "2", "--msgs", count, "--server", url, "--json"]
+    words = ["bench", "sub", "b.>", "--clients", "2", "--count", count, "--server", url, "--json"]
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -87,8 +104,8 @@ async def test_subscribe_until_all_has_come(url: str, queue: str, publishes: int
         *(["--queue", queue] if queue else []),
         stdout=subprocess.PIPE,
     )
-    publisher = Client()
-    await publisher.connect(Target.parse(url))
+    publisher = CountingClient()
+    await publisher.connect(ConnectOptions.parse({"servers": url}))
     finished = asyncio.ensure_future(process.communicate())
     # Its subscriptions are there as soon as a request to their subject finds a responder, and
     # every publish may come too early: so publish until it has what it waits for.

@@ -41,6 +41,7 @@ from midge.server.config.nats_conf.values import (
     fail,
     integer,
     inverted,
+    items,
     limit,
     port,
     seconds,
@@ -226,10 +227,32 @@ def _proxies(section: Section, node: Node) -> None:
     read_map(node, section.table("proxies", node), PROXIES)
 
 
+# All of it is midge's own.
+TABLE: dict[str, Handler] = {
+    "name": Key("name", text),
+    "account": Key("account", text),
+    "stream": Key("stream", text),
+    "url": Key("url", text),
+    "subject": Key("subject", text),
+    "columns": Key("columns", _texts_by_name),
+    "infer": Key("infer", boolean),
+    "partition_by": Key("partition_by", texts),
+    "every": Key("every_s", seconds),
+    "compact_commits": Key("compact_commits", limit),
+    "keep": Key("keep_hours", lambda node: seconds(node) / 3600),
+}
+
+
+def _tables(section: Section, node: Node) -> None:
+    """Read the tables of streams, one map each."""
+    section.values.setdefault("tables", [])
+    for entry in items(node):
+        read_map(entry, section.append("tables", entry), TABLE)
+
+
 _OCSP = Missing("OCSP")
 _PROFILER = "there is no profiler of Go"
 _SYSTEM = "midge always has a system account"
-_REPORTS = "each failed attempt to reach another server is logged"
 
 SERVER: dict[str, Handler] = {
     # The server itself.
@@ -264,6 +287,8 @@ SERVER: dict[str, Handler] = {
     "logfile_max_num": Key("logging.file_max_count", limit),
     "log_max_num": Key("logging.file_max_count", limit),
     "max_traced_msg_len": Key("logging.max_traced_message_bytes", limit),
+    "connect_error_reports": Key("logging.connect_error_reports", integer),
+    "reconnect_error_reports": Key("logging.reconnect_error_reports", integer),
     "trace_headers": _trace_headers,
     "syslog": Key("logging.syslog", boolean),
     "remote_syslog": Key("logging.remote_syslog", text),
@@ -308,6 +333,7 @@ SERVER: dict[str, Handler] = {
     "websocket": _websocket,
     "ws": _websocket,
     "jetstream": read_jetstream,
+    "tables": _tables,
     "cluster": read_cluster,
     "leaf": read_leafnodes,
     "leafnodes": read_leafnodes,
@@ -323,8 +349,6 @@ SERVER: dict[str, Handler] = {
     "feature_flags": read_feature_flags,
     "server_tags": Key("server_tags", texts),
     "server_metadata": Key("server_metadata", _texts_by_name),
-    "connect_error_reports": Ignored(_REPORTS, integer),
-    "reconnect_error_reports": Ignored(_REPORTS, integer),
     "ocsp": _OCSP,
     "ocsp_cache": _OCSP,
 }

@@ -80,8 +80,8 @@ class Program:
         """Return what may be done to a stream beside publishing."""
         keys: dict[str, Any] = {}
         for key in ("deny_delete", "deny_purge"):
-            if self.maybe(0.06):
-                keys[key] = True
+            if self.maybe(0.06) and (key == "deny_purge" or self.retention == "limits"):
+                keys[key] = True  # midge refuses to deny deletions with another retention
         if self.maybe(0.4):
             keys["allow_rollup_hdrs"] = True
         if self.maybe(0.03):

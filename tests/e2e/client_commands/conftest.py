@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -45,13 +46,22 @@ def jetstream_server(
 def run(
     jetstream_server: Server, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: Any
 ) -> Run:
-    """Run a command and return what it printed; `stdin` is what it reads."""
+    """Run a command and return what it printed; `stdin` is what it reads.
+
+    It asks the server of this module, unless `-s` names another one.
+    """
+
+    # Without a context of the nats tool, which a developer may have selected.
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+    for name in [name for name in os.environ if name.startswith("NATS_")]:
+        monkeypatch.delenv(name)
 
     def act(*words: object, stdin: bytes = b"") -> Done:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         texts = [str(word) for word in words]
         try:
-            code = cli.main([*texts, "--server", jetstream_server.url])
+            where = [] if "-s" in texts else ["--server", jetstream_server.url]
+            code = cli.main([*texts, *where])
         except SystemExit as ended:
             code = int(ended.code or 0)
         out, err = capsysbinary.readouterr()

@@ -29,13 +29,13 @@ def test_a_stream_is_backed_up_and_restored(
     assert ok("consumer", "next", stream, "C", "--raw").out == "m2\n"
     refused = run("stream", "restore", "saved")
     assert refused.code == 1
-    assert refused.err.startswith(f"midge stream restore: STREAM.RESTORE.{stream}: ")
+    assert refused.err.startswith(f"midge stream restore: stream {stream}: ")
 
 
 def test_a_backup_that_is_none(run: Run, scratch: Path) -> None:
     missing = run("stream", "restore", "saved")
     assert missing.err == "midge stream restore: saved/backup.json: no such file or directory\n"
     assert run("stream", "backup", "NONE", "saved").err == (
-        "midge stream backup: STREAM.SNAPSHOT.NONE: stream not found\n"
+        "midge stream backup: stream NONE: not found\n"
     )
     assert list(scratch.iterdir()) == []

@@ -167,7 +167,7 @@ def test_a_reader_that_has_had_enough_is_no_traceback(
         (["pub", "a.*", "x"], "expected a subject without wildcards, got 'a.*'"),
         (["pub", "a", "x", "-H", "nothing"], "expected NAME:VALUE, got 'nothing'"),
         (["sub", "a..b"], "expected a subject such as orders.>, got 'a..b'"),
-        (["request", "a", "x", "--timeout", "5"], "expected a duration such as 90s"),
+        (["request", "a", "x", "--timeout", "5x"], "expected a duration such as 90s"),
     ],
 )
 def test_a_wrong_word_is_told(run: Run, words: list[str], told: str) -> None:

@@ -62,6 +62,22 @@ class TestAccounts:
         stolen = await b.ask(b"PUB ask _R_.x.y 1", b"q")
         assert stolen == b"-ERR 'Permissions Violation for Publish with Reply of \"_R_.x.y\"'\r\n"
 
+    async def test_no_request_grows_beyond_max_payload(self, start: Start, dial: Open) -> None:
+        exporter = Account(name="A", users=(user("a"),), exports=self.ACCOUNTS[0].exports)
+        limits = Limits(max_payload_bytes=200)
+        server = await start(accounts=(exporter, self.ACCOUNTS[1]), limits=limits)
+        a = await enter(dial, server, "a")
+        b = await enter(dial, server, "b", headers=True, no_responders=True)
+        await a.ask(b"SUB svc.* 1")
+        await b.ask(b"SUB inbox 1", b"PUB ask inbox 100", b"x" * 100)
+        request = await a.ask()
+        sizes = [int(size) for size in request.split(b"\r\n")[0].split(b" ")[-2:]]
+        assert sizes[1] - sizes[0] == 100
+        answer = await b.ask(b"PUB ask inbox 200", b"x" * 200)
+        assert answer.startswith(b"HMSG inbox 1 ")
+        assert b"NATS/1.0 503\r\n" in answer
+        assert await a.ask() == b""
+
     async def test_limits_of_an_account(self, start: Start, dial: Open) -> None:
         server = await start(accounts=self.ACCOUNTS)
         first = await enter(dial, server, "a", protocol=1)

@@ -138,3 +138,53 @@ def test_raw_payloads_stay_as_they_are():
 def test_columns_that_cannot_be(columns, words):
     with pytest.raises(OptionError, match=words):
         Decoder(columns)
+
+
+def test_columns_of_what_comes_with_the_payload():
+    columns = {"raw": "payload", "day": "date", "one": "token(2)", "id": "header(Id)"}
+    found = messages(b"x", b"", subjects=[b"a", b"b.\xff.c"])
+    found.headers[1] = b"NATS/1.0\r\nId: 7\r\nId: 8\r\nOther: words\r\n\r\n"
+    decoded = Decoder({**columns, "all": "headers"}).decode(found)
+    first, second = decoded.rows.drop_columns(["sequence", "time", "subject"]).to_pylist()
+    day = datetime(2023, 11, 14, tzinfo=UTC).date()
+    assert first == {"raw": b"x", "day": day, "one": None, "id": None, "all": None}
+    assert (second["one"], second["id"]) == ("\\xff", "7")
+    assert second["all"] == '{"Id": ["7", "8"], "Other": ["words"]}'
+
+
+def test_a_lenient_column_leaves_what_does_not_fit_in_other():
+    decoded = Decoder({"x": "int64?"}).decode(messages(b'{"x": 1}', b'{"x": 2.5, "y": 1}'))
+    assert decoded.bad.num_rows == 0
+    assert decoded.rows.column("x").to_pylist() == [1, None]
+    assert decoded.rows.column("_other").to_pylist() == [None, '{"x":2.5,"y":1}']
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (["1", "null", "-2"], "int64?"),
+        (["1", "2.5"], "double?"),
+        (["9223372036854775809"], "json?"),
+        (["true", "false"], "boolean?"),
+        (['"2026-01-31T12:00:00Z"', '"2026-01-31T12:00:00+01:00"'], "timestamp?"),
+        (['"2026-01-31T12:00:00Z"', '"soon"'], "string?"),
+        (['"a"', "1"], "json?"),
+        (["[1]"], "json?"),
+        (['{"a": 1}'], "json?"),
+        (["null"], None),
+    ],
+)
+def test_inferred_kinds(values, kind):
+    decoder = Decoder(None, infers=True)
+    decoder.decode(messages(*(f'{{"x": {value}}}'.encode() for value in values)))
+    assert decoder.columns == ({"x": kind} if kind else {})
+
+
+def test_inferring_leaves_names_that_cannot_be_in_other():
+    decoder = Decoder({"A": "int64"}, infers=True)
+    decoded = decoder.decode(messages(b'{"a": 1, "b c": 2, "sequence": 3, "d": 4}'))
+    assert list(decoder.columns) == ["A", "d"]
+    assert decoded.rows.column("_other").to_pylist() == ['{"a":1,"b c":2,"sequence":3}']
+    many = b"{%s}" % b",".join(b'"c%d":1' % n for n in range(COLUMNS_MAX + 5))
+    decoder.decode(messages(many))
+    assert len(decoder.columns) == COLUMNS_MAX

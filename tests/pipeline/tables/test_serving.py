@@ -12,7 +12,7 @@ from midge import cli
 from midge.pipeline.tables import serving
 from midge.pipeline.tables.delta import StreamTable
 from midge.pipeline.tables.landing import Landed
-from midge.pipeline.tables.serving import TableServer
+from midge.pipeline.tables.serving import Job, TableServer
 from midge.tables import create_table, land, scan
 from tests.pipeline.tables.test_tables import fill, numbers, orders, server, table
 
@@ -31,7 +31,7 @@ def test_add_makes_a_table_with_columns(orders, server, tmp_path, capsys):
     url = str(tmp_path / "t")
     add = ["table", "add", url, "ORDERS", "--server", server.url, "--column"]
     assert cli.main([*add, "n:int64"]) == 0
-    assert StreamTable(url).source.columns == {"n": "int64"}
+    assert StreamTable(url).layout.columns == {"n": "int64"}
     assert cli.main([*add, "n:double"]) == 1
     assert cli.main([*add, "n"]) == 1
     assert capsys.readouterr().err.splitlines()[1:] == [
@@ -92,14 +92,14 @@ def test_a_table_that_fails_is_tried_again_and_holds_up_no_other(
     monkeypatch.setattr(serving, "_BACK_OFF_S", 0.05)
     fill(orders, 10)
     late = str(tmp_path / "late")
-    tables = TableServer([late, table], server.url, every_s=0.05)
-    tables.start()
-    wait_for(lambda: tables.landed[table].rows == 10)
-    assert "is no Delta table" in tables.errors[late]
+    tables = TableServer()
+    tables.change({url: Job(url, server.url, 0.05) for url in (late, table)})
+    wait_for(lambda: tables.tasks[table].landed.rows == 10)
+    wait_for(lambda: "is no Delta table" in tables.tasks[late].error)
     create_table(late, "ORDERS", server.url)
-    wait_for(lambda: tables.landed[late].rows == 10)
+    wait_for(lambda: tables.tasks[late].landed.rows == 10)
     assert tables.stop(60) == []
-    assert tables.errors == {}
+    assert [task.error for task in tables.tasks.values()] == ["", ""]
     assert DeltaTable(late).to_pyarrow_table().num_rows == 10
 
 
@@ -114,8 +114,37 @@ def test_stop_names_a_table_that_hangs(monkeypatch):
         return Landed()
 
     monkeypatch.setattr(serving, "land", hang)
-    tables = TableServer(["hangs", "works"], "")
-    tables.start()
+    tables = TableServer()
+    tables.change({name: Job(name, "") for name in ("hangs", "works")})
     assert tables.stop(0.5) == ["hangs"]
     release.set()
     assert tables.stop(60) == []
+
+
+def test_changed_jobs_add_remove_and_compact(table, orders, server, tmp_path):
+    first, second = (str(tmp_path / name) for name in ("first", "second"))
+    job = Job(first, server.url, 0.05, stream="ORDERS", infer=True, compact_commits=3)
+    tables = TableServer()
+    tables.change({"one": job})
+    for start in range(0, 60, 10):
+        fill(orders, 10, start=start)
+        wait_for(lambda upto=start + 10: tables.tasks["one"].landed.position == upto)
+    tables.change({"two": Job(second, server.url, 0.05, stream="ORDERS")})
+    wait_for(lambda: tables.tasks["two"].landed.rows == 60)
+    assert list(tables.tasks) == ["two"]
+    assert tables.stop(60) == []
+    assert numbers(scan(first, None)) == list(range(60))
+    assert StreamTable(first).size()[1] <= 3
+
+
+def test_ls_and_rm(table, orders, server, tmp_path, capsys):
+    fill(orders, 5)
+    orders.publish(1, payload=b"bad")
+    land(table, server.url)
+    assert cli.main(["table", "ls", str(tmp_path)]) == 0
+    words = capsys.readouterr().out.replace("│", " ").split()
+    at = words.index("ORDERS")
+    assert words[at + 1 : at + 4] == ["6", "5", "1"]
+    assert cli.main(["table", "rm", str(tmp_path), "--yes"]) == 1
+    assert cli.main(["table", "rm", table, "--yes"]) == 0
+    assert list(tmp_path.iterdir()) == []

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from midge.jetstream import headers
 from midge.jetstream.stream import incoming
 from midge.jetstream.stream.dedup import Dedup
 from midge.jetstream.stream.header_scan import MSG_ID, NOTHING, OTHERS, HeaderScan
+from midge.protocol.headers import find_malformed
 
 
 def block(*lines: str) -> bytes:
@@ -45,6 +48,9 @@ def test_a_block_without_headers_of_nats_is_known_at_once() -> None:
 def test_lines_are_added_replaced_and_removed() -> None:
     assert headers.add(b"", b"A", b"1") == block("A: 1")
     assert headers.add(block("A: 1"), b"B", b"2") == block("A: 1", "B: 2")
+    assert headers.add(block("A: 1")[:-2], b"B", b"2") == block("A: 1", "B: 2")
+    assert headers.add(b"N", b"B", b"2") == block("B: 2")
+    assert headers.add_lines(b"", b"A: 1\r\nB: 2\r\n") == block("A: 1", "B: 2")
     assert headers.replace(block("A: 1", "B: 2"), b"A", b"long") == block("A: long", "B: 2")
     assert headers.replace(block("B: 2"), b"A", b"1") == block("B: 2", "A: 1")
     assert headers.remove(block("A: 1", "B: 2", "A: 3"), b"A") == block("B: 2")
@@ -112,3 +118,37 @@ def test_ids_of_lost_messages_are_taken_back() -> None:
         dedup.add(b"%d" % i, i + 1, i)
     dedup.take_back(7)
     assert [dedup.find(b"%d" % i, 10) for i in (6, 7, 9)] == [7, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("given", "whole"),
+    [
+        (b"NATS/1.0\r\nA: 1\r\n\r\n", b"NATS/1.0\r\nA: 1"),
+        (b"NATS/1.0 503 No Responders\r\n\r\n", b"NATS/1.0 503 No Responders"),
+        (b"", b"NATS/1.0"),
+        (b"N", b"NATS/1.0"),
+        (b"NATS/1.0", b"NATS/1.0"),
+        (b"NATS/1.0\r\n", b"NATS/1.0"),
+        (b"NATS/1.0x: y\r\nA: 1\r\n\r\n", b"NATS/1.0"),
+        (b"HTTP/1.0\r\nA: 1\r\n\r\n", b"NATS/1.0"),
+        (b"NATS/1.0\r\nA: 1\r\n", b"NATS/1.0\r\nA: 1"),
+        (b"NATS/1.0\r\nA: 1\r", b"NATS/1.0\r\nA: 1"),
+        (b"NATS/1.0\r\nA: 1", b"NATS/1.0\r\nA: 1"),
+        (b"NATS/1.0\nA: 1\nB: 2\n\n", b"NATS/1.0"),
+        (b"NATS/1.0\r\nA: 1\r\n\r\nB: 2\r\n\r\n", b"NATS/1.0\r\nA: 1"),
+        (b"NATS/1.0\r\nA: 1\r\nC:\r\nnothing\r\nD: 1\r\n\r\n", b"NATS/1.0\r\nA: 1\r\nC:"),
+        (b"NATS/1.0\r\nA: 1\r\n B: 1\r\n\r\n", b"NATS/1.0\r\nA: 1"),
+        (b"NATS/1.0\r\nA: 1\r\n: 1\r\n\r\n", b"NATS/1.0\r\nA: 1"),
+    ],
+)
+def test_a_block_is_made_whole(given: bytes, whole: bytes) -> None:
+    assert headers.whole(given) == whole + b"\r\n\r\n"
+
+
+@given(st.lists(st.sampled_from([b"NATS/1.0", b"\r", b"\n", b"A", b":", b" ", b"\r\n", b"\t"])))
+def test_a_whole_block_has_no_fault(parts: list[bytes]) -> None:
+    given = b"".join(parts)
+    whole = headers.whole(given)
+    assert find_malformed(whole) is None
+    assert headers.whole(whole) == whole
+    assert find_malformed(headers.add(given, b"B", b"1")) is None

@@ -22,8 +22,8 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(f"\n  {name} " in out for name in cli.COMMANDS)
 
 
-def test_nothing_is_help_and_exit_1(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([]) == 1
+def test_nothing_is_help_and_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 2
     assert capsys.readouterr().out.startswith("usage: midge COMMAND")
 
 
@@ -33,9 +33,9 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["sevre"]) == 1
+    assert cli.main(["sevre"]) == 2
     assert capsys.readouterr().err == "midge: no such command 'sevre'; did you mean 'serve'?\n"
-    assert cli.main(["xyz"]) == 1
+    assert cli.main(["xyz"]) == 2
     assert capsys.readouterr().err == "midge: no such command 'xyz' (see midge --help)\n"
 
 

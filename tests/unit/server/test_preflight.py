@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
 import msgspec
@@ -139,3 +140,18 @@ def test_usable() -> None:
     users = [{"nkey": NKEY, "permissions": {"subscribe": {"allow": ["a.>"], "deny": ["a.b q"]}}}]
     mapping = {"source": "a.*", "destinations": [{"destination": "b.{{wildcard(1)}}"}]}
     assert unusable({"authorization": {"users": users}, "mappings": [mapping]}) == {}
+
+
+def test_missing_packages_of_tables_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = {"name": "t", "stream": "S", "url": "t"}
+    raw = {"jetstream": {"enabled": True}, "tables": [table]}
+    assert unusable(raw) == {}
+    found = importlib.util.find_spec
+
+    def find_spec(name: str) -> Any:
+        return None if name == "deltalake" else found(name)
+
+    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
+    (text,) = unusable(raw).values()
+    assert text.startswith("tables need deltalake; python -m pip install ")
+    assert "\n" not in text

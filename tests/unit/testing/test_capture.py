@@ -26,11 +26,11 @@ async def scene() -> AsyncIterator[Scene]:
     async with midge.Server(port=-1) as server:
         keeper, capture = TraceKeeper(), Capture()
         keeper.watch(server)
-        keeper.attach(capture, server)
+        keeper.attach(capture)
         client = await SettlingClient.connected(server.url, name="till")
         yield Scene(server, client, capture)
         await client.close()
-        keeper.detach(capture, server)
+        keeper.detach(capture)
         server.publish("after")
         assert "after" not in [message.subject for message in capture.messages]
 
@@ -234,7 +234,7 @@ def test_a_thread_waits_as_long_as_it_is_quiet() -> None:
     with midge.run_in_thread(port=-1) as server:
         keeper, capture = TraceKeeper(), Capture()
         server.call(keeper.watch)
-        server.call(lambda inner: keeper.attach(capture, inner))
+        server.call(lambda _: keeper.attach(capture))
         server.publish("a")
         capture.assert_published("a", count=1, quiet_s=0.01)
         server.call(lambda inner: later(inner, "a"))
@@ -246,7 +246,7 @@ async def test_a_coroutine_waits_for_a_server_in_another_thread() -> None:
     with midge.run_in_thread(port=-1) as server:
         keeper, capture = TraceKeeper(), Capture()
         server.call(keeper.watch)
-        server.call(lambda inner: keeper.attach(capture, inner))
+        server.call(lambda _: keeper.attach(capture))
         server.call(lambda inner: later(inner, "a", "a"))
         await capture.wait_published("a", count=2, timeout_s=30)
 

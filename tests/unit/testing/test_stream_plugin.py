@@ -7,6 +7,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.unit.testing.test_plugin import PLUGIN, run
 
 if TYPE_CHECKING:
@@ -62,11 +64,13 @@ async def test_time_and_disk(nats_jetstream, nats_stream, nats_clock, nats_disk,
 """
 
 
-def test_the_sample_project(root: Path) -> None:
-    """Its packer; the rest of it needs packages that the tests do not install."""
+@pytest.mark.parametrize("path", ["orders/tests/test_packing.py", "edge/test_device.py"])
+def test_examples(root: Path, path: str) -> None:
+    """Two of them; the others need packages that the tests do not install."""
+    folder, _, file = path.partition("/")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", *PLUGIN, "tests/test_packing.py"],
-        cwd=root / "examples/orders",
+        [sys.executable, "-m", "pytest", "-q", *PLUGIN, file],
+        cwd=root / "examples" / folder,
         env=os.environ | {"PYTHONPATH": str(root)},
         capture_output=True,
         text=True,

@@ -137,3 +137,34 @@ def test_subjects_are_free_again_when_their_stream_has_left_them() -> None:
     assert create(rig, "C", subjects=["c.1"]) == 10065
     rig.api("STREAM.DELETE.A")
     assert create(rig, "C", subjects=["c.1", "b"]) == 0
+
+
+@pytest.mark.parametrize("retention", ["interest", "workqueue"])
+def test_deletions_are_denied_only_where_no_acknowledgement_removes(retention: str) -> None:
+    """nats-server takes `deny_delete` with any retention, and removes the messages all the same."""
+    rig = AccountRig()
+    config = {"name": "A", "subjects": ["a"], "storage": "memory", "retention": retention}
+    for request in ("STREAM.CREATE.A", "STREAM.RESTORE.A"):
+        asked = {**config, "deny_delete": True}
+        body = {"config": asked, "state": {}} if "RESTORE" in request else asked
+        answer = rig.api(request, body)
+        assert answer["error"]["err_code"] == 10052, answer
+        assert "deny delete" in answer["error"]["description"]
+    rig.create(subjects=["a"], retention=retention)
+    assert rig.api("STREAM.UPDATE.A", {**config, "deny_delete": True})["error"]["err_code"] == 10052
+    sealed = rig.api("STREAM.UPDATE.A", {**config, "sealed": True})
+    assert sealed["config"]["deny_delete"]
+    rig.create("B", subjects=["b"], deny_delete=True)
+    if retention == "interest":
+        asked = {**config, "name": "B", "subjects": ["b"], "deny_delete": True}
+        assert rig.api("STREAM.UPDATE.B", asked)["error"]["err_code"] == 10052
+
+
+def test_a_stream_that_denies_deletions_with_another_retention_can_be_updated() -> None:
+    """One that an earlier release made."""
+    rig = AccountRig()
+    stream = rig.create(subjects=["a"], retention="interest")
+    stream.config.deny_delete = True
+    config = {"name": "A", "subjects": ["a"], "storage": "memory", "retention": "interest"}
+    answer = rig.api("STREAM.UPDATE.A", {**config, "deny_delete": True, "max_msgs": 5})
+    assert answer["config"]["max_msgs"] == 5

@@ -86,7 +86,7 @@ def members(cls: type) -> Iterator[str]:
     for base in cls.__mro__:
         if not base.__module__.startswith("midge"):
             continue
-        found = definition(base.__module__, base.__name__)
+        found = definition(home_of(base), base.__name__)
         assert isinstance(found, ast.ClassDef)
         is_core = base.__name__ in CORE_BASES and base is not cls
         for name, line in [pair for statement in found.body for pair in member(statement)]:
@@ -135,6 +135,13 @@ def parameters(function: ast.stmt) -> str:
         if isinstance(node, ast.arg):
             node.annotation = None
     return f"({ast.unparse(bare.args)})"
+
+
+def home_of(cls: type) -> str:
+    """Return the module that defines a class, also of an error that names its public package."""
+    homes = vars(sys.modules[cls.__module__]).get("_HOMES", {})
+    home = homes.get(cls.__name__, cls.__module__)
+    return home if home.startswith("midge") else f"{cls.__module__}.{home}"
 
 
 @functools.cache

@@ -458,6 +458,22 @@ class TestRequestInfo:
     def test_only_ours_is_there(self, headers: bytes | None, kept: bytes) -> None:
         assert with_request_info(headers, b"{}") == kept + self.OURS
 
+    def test_no_request_is_longer_than_a_message_may_be(self) -> None:
+        world = World(A, importing(service="svc.req", to="ask"))
+        probe = world.subscribe("A", "svc.req")
+        headers = b"NATS/1.0\r\nA: b\r\n\r\n"
+        for block in (None, headers):
+            assert world.publish("B", "ask", "r", b"x" * 100, block) == 1
+            _, _, payload, got = probe.got[-1]
+            longest = len(payload) + len(got or b"")
+            world.links.max_payload = longest
+            assert world.publish("B", "ask", "r", b"x" * 100, block) == 1
+            assert world.publish("B", "ask", "r", b"x" * 101, block) == 0
+            assert world.service().waiting() == 2
+            world.service().forget_all()
+            world.links.max_payload = -1
+        assert [len(payload) for _, _, payload, _ in probe.got] == [100] * 4
+
     def test_a_header_bomb_takes_linear_time(self) -> None:
         for filler in (b"\r\n", b"\n ", b"\r", b"\n\t\t\t", b"\nnats-request-info"):
             bomb = b"NATS/1.0" + filler * 200_000

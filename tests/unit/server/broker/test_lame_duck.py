@@ -18,6 +18,8 @@ from midge.testing import ManualClock
 class Connection:
     """A client that is open until it is closed."""
 
+    listener_kind = "STANDARD"
+
     def __init__(self, clients: dict[int, Connection], cid: int) -> None:
         self.reason: ClosedReason | None = None
         self._clients, self._cid = clients, cid

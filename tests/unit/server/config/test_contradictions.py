@@ -24,9 +24,23 @@ def within(table: dict[str, Any], *path: str) -> dict[str, Any]:
     return {path[0]: within(table, *path[1:])} if path else table
 
 
+def tables(*found: dict[str, Any]) -> dict[str, Any]:
+    listed = [{"name": f"t{n}", "stream": "S", "url": f"{n}", **one} for n, one in enumerate(found)]
+    return {"jetstream": {"enabled": True}, "tables": listed}
+
+
 @pytest.mark.parametrize(
     ("raw", "path", "text"),
     [
+        ({**tables({}), "jetstream": {}}, "tables", "tables need JetStream"),
+        (tables({"name": "a"}, {"name": "a"}), "tables[1].name", 'Duplicate table "a"'),
+        (tables({"url": "a"}, {"url": "a/"}), "tables[1].url", 'another table is at "a/" too'),
+        (tables({"account": "A"}), "tables[0].account", 'account "A" is not configured'),
+        (
+            tables({"columns": {"n": "int64"}, "partition_by": ["n"]}),
+            "tables[0].partition_by",
+            "expected a column of the kind date or token(N)",
+        ),
         ({"server_name": "a b"}, "server_name", "cannot contain spaces"),
         (
             {"shutdown": {"lame_duck_grace_period_s": 120}},

@@ -12,7 +12,8 @@ import pytest
 from midge.server.clients.state import State
 from midge.server.cluster.link import RouteLink
 from midge.server.cluster.side import RouteSide
-from midge.server.links.dial import attach
+from midge.server.config.options import Logging, Options
+from midge.server.links.dial import Attempts, attach, cause_of
 from midge.server.routing.role import Role
 from tests.support.routes import World
 from tests.support.transports import Transport
@@ -53,3 +54,34 @@ async def test_a_link_whose_making_fails_is_closed_once(
         assert not late.is_reading
         link.channel.connection_lost(None)
     assert link.channel.state == State.CLOSED
+
+
+def test_a_failure_is_reported_by_its_cause_and_then_every_so_often() -> None:
+    options = Options(logging=Logging(connect_error_reports=3, reconnect_error_reports=2))
+    attempts = Attempts(lambda: options)
+    causes = "aabaaabab"
+    reported = [attempts.is_reported(cause) for cause in causes]
+    assert [i + 1 for i, is_reported in enumerate(reported) if is_reported] == [1, 3, 6, 9]
+    attempts.succeeded()
+    reported = [attempts.is_reported(cause) for cause in "aaaba"]
+    assert [i + 1 for i, is_reported in enumerate(reported) if is_reported] == [1, 2, 4]
+
+
+def test_causes_that_are_always_new_do_not_fill_the_log() -> None:
+    attempts = Attempts(Options)
+    reported = [attempts.is_reported(str(number)) for number in range(100)]
+    assert sum(reported) == 16
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (ConnectionResetError(104, "x"), "the other server closed the connection"),
+        (ConnectionRefusedError(111, "Connect call failed ('::1', 1)"), "connection refused"),
+        (ValueError("expected INFO"), "expected INFO"),
+        (TimeoutError(), "TimeoutError"),
+        (OSError("h has no address"), "h has no address"),
+    ],
+)
+def test_a_cause_is_a_sentence(error: Exception, sentence: str) -> None:
+    assert cause_of(error).startswith(sentence)

@@ -13,8 +13,9 @@ from msgspec import structs
 from prometheus_client.parser import text_string_to_metric_families
 
 from midge.server.config.jetstream import JetStream
-from midge.server.config.options import Cluster, LeafNodes, LeafRemote, Listen, Options
+from midge.server.config.options import Cluster, LeafNodes, LeafRemote, Listen, Options, StreamTable
 from midge.server.server import Server
+from midge.server.tables.service import TableService, TableState
 from midge.testing import SettlingClient
 from tests.conftest import ROOT
 from tests.support.leafnodes import until
@@ -84,6 +85,14 @@ async def streams(server: Server) -> None:
 
 
 @pytest.fixture
+def tables(server: Server) -> None:
+    """A table, whose process is not started."""
+    assert server._state is not None
+    service = server._state.tables = TableService(server.broker)
+    service.tables["a"] = TableState(StreamTable(name="a", stream="A", url="a"))
+
+
+@pytest.fixture
 async def linked(server: Server) -> AsyncIterator[None]:
     """Link the server to another one."""
     hub = Server(Options(listen=Listen(port=-1), leafnodes=LeafNodes(port=-1)))
@@ -100,7 +109,12 @@ async def linked(server: Server) -> AsyncIterator[None]:
 
 @pytest.fixture
 async def metrics(
-    http: aiohttp.ClientSession, server: Server, linked: None, routed: None, streams: None
+    http: aiohttp.ClientSession,
+    server: Server,
+    linked: None,
+    routed: None,
+    streams: None,
+    tables: None,
 ) -> dict[str, set[str]]:
     """The names of the samples of `/metrics`, with their labels."""
     server.broker.errors_sent["Permissions Violation"] += 1  # no value, no sample

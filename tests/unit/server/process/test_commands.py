@@ -129,7 +129,7 @@ def test_midge_serve_runs_with_the_natural_log(started: list[Any]) -> None:
 
 
 def test_midge_serve_refuses_a_bad_flag(capsys: pytest.CaptureFixture[str]) -> None:
-    assert commands.serve(["-x"]) == 1
+    assert commands.serve(["-x"]) == 2
     expected = "midge serve: flag provided but not defined: -x (see midge serve -h)\n"
     assert capsys.readouterr() == ("", expected)
 
@@ -152,7 +152,7 @@ def test_check_prints_every_setting_with_its_origin(
 
 
 def test_check_refuses(capsys: pytest.CaptureFixture[str]) -> None:
-    assert commands.check(["-p", "x"]) == 1
+    assert commands.check(["-p", "x"]) == 2
     assert capsys.readouterr().err == 'midge check: invalid value "x" for flag -p: parse error\n'
 
 
@@ -168,8 +168,19 @@ def test_check_takes_its_file_first_or_as_a_flag(
         assert f"ping_max = 7 # {file}:1:0" in rows
 
 
+def test_check_shows_what_was_changed_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "x.conf"
+    file.write_text("ping_max: 7\nport: 4222\n")
+    for arguments in ([str(file), "--changed"], ["--changed", "-c", str(file)]):
+        assert commands.check(arguments) == 0
+        lines = [line for line in capsys.readouterr().out.splitlines() if line]
+        assert [line.split()[:3] for line in lines] == [["[keepalive]"], ["ping_max", "=", "7"]]
+
+
 def test_check_takes_no_other_words(capsys: pytest.CaptureFixture[str]) -> None:
-    assert commands.check(["-p", "5", "a.toml"]) == 1
+    assert commands.check(["-p", "5", "a.toml"]) == 2
     expected = "midge check: unexpected 'a.toml'; the file comes before the flags\n"
     assert capsys.readouterr().err == expected
 
@@ -180,7 +191,7 @@ def test_check_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_convert_wants_one_file(capsys: pytest.CaptureFixture[str]) -> None:
-    assert commands.convert([]) == 1
+    assert commands.convert([]) == 2
     assert commands.convert(["-h"]) == 0
     assert capsys.readouterr().out.startswith("usage: midge convert FILE.conf")
 

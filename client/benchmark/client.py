@@ -9,18 +9,19 @@ import asyncio
 import os
 import ssl
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
-from urllib.parse import unquote, urlsplit
 
+from midge.client.client import login_fields, tls_context
+from midge.client.errors import ClientError
 from midge.protocol.client_side import PING, PONG, connect_line, read_info
-from midge.protocol.errors import MidgeError, ProtocolError
+from midge.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from midge.client.options import ConnectOptions, ServerAddress
+
 CRLF = b"\r\n"
-DEFAULT_PORT = 4222
 CONNECT_TIMEOUT_S = 10.0
 CLOSE_TIMEOUT_S = 1.0
 _MESSAGE_VERBS = (b"MSG ", b"HMSG ")
@@ -28,80 +29,11 @@ _NO_RESPONDERS = b"NATS/1.0 503"
 _T = TypeVar("_T")
 
 
-class BenchError(MidgeError):
+class BenchError(ClientError):
     """The benchmark cannot continue; the text is the reason, in one line."""
 
 
-@dataclass(frozen=True)
-class Target:
-    """The server's address and credentials."""
-
-    host: str
-    port: int
-    url: str
-    """The URL without its credentials, for messages."""
-    tls: bool = False
-    user: str = ""
-    password: str = ""
-    token: str = ""
-    ca_file: str = ""
-
-    @classmethod
-    def parse(cls, url: str, ca_file: str = "") -> Target:
-        """Read `[nats://|tls://][user:password@|token@]host[:port]`.
-
-        Raises:
-            BenchError: it is not such a URL.
-        """
-        try:
-            parts = urlsplit(url if "://" in url else f"nats://{url}")
-            host, port = parts.hostname, parts.port or DEFAULT_PORT
-        except ValueError as error:
-            raise BenchError(f"server URL: {error}, got {url!r}") from None
-        if parts.scheme not in {"nats", "tls"} or not host:
-            raise BenchError(f"server URL: expected nats://host:port or tls://…, got {url!r}")
-        shown = f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
-        user, password = unquote(parts.username or ""), unquote(parts.password or "")
-        token = user if parts.password is None else ""
-        return cls(
-            host=host,
-            port=port,
-            url=shown,
-            tls=parts.scheme == "tls",
-            user="" if token else user,
-            password=password,
-            token=token,
-            ca_file=ca_file,
-        )
-
-    def connect_line(self) -> bytes:
-        """Return the CONNECT line."""
-        options: dict[str, object] = {
-            "verbose": False,
-            "pedantic": False,
-            "protocol": 0,
-            "headers": True,
-            "no_responders": True,
-            "lang": "python",
-            "name": "midge bench",
-        }
-        credentials = {"user": self.user, "pass": self.password, "auth_token": self.token}
-        options.update({key: value for key, value in credentials.items() if value})
-        return connect_line(options)
-
-    def tls_context(self) -> ssl.SSLContext:
-        """Return a context that trusts the given certificates, or else the system's.
-
-        Raises:
-            BenchError: the file cannot be used.
-        """
-        try:
-            return ssl.create_default_context(cafile=self.ca_file or None)
-        except OSError as error:
-            raise BenchError(f"{self.ca_file}: {_reason(error)}") from None
-
-
-class Client(asyncio.Protocol):
+class CountingClient(asyncio.Protocol):
     """One connection.
 
     `on_message(subject, reply, size)` is called for every message, `on_batch()` after the messages
@@ -133,15 +65,16 @@ class Client(asyncio.Protocol):
         self.failed: asyncio.Future[None] = loop.create_future()
         """A future that fails with the error when the connection breaks."""
 
-    async def connect(self, target: Target) -> None:
-        """Connect and complete the handshake.
+    async def connect(self, options: ConnectOptions) -> None:
+        """Connect to the first of the servers, and complete the handshake.
 
         Raises:
             BenchError: it failed.
+            OptionError: a file that an option names cannot be used.
         """
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                await self._shake_hands(target)
+                await self._shake_hands(options)
         except TimeoutError:
             reason = f"no answer within {CONNECT_TIMEOUT_S:g} s"
         except ssl.SSLCertVerificationError as error:
@@ -150,21 +83,38 @@ class Client(asyncio.Protocol):
             reason = _reason(error)
         else:
             return
-        raise BenchError(f"cannot connect to {target.url}: {reason}")
+        raise BenchError(f"cannot connect to {options.servers[0]}: {reason}")
 
-    async def _shake_hands(self, target: Target) -> None:
-        loop = asyncio.get_running_loop()
-        context = target.tls_context() if target.tls or target.ca_file else None
-        transport, _ = await loop.create_connection(lambda: self, target.host, target.port)
-        info = _parse_info(await self._info, target)
+    async def _shake_hands(self, options: ConnectOptions) -> None:
+        loop, address = asyncio.get_running_loop(), options.servers[0]
+        context = tls_context(options) if options.tls else None
+        transport, _ = await loop.create_connection(lambda: self, address.host, address.port)
+        if context is not None and options.tls_first:
+            await self._start_tls(transport, context, options)
+        info = _parse_info(await self._info, address)
         if info.get("tls_required"):
-            context = context or target.tls_context()
-        if context is not None:
-            self._transport = await loop.start_tls(
-                transport, self, context, server_hostname=target.host
-            )
-        self.write(target.connect_line())
+            context = context or tls_context(options)
+        if context is not None and not options.tls_first:
+            await self._start_tls(transport, context, options)
+        fields = {
+            "verbose": False,
+            "pedantic": False,
+            "protocol": 0,
+            "headers": True,
+            "no_responders": True,
+            "lang": "python",
+            "name": "midge bench",
+        }
+        self.write(connect_line(fields | login_fields(options, info)))
         await self.flush()
+
+    async def _start_tls(
+        self, transport: asyncio.Transport, context: ssl.SSLContext, options: ConnectOptions
+    ) -> None:
+        hostname = options.tls_hostname or options.servers[0].host
+        self._transport = await asyncio.get_running_loop().start_tls(
+            transport, self, context, server_hostname=hostname
+        )
 
     def write(self, data: bytes) -> None:
         """Queue bytes for the server.
@@ -297,11 +247,11 @@ class Client(asyncio.Protocol):
             future.set_result(value)
 
 
-def _parse_info(line: bytes, target: Target) -> dict[str, object]:
+def _parse_info(line: bytes, address: ServerAddress) -> dict[str, object]:
     try:
         return read_info(line[4:])
     except ProtocolError as error:
-        raise BenchError(f"{target.url}: {error.detail}") from None
+        raise BenchError(f"{address}: {error.detail}") from None
 
 
 def _reason(error: OSError) -> str:

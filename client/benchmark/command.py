@@ -14,19 +14,21 @@ import uvloop
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from midge.server.benchmark import runs as bench_runs
-from midge.server.benchmark.client import BenchError, Target
-from midge.server.benchmark.histogram import histogram, percentiles_us
-from midge.server.benchmark.runs import Outcome, Plan
+from midge.client.benchmark import runs as bench_runs
+from midge.client.benchmark.busy import Usage, server_processes
+from midge.client.benchmark.histogram import histogram, percentiles_us
+from midge.client.benchmark.runs import Outcome, Plan
+from midge.client.commands import output
+from midge.client.commands.connect_arguments import add_connect_arguments, connect_options
+from midge.client.errors import ClientError, OptionError
 from midge.sublist.subjects import is_literal, is_valid_subject
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from midge.server.benchmark.runs import Tally
+    from midge.client.benchmark.runs import Tally
 
 MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
-_DEFAULT_SERVER = "nats://127.0.0.1:4222"
 _PROGRESS_INTERVAL_S = 0.1
 _RUNS: dict[str, Callable[[Plan, Outcome], Awaitable[None]]] = {
     "pub": bench_runs.publish,
@@ -82,16 +84,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_common(parser: argparse.ArgumentParser, messages: int) -> None:
     parser.add_argument("subject", type=_subject, help="such as orders.new")
     parser.add_argument(
-        "--server",
-        "-s",
-        default=_DEFAULT_SERVER,
-        metavar="URL",
-        help=f"nats://[user:password@|token@]host[:port] or tls://… (default: {_DEFAULT_SERVER})",
-    )
-    parser.add_argument(
-        "--tls-ca", default="", metavar="FILE", help="use TLS and trust these certificates"
-    )
-    parser.add_argument(
         "--clients",
         type=_count(1),
         default=1,
@@ -99,7 +91,7 @@ def _add_common(parser: argparse.ArgumentParser, messages: int) -> None:
         help="connections that share the work (default: 1)",
     )
     parser.add_argument(
-        "--msgs",
+        "--count",
         type=_count(1),
         default=messages,
         metavar="N",
@@ -109,6 +101,7 @@ def _add_common(parser: argparse.ArgumentParser, messages: int) -> None:
         "--json", action="store_true", help="print the result as JSON, with every client"
     )
     parser.add_argument("--no-progress", action="store_true", help="show no progress bar")
+    add_connect_arguments(parser)
 
 
 def _add_size(parser: argparse.ArgumentParser) -> None:
@@ -125,9 +118,8 @@ def run(args: argparse.Namespace) -> int:
         plan = _plan(args)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_measure(args, plan, outcome))
-    except BenchError as error:
-        sys.stderr.write(f"midge bench: {error}\n")
-        return 1
+    except ClientError as error:
+        return output.refuse("midge bench", error, as_json=args.json)
     if args.json:
         text = json.dumps(as_document(args.kind, plan, outcome), indent=2)
     else:
@@ -138,11 +130,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _plan(args: argparse.Namespace) -> Plan:
     if args.kind != "sub" and not is_literal(args.subject):
-        raise BenchError(f"subject: expected one without wildcards, got '{args.subject.decode()}'")
+        raise OptionError(f"subject: expected one without wildcards, got '{args.subject.decode()}'")
     return Plan(
-        target=Target.parse(args.server, args.tls_ca),
+        options=connect_options(args),
         subject=args.subject,
-        messages=args.msgs,
+        messages=args.count,
         clients=args.clients,
         payload_bytes=getattr(args, "size", 0),
         subscribers=getattr(args, "sub", 0),
@@ -155,8 +147,12 @@ def _plan(args: argparse.Namespace) -> Plan:
 
 async def _measure(args: argparse.Namespace, plan: Plan, outcome: Outcome) -> None:
     show = sys.stderr.isatty() and not (args.no_progress or args.json)
+    address = plan.options.servers[0]
+    pids = server_processes(address.host, address.port)
     async with _progress_bar(outcome, show=show):
+        before = Usage.now(pids)
         await _RUNS[args.kind](plan, outcome)
+        outcome.usage = Usage.now(pids).since(before)
 
 
 @asynccontextmanager
@@ -190,12 +186,14 @@ def as_document(kind: str, plan: Plan, outcome: Outcome) -> dict[str, object]:
     }
     document: dict[str, object] = {
         "bench": kind,
-        "server": plan.target.url,
+        "server": str(plan.options.servers[0]),
         "subject": plan.subject.decode(),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "payload_bytes": plan.payload_bytes,
         "roles": roles,
     }
+    if outcome.usage is not None:
+        document["usage"] = _usage(outcome, outcome.usage)
     if outcome.latencies_ns:
         document["latency_us"] = percentiles_us(outcome.latencies_ns)
     return document
@@ -203,7 +201,7 @@ def as_document(kind: str, plan: Plan, outcome: Outcome) -> dict[str, object]:
 
 def as_lines(plan: Plan, outcome: Outcome) -> list[str]:
     """Return the result for people."""
-    lines = [f"{plan.target.url}, subject {plan.subject.decode()}"]
+    lines = [f"{plan.options.servers[0]}, subject {plan.subject.decode()}"]
     for role, tallies in outcome.roles.items():
         lines.append(_line(role, tallies))
         if len(tallies) > 1:
@@ -212,7 +210,33 @@ def as_lines(plan: Plan, outcome: Outcome) -> list[str]:
         percentiles = percentiles_us(outcome.latencies_ns)
         cells = [f"{name.replace('_', '.')} {us:,.0f} µs" for name, us in percentiles.items()]
         lines += ["", "latency   " + "   ".join(cells), *histogram(outcome.latencies_ns)]
+    if outcome.usage is not None:
+        lines.append(_usage_line(_usage(outcome, outcome.usage)))
     return lines
+
+
+def _usage(outcome: Outcome, usage: Usage) -> dict[str, float | None]:
+    """Return how busy both sides were, in CPUs, and what the server spent for each message.
+
+    A message counts where it is published or requested, or else where it is received.
+    """
+    first = next(iter(reversed(outcome.roles.values())), [])
+    messages = sum(tally.messages for tally in first)
+    server_s = usage.server_s
+    has_server = server_s is not None and messages > 0
+    return {
+        "generator_cpus": usage.generator_s / usage.elapsed_s,
+        "server_cpus": None if server_s is None else server_s / usage.elapsed_s,
+        "server_us_per_message": server_s * 1e6 / messages if has_server and server_s else None,
+    }
+
+
+def _usage_line(usage: dict[str, float | None]) -> str:
+    generator, server = usage["generator_cpus"] or 0, usage["server_cpus"]
+    line = f"busy       generator {generator:.0%} of a CPU, server "
+    if server is None:
+        return line + "unknown (it is not on this machine, or not ours)"
+    return line + f"{server:.0%}, {usage['server_us_per_message'] or 0:.2f} µs a message"
 
 
 def _line(label: str, tallies: list[Tally]) -> str:

@@ -5,9 +5,10 @@ import json
 
 import pytest
 
-from midge.server.benchmark import command as bench_command
-from midge.server.benchmark.client import Target
-from midge.server.benchmark.runs import Outcome, Plan
+from midge.client.benchmark import command as bench_command
+from midge.client.benchmark.busy import Usage
+from midge.client.benchmark.runs import Outcome, Plan
+from midge.client.options import ConnectOptions
 
 
 def parsed(*words: str) -> argparse.Namespace:
@@ -18,7 +19,11 @@ def parsed(*words: str) -> argparse.Namespace:
 
 @pytest.fixture
 def plan() -> Plan:
-    return Plan(target=Target.parse("nats://me:secret@host"), subject=b"a.b", messages=10)
+    return Plan(
+        options=ConnectOptions.parse({"servers": "nats://me:secret@host"}),
+        subject=b"a.b",
+        messages=10,
+    )
 
 
 @pytest.fixture
@@ -33,18 +38,18 @@ def outcome() -> Outcome:
 
 def test_defaults_are_enough() -> None:
     args = parsed("pub", "a.b")
-    assert (args.subject, args.msgs, args.size, args.clients) == (b"a.b", 100_000, 128, 1)
+    assert (args.subject, args.count, args.size, args.clients) == (b"a.b", 100_000, 128, 1)
 
 
 @pytest.mark.parametrize(("text", "count"), [("10k", 10_000), ("2M", 2_000_000), ("1_000", 1000)])
 def test_counts_may_be_short(text: str, count: int) -> None:
-    assert parsed("pub", "a", "--msgs", text).msgs == count
+    assert parsed("pub", "a", "--count", text).count == count
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "k", "1.5", "1e3", "²", "99999999999m"])
 def test_other_counts_are_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises((argparse.ArgumentError, SystemExit)) as caught:
-        parsed("pub", "a", f"--msgs={text}")
+        parsed("pub", "a", f"--count={text}")
     said = str(caught.value) + capsys.readouterr().err
     assert f"expected a number from 1 to 1,000,000,000,000, got {text!r}" in said
 
@@ -57,7 +62,7 @@ def test_bad_subjects_are_refused(text: str, capsys: pytest.CaptureFixture[str])
 
 
 def test_publishing_to_a_wildcard_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert bench_command.run(parsed("pub", "a.*")) == 1
+    assert bench_command.run(parsed("pub", "a.*")) == 2
     assert capsys.readouterr().err == (
         "midge bench: subject: expected one without wildcards, got 'a.*'\n"
     )
@@ -65,18 +70,21 @@ def test_publishing_to_a_wildcard_is_refused(capsys: pytest.CaptureFixture[str])
 
 def test_a_server_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert bench_command.run(parsed("pub", "a", "--server", "127.0.0.1:1")) == 1
-    assert "cannot connect to nats://127.0.0.1:1: " in capsys.readouterr().err
+    assert "cannot connect to 127.0.0.1:1: " in capsys.readouterr().err
 
 
 def test_a_ca_file_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("pub", "a", "--server", "tls://127.0.0.1:1", "--tls-ca", "/no/such.pem")
-    assert bench_command.run(parsed(*words)) == 1
-    assert "/no/such.pem: No such file or directory" in capsys.readouterr().err
+    words = ("pub", "a", "--server", "tls://127.0.0.1:1", "--tls-ca-file", "/no/such.pem")
+    assert bench_command.run(parsed(*words)) == 2
+    assert (
+        "TLS files cannot be read: no such file or directory (/no/such.pem)"
+        in capsys.readouterr().err
+    )
 
 
 def test_shares_add_up() -> None:
-    target = Target.parse("host")
-    plan = Plan(target=target, subject=b"a", messages=10, clients=4)
+    options = ConnectOptions.parse({"servers": "host"})
+    plan = Plan(options=options, subject=b"a", messages=10, clients=4)
     assert plan.shares() == [3, 3, 2, 2]
 
 
@@ -94,8 +102,23 @@ def test_a_role_is_timed_from_its_first_to_its_last_client(plan: Plan, outcome: 
 def test_lines_name_roles_clients_and_latencies(plan: Plan, outcome: Outcome) -> None:
     outcome.latencies_ns = [60_000] * 10
     text = "\n".join(bench_command.as_lines(plan, outcome))
-    assert text.startswith("nats://host:4222, subject a.b\npublish")
+    assert text.startswith("host:4222, subject a.b\npublish")
     assert "200 messages    4.000 s            50 msg/s       0.5 MiB/s" in text
     assert "p99.9 60 µs" in text
     assert "≤ 70 µs" in text
     assert "secret" not in text
+
+
+def test_the_usage_of_both_sides_is_told(plan: Plan, outcome: Outcome) -> None:
+    outcome.usage = Usage(2.0, 1.0, 0.5)
+    assert bench_command.as_lines(plan, outcome)[-1] == (
+        "busy       generator 50% of a CPU, server 25%, 2500.00 µs a message"
+    )
+    usage = bench_command.as_document("pub", plan, outcome)["usage"]
+    assert usage == {
+        "generator_cpus": 0.5,
+        "server_cpus": 0.25,
+        "server_us_per_message": 2500.0,
+    }
+    outcome.usage = Usage(2.0, 1.0, None)
+    assert "server unknown" in bench_command.as_lines(plan, outcome)[-1]

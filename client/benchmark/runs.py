@@ -10,11 +10,14 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from midge.client.benchmark.client import CountingClient
 from midge.protocol.client_side import publish_frame, subscribe_line
-from midge.server.benchmark.client import Client, Target
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Sequence
+
+    from midge.client.benchmark.busy import Usage
+    from midge.client.options import ConnectOptions
 
 CHUNK_BYTES = 64 * 1024
 """Bytes that a publisher writes at once: enough to make the calls cheap, few enough for the other
@@ -31,7 +34,7 @@ _WINDOW_POLL_S = 0.001
 class Plan:
     """The parameters of one measurement."""
 
-    target: Target
+    options: ConnectOptions
     subject: bytes
     messages: int
     """Messages of all publishers or requesters together, or per subscriber without queue group."""
@@ -74,6 +77,8 @@ class Outcome:
 
     roles: dict[str, list[Tally]] = field(default_factory=dict)
     latencies_ns: list[int] = field(default_factory=list)
+    usage: Usage | None = None
+    """CPU time of both sides; None until the end."""
 
     def add(self, role: str, expected: int) -> Tally:
         """Add the tally of one more client."""
@@ -99,7 +104,7 @@ async def publish(plan: Plan, outcome: Outcome) -> None:
             await reception.add(plan, clients, outcome.add("subscribe", plan.messages))
         jobs = []
         for share in plan.shares():
-            client = await clients.connect(Client())
+            client = await clients.connect(CountingClient())
             jobs.append(_publish(client, plan, outcome.add("publish", share), reception))
         await clients.finish([*jobs, reception.complete()])
 
@@ -139,13 +144,13 @@ async def request(plan: Plan, outcome: Outcome) -> None:
 class _Clients:
     """The open connections of a measurement, which fails as soon as one connection fails."""
 
-    def __init__(self, target: Target) -> None:
-        self._target = target
-        self._open: list[Client] = []
+    def __init__(self, options: ConnectOptions) -> None:
+        self._options = options
+        self._open: list[CountingClient] = []
 
-    async def connect(self, client: Client) -> Client:
+    async def connect(self, client: CountingClient) -> CountingClient:
         self._open.append(client)
-        await client.connect(self._target)
+        await client.connect(self._options)
         return client
 
     async def finish(self, jobs: Sequence[Coroutine[None, None, None]]) -> None:
@@ -170,7 +175,7 @@ class _Clients:
 
 @asynccontextmanager
 async def _clients(plan: Plan) -> AsyncIterator[_Clients]:
-    clients = _Clients(plan.target)
+    clients = _Clients(plan.options)
     try:
         yield clients
     finally:
@@ -203,7 +208,7 @@ class _Reception:
 
         self._tallies.append(tally)
         self._missing += tally.expected
-        client = await clients.connect(Client(on_message))
+        client = await clients.connect(CountingClient(on_message))
         client.write(subscribe_line(plan.subject, b"1", plan.queue))
         await client.flush()
 
@@ -213,7 +218,7 @@ class _Reception:
             await self._everything.wait()
 
 
-async def _publish(client: Client, plan: Plan, tally: Tally, reception: _Reception) -> None:
+async def _publish(client: CountingClient, plan: Plan, tally: Tally, reception: _Reception) -> None:
     frame = _frame(plan.subject, b"", plan.payload_bytes)
     per_chunk = max(CHUNK_BYTES // len(frame), 1)
     chunk = frame * per_chunk
@@ -240,7 +245,7 @@ class _Responder:
         self._plan = plan
         self._answers: list[bytes] = []
         self._tail = b" %d\r\n%b\r\n" % (plan.reply_bytes, b"x" * plan.reply_bytes)
-        self._client = Client(self._answer, self._send)
+        self._client = CountingClient(self._answer, self._send)
 
     async def start(self, clients: _Clients) -> None:
         """Connect and wait until the server knows the subscription."""
@@ -269,7 +274,7 @@ class _Requester:
         self._sent = 0
         self._sent_ns: dict[int, int] = {}
         self._done = asyncio.Event()
-        self.client = Client(self._take_reply, self._send)
+        self.client = CountingClient(self._take_reply, self._send)
 
     async def run(self) -> None:
         """Send and wait until every request is answered."""

@@ -1,11 +1,10 @@
-"""The client of `midge bench`: URLs, and streams of frames cut anywhere."""
+"""The client of `midge bench`: streams of frames cut anywhere."""
 
 import asyncio
-import json
 
 import pytest
 
-from midge.server.benchmark.client import BenchError, Client, Target
+from midge.client.benchmark.client import BenchError, CountingClient
 from tests.support.each import each
 
 STREAM = (
@@ -30,9 +29,9 @@ class FakeTransport(asyncio.Transport):
         self.closed = True
 
 
-def connected(received: list[tuple[bytes, bytes, int]]) -> tuple[Client, FakeTransport]:
+def connected(received: list[tuple[bytes, bytes, int]]) -> tuple[CountingClient, FakeTransport]:
     transport = FakeTransport()
-    client = Client(lambda *message: received.append(message))
+    client = CountingClient(lambda *message: received.append(message))
     client.connection_made(transport)
     return client, transport
 
@@ -120,41 +119,3 @@ async def test_something_else_than_a_nats_server_is_named() -> None:
     client.data_received(b"HTTP/1.1 400 Bad Request\r\n")
     with pytest.raises(BenchError, match=r"expected INFO, got b'HTTP/1\.1"):
         await client.failed
-
-
-@pytest.mark.parametrize(
-    ("url", "host", "port", "tls", "shown"),
-    [
-        ("localhost", "localhost", 4222, False, "nats://localhost:4222"),
-        ("nats://10.0.0.1:4333", "10.0.0.1", 4333, False, "nats://10.0.0.1:4333"),
-        ("tls://example.org", "example.org", 4222, True, "tls://example.org:4222"),
-        ("nats://[::1]:1", "::1", 1, False, "nats://[::1]:1"),
-        ("nats://me:secret@host", "host", 4222, False, "nats://host:4222"),
-    ],
-)
-def test_urls(url: str, host: str, port: int, tls: bool, shown: str) -> None:
-    target = Target.parse(url)
-    assert (target.host, target.port, target.tls, target.url) == (host, port, tls, shown)
-
-
-@pytest.mark.parametrize(
-    ("url", "credentials"),
-    [
-        ("nats://me:a%2Fb@host", {"user": "me", "pass": "a/b"}),
-        ("nats://sesame@host", {"auth_token": "sesame"}),
-        ("nats://host", {}),
-    ],
-)
-def test_credentials_go_to_connect(url: str, credentials: dict[str, str]) -> None:
-    verb, _, document = Target.parse(url).connect_line().partition(b" ")
-    options = json.loads(document)
-    assert verb == b"CONNECT"
-    assert {key: options.get(key) for key in ("user", "pass", "auth_token") if key in options} == (
-        credentials
-    )
-
-
-@pytest.mark.parametrize("url", ["http://host", "nats://", "nats://host:99999", "nats://host:x"])
-def test_other_urls_are_refused(url: str) -> None:
-    with pytest.raises(BenchError, match="server URL: "):
-        Target.parse(url)

@@ -1,0 +1,170 @@
+"""Give a table other columns: decode its messages again, from the table itself.
+
+The stream is not asked, because it may have removed what the table holds. A row's payload is put
+together from its columns and `_other`, which have all of it; a message of the quarantine has its
+own. The new contents come in one commit, and readers of the version before go on.
+
+Messages that do not fit the new columns go to the quarantine before that commit, and those that fit
+now leave it afterwards. When a rebuild ends in between, a message is in both, and the table's row
+counts for the next one.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from midge.pipeline.errors import TableError
+from midge.pipeline.spark_source.reader import BATCH_ROWS, Columns
+from midge.pipeline.tables.decoding import KINDS, OTHER, Decoded, Decoder
+from midge.pipeline.tables.delta import LOCK_WAIT_S, Layout, StreamTable, locked
+from midge.pipeline.tables.landing import check_partitions
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def rebuild(
+    url: str,
+    columns: Mapping[str, str] | None,
+    *,
+    infer: bool = False,
+    partition_by: Sequence[str] = (),
+) -> int:
+    """Decode the messages of a table and of its quarantine into other columns; return their count.
+
+    Raises:
+        OptionError: a column cannot be, or not partition the table.
+        TableError: there is no such table, another process is writing to it, or the table has no
+            payloads for columns from JSON.
+    """
+    decoder = Decoder(columns, infers=infer)
+    check_partitions(decoder, partition_by)
+    StreamTable(url)  # before the lock, whose file would make the directory
+    with locked(url, LOCK_WAIT_S):
+        table = StreamTable(url)
+        _check_payloads(table, decoder)
+        bad = table.quarantined()
+        if infer:  # the first pass finds the columns, the second fills them
+            for _ in _decoded(table, bad, decoder):
+                pass
+        layout = Layout(decoder.columns, tuple(partition_by))
+        done = _Replacing(table, bad, decoder)
+        reader = pa.RecordBatchReader.from_batches(decoder.schema, _in_thread(done.batches()))
+        table.replace(reader, table.source._replace(infers=infer), layout)
+        if bad.num_rows or done.bad.num_rows:
+            table.replace_quarantined(done.bad)
+    return done.rows
+
+
+class _Replacing:
+    """Yields the rows of a table's messages for its new contents, and keeps the bad messages."""
+
+    def __init__(self, table: StreamTable, old_bad: pa.Table, decoder: Decoder) -> None:
+        self.rows = 0
+        self.bad = decoder.empty().bad
+        self._table = table
+        self._old_bad = old_bad
+        self._decoder = decoder
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows; what newly is bad is in the quarantine before the last batch ends."""
+        parts = [self.bad]
+        for decoded in _decoded(self._table, self._old_bad, self._decoder):
+            self.rows += decoded.rows.num_rows
+            parts.append(decoded.bad)
+            yield from decoded.rows.to_batches()
+        self.bad = pa.concat_tables(parts)
+        known = pc.is_in(self.bad.column("sequence"), self._old_bad.column("sequence"))
+        self._table.add_quarantined(self.bad.filter(pc.invert(known)))
+
+
+def _in_thread(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield batches that a thread of their own makes.
+
+    Delta's writer asks for a batch in one of its own threads, where it can neither read nor commit.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        while (batch := thread.submit(next, batches, None).result()) is not None:
+            yield batch
+
+
+def _decoded(table: StreamTable, bad: pa.Table, decoder: Decoder) -> Iterator[Decoded]:
+    kinds = table.layout.columns
+    files = table.handle.to_pyarrow_dataset()
+    for batch in files.to_batches(batch_size=BATCH_ROWS):
+        rows = batch.to_pylist()
+        yield decoder.decode(_messages(rows, [_payload_of(row, kinds) for row in rows], kinds))
+    in_files = pc.field("sequence").isin(bad.column("sequence"))
+    landed = files.to_table(["sequence"], filter=in_files).column("sequence")
+    bad = bad.filter(pc.invert(pc.is_in(bad.column("sequence"), landed)))
+    for batch in bad.to_batches(max_chunksize=BATCH_ROWS):
+        rows = batch.to_pylist()
+        payloads = [row["payload"] for row in rows]
+        yield decoder.decode(_messages(rows, payloads, {"headers": "headers"}))
+
+
+def _messages(
+    rows: list[dict[str, Any]], payloads: list[bytes], kinds: Mapping[str, str]
+) -> Columns:
+    return Columns(
+        seqs=[row["sequence"] for row in rows],
+        times_ns=[_nanoseconds(row["time"]) for row in rows],
+        subjects=[row["subject"].encode() for row in rows],
+        payloads=payloads,
+        headers=[_headers_of(row, kinds) for row in rows],
+    )
+
+
+def _nanoseconds(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(microseconds=1) * 1000
+
+
+def _payload_of(row: Mapping[str, Any], kinds: Mapping[str, str]) -> bytes:
+    """Return a payload with the same keys and values."""
+    pairs = []
+    for name, kind in kinds.items():
+        value, json_kind = row[name], kind.removesuffix("?")
+        if kind == "payload":
+            return bytes(value)
+        if json_kind in KINDS and value is not None:
+            pairs.append(msgspec.json.encode(name) + b":" + _text_of(value, json_kind))
+    other = (row.get(OTHER) or "{}")[1:-1].encode()
+    return b"{" + b",".join([*pairs, *([other] if other else [])]) + b"}"
+
+
+def _text_of(value: Any, kind: str) -> bytes:
+    if kind == "json":
+        return str(value).encode()
+    if kind == "double" and value.is_integer():
+        return b"%d" % int(value)  # an int64 column takes it too
+    return msgspec.json.encode(value)
+
+
+def _headers_of(row: Mapping[str, Any], kinds: Mapping[str, str]) -> bytes:
+    """Return a header block of the headers that the table has columns of."""
+    fields: dict[str, list[str]] = {}
+    for name, kind in kinds.items():
+        if kind == "headers":
+            fields |= json.loads(row[name] or "{}")
+        elif kind.startswith("header(") and row[name] is not None:
+            fields.setdefault(kind[len("header(") : -1], [row[name]])
+    if not fields:
+        return b""
+    lines = [f"{name}: {value}\r\n" for name, values in fields.items() for value in values]
+    return f"NATS/1.0\r\n{''.join(lines)}\r\n".encode()
+
+
+def _check_payloads(table: StreamTable, decoder: Decoder) -> None:
+    has = table.source.infers or any(map(_is_of_payload, table.layout.columns.values()))
+    needs = decoder.infers or any(map(_is_of_payload, decoder.columns.values()))
+    if needs and not has:
+        raise TableError(f"{table.url}: has no payloads that columns could be made of")
+
+
+def _is_of_payload(kind: str) -> bool:
+    return kind == "payload" or kind.removesuffix("?") in KINDS

@@ -1,1 +1,0 @@
-"""`midge bench`: a NATS client that measures a server; it imports nothing of the server."""

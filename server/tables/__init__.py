@@ -1,0 +1,1 @@
+"""Streams as tables: the process that lands them, and what it reports."""

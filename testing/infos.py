@@ -1,0 +1,147 @@
+"""Infos of streams and consumers: objects with attributes, as in nats-py, and JSON's keys as items.
+
+`info.config.ack_wait` is in seconds, as in nats-py; `info["config"]["ack_wait"]` is the server's
+number, in nanoseconds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+SECOND_NS = 1_000_000_000
+STREAM_DURATIONS = frozenset({"max_age", "duplicate_window", "subject_delete_marker_ttl"})
+CONSUMER_DURATIONS = frozenset(
+    {"ack_wait", "inactive_threshold", "idle_heartbeat", "max_expires", "priority_timeout"}
+)
+_DURATIONS = STREAM_DURATIONS | CONSUMER_DURATIONS
+
+
+class Info(dict[str, Any]):
+    """A JSON object of an answer. A field that the server has left out has its zero value."""
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        super().__init__(fields)
+        kinds = self._kinds()
+        for name, value in fields.items():
+            kind = kinds.get(name, Info)
+            self.__dict__[name] = _attribute(kind, name, value)
+
+    @classmethod
+    def _kinds(cls) -> dict[str, type[Info]]:
+        """Return the classes of the fields that are objects."""
+        return {}
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            from midge.server.config.type_check import nearest  # noqa: PLC0415 - only mistakes need it
+
+            hint = nearest(name, [*self, *vars(type(self))])
+            raise AttributeError(f"{type(self).__name__} has no {name!r}{hint}")
+
+
+class Config(Info):
+    """The configuration of a stream or a consumer, by JetStream's keys."""
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
+class StreamState(Info):
+    """The state of a stream."""
+
+    messages: int = 0
+    bytes: int = 0
+    first_seq: int = 0
+    last_seq: int = 0
+    first_ts: str = ""
+    last_ts: str = ""
+    num_subjects: int = 0
+    num_deleted: int = 0
+    consumer_count: int = 0
+
+
+class StreamInfo(Info):
+    """The configuration and the state of a stream."""
+
+    config: Config
+    state: StreamState
+    created: str = ""
+
+    @classmethod
+    def _kinds(cls) -> dict[str, type[Info]]:
+        return {"config": Config, "state": StreamState}
+
+
+class Sequences(Info):
+    """A position of a consumer: in its own deliveries, and in the stream."""
+
+    consumer_seq: int = 0
+    stream_seq: int = 0
+
+
+class ConsumerInfo(Info):
+    """The configuration and the state of a consumer."""
+
+    name: str = ""
+    stream_name: str = ""
+    created: str = ""
+    config: Config
+    delivered: Sequences
+    ack_floor: Sequences
+    num_ack_pending: int = 0
+    num_redelivered: int = 0
+    num_waiting: int = 0
+    num_pending: int = 0
+    paused: bool = False
+
+    @classmethod
+    def _kinds(cls) -> dict[str, type[Info]]:
+        return {"config": Config, "delivered": Sequences, "ack_floor": Sequences}
+
+
+def in_nanoseconds(kind: str, config: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a `stream` or a `consumer` with durations in nanoseconds.
+
+    Raises:
+        MidgeError: there is no setting of such a name.
+    """
+    __tracebackhide__ = True
+    known = _stream_keys() if kind == "stream" else _consumer_keys()
+    durations = STREAM_DURATIONS if kind == "stream" else CONSUMER_DURATIONS
+    for name in config.keys() - known:
+        from midge.protocol.errors import MidgeError  # noqa: PLC0415 - only for mistakes
+        from midge.server.config.type_check import nearest  # noqa: PLC0415 - as above
+
+        raise MidgeError(f"{kind}: unknown setting {name!r}{nearest(name, sorted(known))}")
+    found = {
+        name: round(value * SECOND_NS) if name in durations else value
+        for name, value in config.items()
+    }
+    if found.get("backoff"):
+        found["backoff"] = [round(one * SECOND_NS) for one in found["backoff"]]
+    return found
+
+
+def _stream_keys() -> set[str]:
+    from midge.jetstream.config.stream import STREAM  # noqa: PLC0415 - only for tests with streams
+
+    return {field.name for field in STREAM.fields}
+
+
+def _consumer_keys() -> set[str]:
+    from midge.jetstream.config.consumer_config import ATTRIBUTES  # noqa: PLC0415 - as above
+
+    return {name.removesuffix("_ns") for name in ATTRIBUTES}
+
+
+def _attribute(kind: type[Info], name: str, value: Any) -> Any:
+    """Return a value of the JSON as an attribute has it."""
+    if isinstance(value, dict) and name != "metadata":
+        return kind(value)
+    if name in _DURATIONS:
+        return value / SECOND_NS
+    if name == "backoff":
+        return [one / SECOND_NS for one in value or ()]
+    return value
