@@ -21,6 +21,7 @@ from midge.server.auth.claims import (
     ExportClaim,
     ImportClaim,
     JetStreamLimitsClaim,
+    LatencyClaim,
     ScopedKey,
     decode_activation,
 )
@@ -169,6 +170,9 @@ def _export(claim: ExportClaim, known: dict[str, Claims[AccountBody]]) -> Export
         "stream": "stream",
         "chunked": "chunked",
     }
+    latency = claim.service_latency
+    is_single = claim.response_type.lower() not in responses
+    measured = latency is not None and not is_stream and is_single
     return Export(
         stream=claim.subject if is_stream else "",
         service="" if is_stream else claim.subject,
@@ -176,7 +180,14 @@ def _export(claim: ExportClaim, known: dict[str, Claims[AccountBody]]) -> Export
         response_type=responses.get(claim.response_type.lower(), "singleton"),
         response_threshold_s=max(claim.response_threshold, 0) / 1e9,
         account_token_position=claim.account_token_position,
+        latency_subject=latency.results if latency is not None and measured else "",
+        latency_sampling_percent=_sampling(latency) if latency is not None else 100,
     )
+
+
+def _sampling(claim: LatencyClaim) -> int:
+    """Return how many of a hundred requests are measured; 0 by their headers."""
+    return min(max(claim.sampling, 0), 100) if isinstance(claim.sampling, int) else 0
 
 
 def _import(claim: ImportClaim) -> Import:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct, structs
 
+from midge.server.accounts.latency import LatencyRule
 from midge.server.accounts.mapping import Mappings
 from midge.server.config.account_names import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from midge.server.config.jetstream import AccountJetStream
 from midge.server.errors import ConfigError
-from midge.sublist.subjects import covers, is_valid_subject, overlaps
+from midge.sublist.subjects import covers, is_valid_publish_subject, is_valid_subject, overlaps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -62,6 +63,8 @@ class ServiceImport(ImportPlan, frozen=True, kw_only=True):
     response_threshold_s: float
     shares_client: bool
     """Whether requests carry a description of the requesting connection."""
+    latency: LatencyRule | None = None
+    """Where the latencies of requests go; None if they are not measured."""
 
 
 class AccountPlan(Struct, frozen=True, kw_only=True):
@@ -72,6 +75,8 @@ class AccountPlan(Struct, frozen=True, kw_only=True):
     max_subscriptions: int = -1
     max_payload_bytes: int = -1
     max_leafnodes: int = -1
+    messages_per_s: int = 0
+    bytes_per_s: int = 0
     mappings: tuple[options.Mapping, ...] = ()
     stream_imports: tuple[StreamImport, ...] = ()
     service_imports: tuple[ServiceImport, ...] = ()
@@ -215,6 +220,18 @@ def _check_exports(account: options.Account, path: str) -> None:
         tokens = subject.split(b".")
         if position and (position > len(tokens) or tokens[position - 1] != b"*"):
             raise ConfigError(f"token {position} of {subject.decode()!r} is no '*'", key=where)
+        if export.latency_subject:
+            _check_latency(export, subject.decode(), where)
+
+
+def _check_latency(export: options.Export, name: str, where: str) -> None:
+    """Refuse a latency that cannot be measured, or that goes nowhere."""
+    what = f'Error adding service latency sampling for "{name}" on subject'
+    text = f'{what} "{export.latency_subject}"'
+    if export.response_type != "singleton":
+        raise ConfigError(f"{text}: bad service response type", key=where)
+    if not is_valid_publish_subject(export.latency_subject.encode()):
+        raise ConfigError(f"{text}: invalid publish subject", key=where)
 
 
 def _plan(
@@ -255,6 +272,8 @@ def _plan(
         max_leafnodes=account.limits.max_leafnodes,
         max_subscriptions=account.limits.max_subscriptions,
         max_payload_bytes=account.limits.max_payload_bytes,
+        messages_per_s=account.limits.messages_per_s,
+        bytes_per_s=account.limits.bytes_per_s,
         mappings=mappings,
         stream_imports=tuple(streams),
         service_imports=tuple(services.values()),
@@ -322,6 +341,11 @@ def _plan_service(
         response_type=export.response_type,
         response_threshold_s=export.response_threshold_s or RESPONSE_THRESHOLD_S,
         shares_client=table.share,
+        latency=(
+            LatencyRule(export.latency_subject.encode(), export.latency_sampling_percent)
+            if export.latency_subject
+            else None
+        ),
     )
 
 

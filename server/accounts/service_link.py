@@ -16,6 +16,7 @@ import msgspec
 
 from midge.jetstream.headers import whole
 from midge.protocol.frame import Frame, compose
+from midge.server.accounts.latency import REQUESTER_GONE, TIMED_OUT, UNAVAILABLE, Measure
 from midge.server.accounts.link_context import across, may_cross
 from midge.server.accounts.stream_link import StreamLink
 from midge.server.peers.ack_replies import as_sent
@@ -82,14 +83,17 @@ class ServiceLink(RoutedSubscription):
         if subject is None:
             return False
         result = across(self.exporter.sublist.match(subject), publisher, SERVICE)
+        reply = frame.reply_bytes()
+        measure = None if reply is None else self._measure(frame, publisher)
         if not result:
+            if measure is not None:
+                measure.failed(*UNAVAILABLE)
             return False
         info = self._request_info(publisher)
         headers = with_request_info(frame.header_bytes(), msgspec.json.encode(info))
         if 0 <= links.max_payload < len(headers) + frame.size - max(frame.header_size, 0):
             return False
-        reply = frame.reply_bytes()
-        response = None if reply is None else self._expect_response(reply)
+        response = None if reply is None else self._expect_response(reply, measure)
         told_before = links.request_info
         token = None if response is None else response.subject
         request = compose(subject, frame.payload_bytes(), token, headers)
@@ -100,6 +104,8 @@ class ServiceLink(RoutedSubscription):
             links.carrying, links.request_info = before, told_before
         if taken == 0 and response is not None:
             self.forget(response)
+            if measure is not None:
+                measure.failed(*UNAVAILABLE)
         if taken > 0 and result.remotes is not None:
             links.carry(served_by_import(frame))
         return taken > 0
@@ -117,6 +123,8 @@ class ServiceLink(RoutedSubscription):
 
     def forget(self, response: Response) -> None:
         """Drop `response`: its request takes no more answers."""
+        if response.measure is not None:
+            response.measure.stop()
         if self._waiting.pop(response.subject, None) is not None:
             self._reply_bytes -= len(response.reply)
             self.exporter.remove(response)
@@ -136,12 +144,37 @@ class ServiceLink(RoutedSubscription):
             response.until_s = self._clock.monotonic() + self._plan.response_threshold_s
             self._waiting.move_to_end(response.subject)
 
-    def _expect_response(self, reply: bytes) -> Response:
+    def _measure(self, frame: Frame, publisher: Client | None) -> Measure | None:
+        """Begin to measure a request, if it is chosen."""
+        rule = self._plan.latency
+        if rule is None:
+            return None
+        links = self.links
+        headers = rule.sample(frame.header_bytes(), links.random)
+        if headers is None:
+            return None
+        known = self._describe(publisher)
+        least = {"acc": self.importer.name, "rtt": known.get("rtt", 0)}
+        requester = {**known, **least} if self._plan.shares_client else least
+        requester = {name: value for name, value in requester.items() if value is not None}
+        return Measure(links, rule, self.exporter, requester, headers)
+
+    def _time_out(self, response: Response, measure: Measure) -> None:
+        """Publish that a measured request had no answer in time."""
+        measure.failed(*(TIMED_OUT if response.has_receiver() else REQUESTER_GONE))
+        response.measure = None
+        self.forget(response)
+
+    def _expect_response(self, reply: bytes, measure: Measure | None) -> Response:
         """Open a response to `reply`."""
         now_s = self._clock.monotonic()
         self._forget_stale(now_s)
         until_s = now_s + self._plan.response_threshold_s
         response = Response(self, _new_reply(), reply, until_s)
+        response.measure = measure
+        if measure is not None:
+            delay_s = self._plan.response_threshold_s
+            measure.timer = self._clock.call_later(delay_s, self._time_out, response, measure)
         self.exporter.add(response)
         self._waiting[response.subject] = response
         self._reply_bytes += len(reply)
@@ -186,6 +219,7 @@ class Response(RoutedSubscription):
         self._service = service
         self.reply = reply
         self.until_s = until_s
+        self.measure: Measure | None = None
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
         """Route the answer in the importer's account; False when it has no receiver any more."""
@@ -201,12 +235,19 @@ class Response(RoutedSubscription):
         else:
             service.keep_waiting(self)
         result = service.importer.sublist.match(self.reply)
+        measure, self.measure = self.measure, None
         if not result:
+            if measure is not None:
+                measure.failed(*REQUESTER_GONE)
             return False
         links = service.links
         if links.delivered_by(frame) is None:
+            arrived_s = links.clock.monotonic()
             answer = compose(self.reply, frame.payload_bytes(), None, frame.header_bytes())
-            return service.route(service.importer, result, answer, publisher, None) > 0
+            taken = service.route(service.importer, result, answer, publisher, None)
+            if measure is not None:
+                measure.answered(publisher, arrived_s)
+            return taken > 0
         over = None if result.remotes is None else as_sent(frame, self.reply)
         before, links.delivery = links.delivery, (frame, self.reply)
         try:

@@ -53,6 +53,16 @@ def read_names(certificate: bytes) -> CertificateNames | None:
         return None
 
 
+def fingerprints(certificate: bytes) -> dict[str, str]:
+    """Return what `/connz` shows of a DER `certificate`: its subject, and hashes in hex."""
+    parsed = x509.load_der_x509_certificate(certificate)
+    return {
+        "subject": parsed.subject.rfc4514_string(),
+        "spki_sha256": public_key_fingerprint(certificate) or "",
+        "cert_sha256": hashlib.sha256(certificate).hexdigest(),
+    }
+
+
 def names_host(certificate: bytes, hosts: Iterable[str]) -> bool:
     """Return whether a DNS name in a DER `certificate` is one of `hosts`.
 

@@ -127,6 +127,13 @@ class AccountLimitsClaim(JetStreamLimitsClaim, frozen=True):
     tiered_limits: dict[str, JetStreamLimitsClaim] | None = None
 
 
+class LatencyClaim(Struct, frozen=True):
+    """Where the latencies of a service go, and how many requests are measured."""
+
+    sampling: int | str = 100
+    results: str = ""
+
+
 class ExportClaim(Struct, frozen=True):
     """An export of an account."""
 
@@ -138,6 +145,7 @@ class ExportClaim(Struct, frozen=True):
     response_type: str = ""
     response_threshold: Int64 = 0
     account_token_position: Int64 = 0
+    service_latency: LatencyClaim | None = None
 
 
 class ImportClaim(Struct, frozen=True):
@@ -213,6 +221,14 @@ class OperatorBody(Struct, frozen=True):
     version: Int64 = 0
 
 
+class DeletionBody(Struct, frozen=True):
+    """The ``nats`` part of an operator's request to delete accounts."""
+
+    accounts: tuple[str, ...]
+    type: str = ""
+    version: Int64 = 0
+
+
 class ActivationBody(Struct, frozen=True):
     """The ``nats`` part of an activation token: the right to import a private export."""
 
@@ -233,7 +249,9 @@ class ResponseBody(Struct, frozen=True):
     version: Int64 = 0
 
 
-Body = TypeVar("Body", UserBody, AccountBody, OperatorBody, ActivationBody, ResponseBody)
+Body = TypeVar(
+    "Body", UserBody, AccountBody, OperatorBody, ActivationBody, ResponseBody, DeletionBody
+)
 
 
 class Claims(Struct, Generic[Body], frozen=True):
@@ -296,6 +314,13 @@ def decode_operator(token: str) -> Claims[OperatorBody]:
     _check_keys(claims.sub, KeyKind.OPERATOR, claims.iss, (KeyKind.OPERATOR,))
     if claims.sub != claims.iss and claims.iss not in (claims.nats.signing_keys or ()):
         raise BadTokenError("operator token is not signed by the operator")
+    return claims
+
+
+def decode_deletion(token: str) -> Claims[DeletionBody]:
+    """Return the claims of a request to delete accounts; raises `BadTokenError`."""
+    claims = _decode(token, Claims[DeletionBody], "generic")
+    _check_keys(claims.sub, KeyKind.OPERATOR, claims.iss, (KeyKind.OPERATOR,))
     return claims
 
 

@@ -95,6 +95,10 @@ class Identity(Struct, frozen=True, kw_only=True):
     """The user's name in the JWT; for logs and monitoring."""
     tags: tuple[str, ...] = ()
     """The user's tags in the JWT."""
+    messages_per_s: int = 0
+    """Messages a second that the user may publish; 0 means no limit."""
+    bytes_per_s: int = 0
+    """Bytes of these a second; 0 means no limit."""
     proxy_required: bool = False
     """Whether the user may connect through a trusted proxy only."""
     proxy_key: str = ""

@@ -60,7 +60,9 @@ class OperatorMode:
         Raises:
             ConfigError: an operator's token is invalid, or a resolver is missing.
         """
-        operators = [_read_operator(i, text) for i, text in enumerate(settings.jwts)]
+        read = [_read_operator(i, text) for i, text in enumerate(settings.jwts)]
+        operators = [claims for _, claims in read]
+        self.tokens = tuple(token for token, _ in read)
         self.trusted_keys = frozenset(
             [*settings.trusted_keys, *(key for found in operators for key in _keys_of(found))]
         )
@@ -71,14 +73,21 @@ class OperatorMode:
         self.system_account = system_account or (named[0] if named else "")
         self._resolver = _make_resolver(settings)
         self._pinned = frozenset(settings.resolver_pinned_accounts)
+        self._sentinel = _read_sentinel(settings.default_sentinel)
         self._accounts: dict[str, tuple[str, Claims[AccountBody]]] = {}
 
     def authenticate(self, request: AuthRequest, now_s: float) -> Verdict:
         """Return the identity of the token in `request` at `now_s` (seconds since the epoch)."""
         try:
-            return self._check(request, now_s)
+            return self._check(self._with_sentinel(request), now_s)
         except (BadTokenError, TemplateError, ValueError) as error:
             return Refusal(f"user token: {error}")
+
+    def _with_sentinel(self, request: AuthRequest) -> AuthRequest:
+        """Return `request` with the default token if it has none."""
+        if request.jwt or not self._sentinel:
+            return request
+        return structs.replace(request, jwt=self._sentinel)
 
     def account(self, key: str, now_s: float) -> Claims[AccountBody]:
         """Return the claims of the account with public `key`.
@@ -102,13 +111,22 @@ class OperatorMode:
             raise BadTokenError(f"account {why}")
         return claims
 
+    @property
+    def directory(self) -> DirectoryResolver | None:
+        """The resolver, if it is one whose tokens can be changed."""
+        return self._resolver if isinstance(self._resolver, DirectoryResolver) else None
+
+    def token_of(self, key: str) -> str:
+        """Return the token of the account with public `key`; empty if it is unknown."""
+        return self._resolver.fetch(key) or ""
+
     def delegating(self, request: AuthRequest, now_s: float) -> Claims[AccountBody] | None:
         """Return the account of the token in `request`, if a service decides on its users.
 
         This does not check whether the client owns the token.
         """
         try:
-            user = decode_user(request.jwt)
+            user = decode_user(self._with_sentinel(request).jwt)
             key = user.nats.issuer_account or user.iss
             if user.why_not_now(now_s) or self._is_shut_out(key):
                 return None
@@ -244,12 +262,12 @@ def is_revoked(revocations: Mapping[str, int] | None, key: str, issued_at_s: int
     )
 
 
-def _read_operator(i: int, text: str) -> Claims[OperatorBody]:
-    """Decode an operator's token from `text`, which is the token or the path of its file."""
+def _read_operator(i: int, text: str) -> tuple[str, Claims[OperatorBody]]:
+    """Return an operator's token and its claims; `text` is the token or the path of its file."""
     where = f"operator.jwts[{i}]"
     try:
         token = text if text.startswith("eyJ") else _token_in_file(Path(text))
-        return decode_operator(token)
+        return token, decode_operator(token)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         expected = "expected an operator token or its file"
@@ -277,7 +295,7 @@ def _make_resolver(settings: options.Operator) -> AccountResolver:
     """Return the resolver that `settings` ask for."""
     if settings.resolver == "directory":
         directory = Path(settings.resolver_directory)
-        if not settings.resolver_directory or not directory.is_dir():
+        if not settings.resolver_directory or (directory.exists() and not directory.is_dir()):
             raise ConfigError(
                 f"expected a directory, got {settings.resolver_directory!r}",
                 key="operator.resolver_directory",
@@ -286,6 +304,20 @@ def _make_resolver(settings: options.Operator) -> AccountResolver:
     if settings.resolver == "memory" or settings.resolver_preload:
         return MemoryResolver(settings.resolver_preload)
     raise ConfigError("operator mode needs an account resolver", key="operator.resolver")
+
+
+def _read_sentinel(token: str) -> str:
+    """Return the token of clients that have none; it must be a bearer's, as on nats-server."""
+    if not token:
+        return ""
+    where = "operator.default_sentinel"
+    try:
+        user = decode_user(token)
+    except BadTokenError as error:
+        raise ConfigError(f"default sentinel JWT: {error}", key=where) from None
+    if not user.nats.bearer_token:
+        raise ConfigError("default sentinel JWT is not bearer", key=where)
+    return token
 
 
 def _fill_in(

@@ -25,6 +25,10 @@ class AccountResolver(Protocol):
         """Return the token of the account with this public key, or None when it is unknown."""
 
 
+class StoreFullError(Exception):
+    """The directory has as many tokens as it may."""
+
+
 class MemoryResolver:
     """Tokens that the configuration preloads."""
 
@@ -50,6 +54,40 @@ class DirectoryResolver:
         if not is_public_key(KeyKind.ACCOUNT, account_key):
             return None
         return self._read(account_key) or self._preloaded.get(account_key)
+
+    def accounts(self) -> list[str]:
+        """List the accounts that there are tokens of."""
+        stored = {path.stem for path in self._directory.glob("A*.jwt")}
+        known = stored | self._preloaded.keys()
+        return sorted(key for key in known if is_public_key(KeyKind.ACCOUNT, key))
+
+    def store(self, account_key: str, token: str, most: int = 0) -> None:
+        """Write the token of an account; a reader never sees a part of it.
+
+        Raises:
+            StoreFullError: there are `most` accounts already; 0 means no limit.
+            OSError: the file cannot be written.
+        """
+        known = self.accounts()
+        if 0 < most <= len(known) and account_key not in known:
+            raise StoreFullError("jwt store is full")
+        self._directory.mkdir(parents=True, exist_ok=True)
+        partial = self._directory / f".{account_key}.jwt"
+        partial.write_text(token, encoding="ascii")
+        partial.replace(self._directory / f"{account_key}.jwt")
+
+    def delete(self, account_key: str, *, for_good: bool) -> None:
+        """Remove the token of an account, or keep it under a name that ends in `.deleted`.
+
+        Raises:
+            OSError: the file cannot be removed.
+        """
+        self._preloaded.pop(account_key, None)
+        path = self._directory / f"{account_key}.jwt"
+        if for_good:
+            path.unlink(missing_ok=True)
+        elif path.exists():
+            path.replace(path.with_name(f"{path.name}.deleted"))
 
     def _read(self, account_key: str) -> str | None:
         """Return the text of the account's file, or None if it is not a readable file."""

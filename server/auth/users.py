@@ -115,6 +115,8 @@ class UserDirectory:
             rules=compile_rules(f"{where}.permissions", user.permissions or defaults),
             max_payload_bytes=max_payload_bytes,
             proxy_required=user.proxy_required,
+            messages_per_s=user.messages_per_s,
+            bytes_per_s=user.bytes_per_s,
         )
         by[name] = KnownUser(
             identity=identity,

@@ -20,6 +20,7 @@ from midge.server.auth import Authenticator, Identity, Refusal, Verdict
 from midge.server.auth.identity import NoSeat
 from midge.server.auth.permissions import Permissions
 from midge.server.broker.pending_auth import PendingAuth, auth_timeout_s, request_of
+from midge.server.broker.publish_quota import PublishQuotas
 from midge.server.clients.client_info import offered_by
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.log.logger import get_logger
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from midge.server.clients.connection import Connection
     from midge.server.clients.host import Host
     from midge.server.clock import Timer
+    from midge.server.config.options import Account as AccountTable
     from midge.server.config.options import Options
     from midge.server.interceptors.interception import Interception
     from midge.server.routing.account import Account
@@ -80,6 +82,7 @@ class Admission:
         self._clients = clients
         self._account = account
         self.links = links
+        self.quotas = PublishQuotas(host)
         options = host.options
         self.authenticator = Authenticator(options, wall_clock=host.clock.wall)
         self.links.max_payload = options.limits.max_payload_bytes
@@ -353,6 +356,12 @@ class Admission:
             delay_s = max(self._host.options.operator.resolver_interval_s, 1.0)
             self._scan_timer = self._host.clock.call_later(delay_s, self._scan)
 
+    def scan_tokens(self) -> None:
+        """Check all tokens soon, because one has changed."""
+        if self._scan_timer is not None:
+            self._scan_timer.cancel()
+        self._scan_timer = self._host.clock.call_later(0, self._scan)
+
     def _scan(self) -> None:
         """Close the clients whose account, key or token has been revoked.
 
@@ -448,6 +457,7 @@ class Admission:
         connection.parser.max_payload = _tightest(
             limits.max_payload_bytes, plan.max_payload_bytes, identity.max_payload_bytes
         )
+        self.quotas.apply(connection, plan, identity)
         if connection.max_subscriptions == 0:
             # As in nats-server, a client that may have no subscriptions is not admitted.
             connection.close(ClosedReason.MAXIMUM_SUBSCRIPTIONS, errors.MAXIMUM_SUBSCRIPTIONS)
@@ -477,6 +487,20 @@ class Admission:
             if not included:
                 return None
         return self.links.plans.get(account)
+
+    def token_tables(self, account: str) -> list[AccountTable]:
+        """Return the table of an account of operator mode, without its imports; empty elsewhere."""
+        mode = self.authenticator.operator
+        if mode is None:
+            return []
+        from midge.server.accounts.from_tokens import account_tables  # noqa: PLC0415 - seldom
+        from midge.server.auth.claims import BadTokenError  # noqa: PLC0415 - as above
+
+        now_s = self._host.clock.wall()
+        try:
+            return account_tables({account: mode.account(account, now_s)}, now_s)
+        except BadTokenError:
+            return []
 
     def _token_accounts(self) -> TokenAccounts:
         """Return the accounts of operator mode; make them on first use."""

@@ -114,6 +114,7 @@ class Broker(Host):
         route, carry = self.internal.route_frame, self.router.carried.append
         links = AccountLinks(route, clock, random, self.account, self._describe, carry)
         self.admission = Admission(self, self.clients, self.account, links)
+        self.quotas = self.admission.quotas
         self._send_trace: Send | None = None
         self._offer_callout(options)
         links.applied = partial(self.observers.show, "accounts_planned")
@@ -250,6 +251,7 @@ class Broker(Host):
     def client_closed(self, connection: Connection) -> None:
         """Called when a connection has ended; its transport may still write."""
         self.clients.pop(connection.cid, None)
+        self.quotas.forget(connection.cid)
         self.admission.release(connection)
         if self.interception is not None:
             self._forget_what_waits(connection, self.interception)

@@ -24,6 +24,15 @@ def user_of(connection: Connection) -> str:
     return said.nkey or said.user or ("[REDACTED]" if said.auth_token else "")
 
 
+def issuer_key_of(connection: Connection) -> str:
+    """Return the key that signed the client's JWT; of an nkey in the configuration, its account."""
+    identity = connection.identity
+    if identity is None:
+        return ""
+    has_nkey = bool(identity.user) and identity.user == connection.options.nkey
+    return identity.issuer or (identity.account if has_nkey else "")
+
+
 def offered_by(said: ConnectOptions) -> str:
     """Return the user that a CONNECT claims, as nats-server logs it, no secrets; "" if none."""
     if said.nkey:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from midge.server.clients.client_info import user_of
+from midge.server.clients.client_info import issuer_key_of, user_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -44,8 +44,11 @@ class ClosedClient:
     __slots__ = (
         "account_name",
         "cid",
+        "display_name",
         "in_bytes",
         "in_messages",
+        "issuer_key",
+        "jwt",
         "lang",
         "last_active_at",
         "listener_kind",
@@ -72,6 +75,9 @@ class ClosedClient:
         self.account_name = connection.account.name
         self.cid = connection.cid
         self.user = user_of(connection)
+        self.jwt = options.jwt
+        self.issuer_key = issuer_key_of(connection)
+        self.display_name = connection.identity.display_name if connection.identity else ""
         self.in_bytes = connection.in_bytes
         self.in_messages = connection.in_messages
         self.listener_kind = connection.listener_kind
@@ -94,7 +100,7 @@ class ClosedClient:
 
     def _weigh(self) -> int:
         """Estimate the memory of this object, in bytes."""
-        texts = (self.name, self.lang, self.version, self.user)
+        texts = (self.name, self.lang, self.version, self.user, self.jwt)
         subjects = sum(len(one.subject) + len(one.sid) for one in self.subscriptions)
         return (
             _ENTRY_BYTES

@@ -12,7 +12,7 @@ from midge.sublist.subscription cimport Subscription
 from midge.sublist.sharded_dict cimport ShardedDict
 
 cdef int CLOSED, NO_ECHO, NO_HEADERS, DENIED_SUBJECTS, REPLY_GRANTS, BEHIND, TRACED, INTERCEPTED
-cdef int VERBOSE, PEDANTIC, RESTRICTED, MAPPED, WATCHED, SCREENED
+cdef int VERBOSE, PEDANTIC, RESTRICTED, MAPPED, WATCHED, SCREENED, METERED
 cdef Py_ssize_t STEP_BYTES, _CONNECT_BYTES
 
 

@@ -31,6 +31,7 @@ from midge.server.routing.slow_path import (
     DENIED_SUBJECTS,
     INTERCEPTED,
     MAPPED,
+    METERED,
     NO_ECHO,
     NO_HEADERS,
     PEDANTIC,
@@ -470,6 +471,10 @@ class Connection(PublishingClient):
         self._set_deliver_check(
             REPLY_GRANTS, permissions is not None and permissions.allows_responses
         )
+
+    def meter(self, on: bool) -> None:
+        """Charge the quotas of this client for each message that it publishes, or no longer."""
+        self._set_publish_check(METERED, on)
 
     def trace(self, tracer: "Trace | None") -> None:
         """Report all traffic to `tracer`, or to none if it is None."""

@@ -23,6 +23,7 @@ from midge.server.routing import reserved, trace_headers
 from midge.server.routing.reserved import RESERVED_SUBJECTS
 from midge.server.routing.slow_path import (
     MAPPED,
+    METERED,
     PEDANTIC,
     RESERVED,
     RESTRICTED,
@@ -252,6 +253,8 @@ class PublishingClient(ChannelOwner):
         trace = self.broker.traces.begin(self, frame)
         if trace is None:
             return False
+        if self.publish_checks & METERED:
+            self.broker.quotas.charge(self, frame.size)
         if trace.is_void:
             if trace.refusal is not None:
                 self.send_error(trace.refusal)
@@ -282,6 +285,8 @@ class PublishingClient(ChannelOwner):
         """Deliver `frame` after all checks, mappings and screens."""
         checks = self.publish_checks
         subject = self._subject_of(frame)
+        if checks & METERED:
+            self.broker.quotas.charge(self, frame.size)
         if checks & WATCHED and self.tracer is not None:
             self.tracer.publish_received(frame)
             self.spend(LOG_LINE_BYTES)

@@ -5,8 +5,8 @@ input. `Reading` has two means for this, each with a set of reasons. Parsing or 
 when the last reason is removed.
 
     halt        The parser stops after the current command. Input that has arrived stays in the
-                inbound buffer. Reasons: AUTHENTICATING, TURN_OVER, WAITING, FINISHING, ENDED and
-                SETTLING.
+                inbound buffer. Reasons: AUTHENTICATING, TURN_OVER, WAITING, FINISHING, ENDED,
+                SETTLING and OVER_QUOTA.
     stop        The transport stops reading. Input stays in the kernel, whose window then slows the
                 peer down. Reasons: _HALTED, _HELD_BACK and _RESTING.
 
@@ -55,6 +55,7 @@ WAITING = 4  # too many commands wait for interceptors
 FINISHING = 8  # the peer has gone; its subscriptions are removed before its last input is parsed
 ENDED = 16  # the channel has ended; this reason stays
 SETTLING = 32  # other workers are learning the peer's subscriptions
+OVER_QUOTA = 64  # the peer has published more than its quota
 
 # Reasons to stop reading; it goes on when none is left.
 _HALTED = 1  # too much input waits to be parsed

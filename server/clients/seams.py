@@ -141,6 +141,13 @@ class Rights(Protocol[Publisher_contra, Asking_contra]):
         """Allow the client to answer the message that it is about to get."""
 
 
+class Quotas(Protocol[Publisher_contra]):
+    """The quotas of messages and bytes a second."""
+
+    def charge(self, client: Publisher_contra, size: int) -> None:
+        """Charge for a message, and halt the client while a quota is exceeded."""
+
+
 class Subscribing(Protocol[Asking_contra]):
     """The interception of subscriptions, called before a client subscribes."""
 
@@ -238,6 +245,10 @@ class Home(Protocol[Publisher_contra, Asking_contra]):
     @property
     def rights(self) -> Rights[Publisher_contra, Asking_contra]:
         """The checks of clients' permissions and limits."""
+
+    @property
+    def quotas(self) -> Quotas[Publisher_contra]:
+        """The quotas of messages and bytes a second."""
 
     @property
     def interception(self) -> Subscribing[Asking_contra] | None:

@@ -313,6 +313,14 @@ class Keywords(TypedDict, total=False):
     """Directory of `<account key>.jwt` files, for the directory resolver."""
     operator_resolver_interval_s: float
     """Seconds between looks at accounts whose token, or an import's, has changed; 0: default."""
+    operator_resolver_max_accounts: int
+    """Most account JWTs in the directory; 0 means no limit."""
+    operator_resolver_allow_delete: bool
+    """Accept an operator's signed requests to delete accounts in the directory."""
+    operator_resolver_hard_delete: bool
+    """Remove the files of deleted accounts, instead of renaming them."""
+    operator_default_sentinel: str
+    """JWT of a bearer user, for clients without one; an auth callout then decides on them."""
     operator_resolver_preload: Any
     """Account JWTs by account key, known from the start."""
     operator_resolver_pinned_accounts: abc.Sequence[str]

@@ -71,6 +71,10 @@ class User(Table, frozen=True, kw_only=True):
     """How this user may connect; empty allows every way."""
     proxy_required: bool = False
     """Refuse this user but through a proxy of `proxies.trusted`."""
+    messages_per_s: Count = 0
+    """Messages a second that the user's clients may publish together; 0 means no limit."""
+    bytes_per_s: Count = 0
+    """Bytes of these a second; 0 means no limit."""
 
 
 class AuthCallout(Table, frozen=True, kw_only=True):
@@ -147,6 +151,10 @@ class AccountLimits(Table, frozen=True, kw_only=True):
     """Largest message, in bytes, header included."""
     max_leafnodes: int = -1
     """Most links of leaf nodes to the account."""
+    messages_per_s: Count = 0
+    """Messages a second that the account's clients may publish together; 0 means no limit."""
+    bytes_per_s: Count = 0
+    """Bytes of these a second; 0 means no limit."""
 
 
 class Export(Table, frozen=True, kw_only=True):
@@ -164,6 +172,10 @@ class Export(Table, frozen=True, kw_only=True):
     """Seconds until an unanswered service request is forgotten; 0 means 120."""
     account_token_position: Count = 0
     """Position (from 1) of the token that must be the importing account; 0 means none."""
+    latency_subject: str = ""
+    """Subject that the latencies of a service are published to; empty means none."""
+    latency_sampling_percent: Annotated[int, Meta(ge=0, le=100)] = 100
+    """How many of a hundred requests are measured; 0: those whose headers ask for a trace."""
 
 
 class ImportSource(Table, frozen=True, kw_only=True):
@@ -259,6 +271,14 @@ class Operator(Table, frozen=True, kw_only=True):
     """Directory of `<account key>.jwt` files, for the directory resolver."""
     resolver_interval_s: Seconds = 120.0
     """Seconds between looks at accounts whose token, or an import's, has changed; 0: default."""
+    resolver_max_accounts: Count = 0
+    """Most account JWTs in the directory; 0 means no limit."""
+    resolver_allow_delete: bool = False
+    """Accept an operator's signed requests to delete accounts in the directory."""
+    resolver_hard_delete: bool = False
+    """Remove the files of deleted accounts, instead of renaming them."""
+    default_sentinel: str = ""
+    """JWT of a bearer user, for clients without one; an auth callout then decides on them."""
     resolver_preload: dict[str, str] = {}  # noqa: RUF012 - msgspec copies the default
     """Account JWTs by account key, known from the start."""
     resolver_pinned_accounts: tuple[str, ...] = ()

@@ -1,6 +1,9 @@
 """`/accountz` and `/accstatz`: the accounts and their traffic."""
 
+import base64
 from typing import TYPE_CHECKING, Any
+
+from msgspec import json
 
 from midge.server.monitoring import go_format
 from midge.server.monitoring.arguments import Arguments, BadArgument
@@ -84,7 +87,21 @@ def account_statistics(state: "State", account: "Account") -> dict[str, Any]:
         "sent": {"msgs": totals.out_messages, "bytes": totals.out_bytes, **_NO_OTHERS},
         "received": {"msgs": totals.in_messages, "bytes": totals.in_bytes, **_NO_OTHERS},
         "slow_consumers": totals.slow_consumers,
+        **_quotas(state, account.name),
     }
+
+
+def _quotas(state: "State", name: str) -> dict[str, Any]:
+    """Return the quotas of an account and its users, a field of midge's own; nothing if none."""
+    found = {
+        user or "*": {
+            "messages_per_s": quota.rate.messages_per_s,
+            "bytes_per_s": quota.rate.bytes_per_s,
+            "holds": quota.holds,
+        }
+        for user, quota in state.broker.quotas.of_account(name).items()
+    }
+    return {"quotas": found} if found else {}
 
 
 def _detail(state: "State", account: "Account") -> dict[str, Any]:
@@ -98,6 +115,7 @@ def _detail(state: "State", account: "Account") -> dict[str, Any]:
         "leafnode_connections": len(links_of(state, account.name)),
         "client_connections": len(account.clients),
         "subscriptions": len(account.sublist),
+        **_token(state, account.name),
         **_sharing(state, account.name),
         "name_tag": account.name,
         "sublist_stats": combined_statistics([account]),
@@ -107,9 +125,25 @@ def _detail(state: "State", account: "Account") -> dict[str, Any]:
     return detail
 
 
+def claims_in(token: str) -> Any:
+    """Return the claims of a verified `token`, as they are in it."""
+    payload = token.split(".")[1]
+    return json.decode(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+
+
+def _token(state: "State", name: str) -> dict[str, Any]:
+    """Return the account's token in operator mode, encoded and decoded."""
+    mode = state.broker.admission.authenticator.operator
+    token = mode.token_of(name) if mode is not None else ""
+    if not token:
+        return {}
+    claims = claims_in(token)
+    return {"issuer_key": claims["iss"], "jwt": token, "decoded_jwt": claims}
+
+
 def _sharing(state: "State", name: str) -> dict[str, Any]:
-    """Return the account's configured mappings, exports and imports."""
-    for table in state.broker.options.accounts:
+    """Return the account's mappings, exports and imports, by its token or the configuration."""
+    for table in (*state.broker.options.accounts, *state.broker.admission.token_tables(name)):
         if table.name == name:
             exports = [_export(one) for one in table.exports]
             imports = [_import(one) for one in table.imports]

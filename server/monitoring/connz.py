@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
-from midge.server.clients.client_info import CLIENT_TYPES, user_of
+from midge.server.clients.client_info import CLIENT_TYPES, issuer_key_of, user_of
 from midge.server.clients.closed_clients import ClosedClient
 from midge.server.clients.connection import Connection
 from midge.server.config.account_names import GLOBAL_ACCOUNT
@@ -285,7 +285,9 @@ def _entry(client: Client, options: ConnzOptions, now: float, wall_offset: float
     }
     entry |= _introduction(client)
     if options.auth:
-        entry |= _identity(client)
+        entry |= _peer_certificates(client) | _identity(client)
+    elif isinstance(client, ClosedClient) and (token := _token(client)):
+        entry |= {**token, **({"name_tag": client.display_name} if client.display_name else {})}
     identity = None if isinstance(client, ClosedClient) else client.identity
     if identity is not None and identity.proxy_key:
         entry["proxy"] = {"key": identity.proxy_key}
@@ -303,9 +305,28 @@ def _introduction(client: Client) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if value}
 
 
+def _peer_certificates(client: Client) -> dict[str, Any]:
+    """Return the chain of the client's certificate; nothing for a closed client."""
+    chain = () if isinstance(client, ClosedClient) else client.channel.peer_chain()
+    if not chain:
+        return {}
+    from midge.server.auth.certificates import fingerprints  # noqa: PLC0415 - only TLS needs it
+
+    return {"tls_peer_certs": [fingerprints(one) for one in chain[:1]]}
+
+
+def _token(client: Client) -> dict[str, str]:
+    """Return the client's JWT, and the key that made it; for an nkey its account."""
+    if isinstance(client, ClosedClient):
+        facts = {"jwt": client.jwt, "issuer_key": client.issuer_key}
+    else:
+        facts = {"jwt": client.options.jwt, "issuer_key": issuer_key_of(client)}
+    return {name: value for name, value in facts.items() if value}
+
+
 def _identity(client: Client) -> dict[str, Any]:
     name = client.account_name if isinstance(client, ClosedClient) else client.account.name
-    facts = {"authorized_user": _user(client), "account": name, "name_tag": name}
+    facts = {"authorized_user": _user(client), "account": name, **_token(client), "name_tag": name}
     if name == GLOBAL_ACCOUNT:
         del facts["account"]
         if isinstance(client, ClosedClient):

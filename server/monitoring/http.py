@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Page = Callable[[web.Request], Awaitable[web.Response]]
 
+_UNCOUNTED = ("/ipqueuesz", "/raftz")  # as on nats-server
 _SHUTDOWN_S = 0.2  # seconds that a request under way may take when the server stops
 _LARGEST_REQUEST_BYTES = 64 * 1024
 
@@ -155,7 +156,8 @@ class Monitor:
         make = partial(_made, page=page)
 
         async def handle(request: web.Request) -> web.StreamResponse:
-            self.state.requests[path] += 1
+            if path not in _UNCOUNTED:
+                self.state.requests[path] += 1
             return await self._throttle.answer(request, make, is_shared=is_shared)
 
         return handle

@@ -1,5 +1,7 @@
 """The contents of JetStream, in total and by account, stream and consumer, as pages show them."""
 
+import hashlib
+import string
 from typing import TYPE_CHECKING, Any
 
 from midge.jetstream.config.versions import API_LEVEL
@@ -22,6 +24,7 @@ _DEFAULT_MAX_CONSUMERS = 1000
 _UNSIGNED = 1 << 64
 _STREAM_STEPS = 50  # of describing a stream, about 50 us
 _CONSUMER_STEPS = 10  # of describing a consumer, about 10 us
+_PEER_LETTERS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 _SYNC_INTERVAL_S = 120  # which stands for `always`, as in nats-server's page
 
 
@@ -36,6 +39,7 @@ async def page(
         "config": configuration(engine),
         "limits": _limits(engine),
         **_totals(engine, with_leaders=given["raft"]),
+        **meta_cluster(state),
     }
     used = [one for one in engine.accounts.values() if one.limits is not None]
     homes = sorted(used, key=lambda one: one.account.name)
@@ -48,6 +52,25 @@ async def page(
         made["account_details"] = [await _account(engine, one, given, steps) for one in shown]
     made["total"] = len(used)
     return made
+
+
+def meta_cluster(state: "State") -> dict[str, Any]:
+    """Return nats-server's group of servers that place streams; midge's has this server alone."""
+    if state.cluster is None:
+        return {}
+    found = hashlib.sha256(state.server_name.encode()).digest()[:8]
+    alone = {
+        "name": state.cluster.name,
+        "leader": state.server_name,
+        "peer": "".join(_PEER_LETTERS[byte % len(_PEER_LETTERS)] for byte in found),
+        "cluster_size": 1,
+        "quorum_needed": 1,
+        "pending": 0,
+        "pending_requests": 0,
+        "pending_infos": 0,
+        "snapshot": {"pending_entries": 0, "pending_size": 0, "last_time": "0001-01-01T00:00:00Z"},
+    }
+    return {"meta_cluster": alone}
 
 
 def _limits(engine: "Engine") -> dict[str, Any]:
@@ -123,9 +146,9 @@ def _totals(engine: "Engine", *, with_leaders: bool) -> dict[str, Any]:
     consumers = sum(len(one.consumers) for one in streams)
     return {
         "streams": len(streams),
-        **({"streams_leader": len(streams)} if with_leaders else {}),
+        **({"streams_leader": len(streams)} if with_leaders and streams else {}),
         "consumers": consumers,
-        **({"consumers_leader": consumers} if with_leaders else {}),
+        **({"consumers_leader": consumers} if with_leaders and consumers else {}),
         "messages": sum(one.store.messages for one in streams),
         "bytes": sum(one.store.bytes for one in streams),
     }

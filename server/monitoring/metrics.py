@@ -114,7 +114,20 @@ class HubCollector(Collector):
             broker.router.faults.count,
         )
 
+    def _quotas(self) -> Iterator[Metric]:
+        """Return how often a quota held publishers back; nothing where none is set."""
+        held = CounterMetricFamily(
+            "midge_publish_quota_holds",
+            "Times that a quota held a publisher back",
+            labels=["account", "user"],
+        )
+        for (account, user), quota in self._state.broker.quotas.items():
+            held.add_metric([account, user], quota.holds)
+        if held.samples:
+            yield held
+
     def _accounts(self) -> Iterator[Metric]:
+        yield from self._quotas()
         broker = self._state.broker
         connections = GaugeMetricFamily(
             "midge_account_connections", "Connections of an account", labels=["account"]
@@ -172,6 +185,7 @@ def _limits_met(broker: "Broker") -> dict[str, int]:
         "connections_per_account": closed[ClosedReason.MAXIMUM_ACCOUNT_CONNECTIONS],
         "connections_per_user": met["connections_per_user"],
         "connections_per_address": met["connections_per_address"],
+        "publish_quota": met["publish_quota"],
         "subscriptions": errors_sent[errors.MAXIMUM_SUBSCRIPTIONS],
         "subscription_tokens": errors_sent[TOO_MANY_TOKENS],
         "control_line": closed[ClosedReason.MAXIMUM_CONTROL_LINE],

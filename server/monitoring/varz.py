@@ -8,6 +8,7 @@ from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.config.options import WebSocket
 from midge.server.monitoring import go_format
 from midge.server.monitoring.account_totals import server_totals
+from midge.server.monitoring.accounts import claims_in
 from midge.server.monitoring.leafz import links_of
 from midge.server.monitoring.routez import routes_of
 from midge.version import __version__
@@ -38,8 +39,20 @@ def _identity(state: "State") -> dict[str, Any]:
         "host": broker.host,
         "port": broker.port,
         **_encryption(state),
+        **_operators(state),
         **_client_urls(state),
         **state.labels,
+    }
+
+
+def _operators(state: "State") -> dict[str, Any]:
+    """Return the operators' tokens, in operator mode, encoded and decoded."""
+    mode = state.broker.admission.authenticator.operator
+    if mode is None or not mode.tokens:
+        return {}
+    return {
+        "trusted_operators_jwt": list(mode.tokens),
+        "trusted_operators_claim": [claims_in(token) for token in mode.tokens],
     }
 
 

@@ -223,7 +223,7 @@ class Daemon:
 
         self._ports_file = PortsFile(options.process.ports_file_dir)
         try:
-            self._ports_file.write(self._server.urls())
+            self._ports_file.write(self._server.urls(), is_encrypted=options.tls.enabled)
         except OSError as error:
             log.warning("ports_file_failed", error=_explain(error))
 

@@ -35,14 +35,22 @@ class PortsFile:
 
         self.path = Path(directory) / f"{executable_name()}_{os.getpid()}.ports"
 
-    def write(self, urls: Mapping[str, Sequence[str]]) -> None:
-        """Write the URLs by kind of listener.
+    def write(self, urls: Mapping[str, Sequence[str]], *, is_encrypted: bool = False) -> None:
+        """Write the URLs by kind of listener, with nats-server's schemes.
+
+        `is_encrypted` is whether clients speak TLS.
 
         Raises: OSError.
         """
-        content = {kind: list(found) for kind, found in urls.items() if found}
+        schemes = {"nats": "tls" if is_encrypted else "nats", "cluster": "nats"}
+        content = {}
+        for kind, found in urls.items():
+            if found:
+                own = found[0].partition("://")[0]
+                scheme = schemes.get(kind, own)
+                content[kind] = [f"{scheme}://{url.partition('://')[2]}" for url in found]
         partial = self.path.with_name(f".{self.path.name}")
-        partial.write_bytes(json.format(json.encode(content), indent=0))
+        partial.write_bytes(json.encode(content))
         partial.replace(self.path)
 
     def remove(self) -> None:

@@ -22,3 +22,4 @@ MAPPED = 8  # its account rewrites subjects
 WATCHED = 16  # its messages are traced
 SCREENED = 32  # a screen sees, changes or refuses publishes
 RESERVED = 64  # the current frame names a subject reserved for the server
+METERED = 128  # it has a quota of messages or bytes a second

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from midge.server.internal.service import Request, Services
@@ -57,6 +58,23 @@ class SystemServices:
             self._offer(f"$SYS.REQ.SERVER.{server_id}.{name}", account, name)
         for name in _OF_ACCOUNTS:
             self._offer(f"$SYS.REQ.ACCOUNT.*.{name}", account, f"ACCOUNT {name}")
+        if self._broker.options.operator.resolver == "directory":
+            self._offer_tokens(account)
+
+    def _offer_tokens(self, account: Account) -> None:
+        """Offer the requests about account tokens."""
+        from midge.server.system_account.account_tokens import (  # noqa: PLC0415 - few have any
+            NAMES,
+            AccountTokens,
+        )
+
+        tokens = AccountTokens(self._broker, self._documents())
+        subjects = {f"$SYS.REQ.CLAIMS.{name}": name for name in NAMES}
+        for name in ("UPDATE", "LOOKUP"):
+            subjects[f"$SYS.REQ.ACCOUNT.*.CLAIMS.{name}"] = name
+        for subject, name in subjects.items():
+            self._services.offer(account, subject.encode(), partial(tokens.answer, name))
+            self.subscribed += 1
 
     def subscribe_account(self, account: Account, *, everything: bool) -> None:
         """Offer the services of every account: user information, and the account's own counts.

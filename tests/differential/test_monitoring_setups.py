@@ -3,21 +3,61 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import ssl
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from midge.server.auth.nkeys import KeyKind
 from midge.testing import SettlingClient
 from tests.differential.pages import Site
-from tests.support.keys import Authority, pem
+from tests.support.keys import UNLIMITED_ACCOUNT, Authority, KeyPair, make_token, pem
 from tests.support.processes import Server, midge_command, nats_server_command
+from tests.support.raw import Raw
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator
+
+Fields = dict[str, dict[str, str]]
+"""The types of the fields, by page."""
 
 AUTHORITY = Authority()
 CERTIFICATE, KEY = AUTHORITY.issue("CN=localhost")
 FILES = {"cert.pem": pem(CERTIFICATE), "key.pem": KEY, "ca.pem": AUTHORITY.pem}
+OPERATOR, SYSTEM, ACCOUNT = (
+    KeyPair(KeyKind.OPERATOR),
+    KeyPair(KeyKind.ACCOUNT),
+    KeyPair(KeyKind.ACCOUNT),
+)
+USER = KeyPair(KeyKind.USER)
+EXPORT = {"name": "e", "subject": "e", "type": "service"}
+TOKENS = {
+    OPERATOR: make_token(OPERATOR, OPERATOR.public, "operator"),
+    SYSTEM: make_token(OPERATOR, SYSTEM.public, "account"),
+    ACCOUNT: make_token(
+        OPERATOR,
+        ACCOUNT.public,
+        "account",
+        nats={"exports": [EXPORT], "limits": {**UNLIMITED_ACCOUNT, "exports": -1}},
+    ),
+    USER: make_token(
+        ACCOUNT, USER.public, "user", nats={"subs": -1, "data": -1, "payload": -1}, name="bob"
+    ),
+}
+STREAMS: dict[str, dict[str, Any]] = {
+    "STREAM.CREATE.S": {"name": "S", "subjects": ["s.>"], "storage": "file"},
+    "STREAM.CREATE.M": {"name": "M", "storage": "memory", "mirror": {"name": "S"}},
+    "STREAM.CREATE.X": {"name": "X", "storage": "memory", "sources": [{"name": "S"}]},
+    "CONSUMER.DURABLE.CREATE.S.c": {
+        "stream_name": "S",
+        "config": {"durable_name": "c", "ack_policy": "explicit"},
+    },
+    "CONSUMER.DURABLE.CREATE.S.p": {
+        "stream_name": "S",
+        "config": {"durable_name": "p", "deliver_subject": "d", "ack_policy": "none"},
+    },
+}
 TLS = 'cert_file: "@directory@/cert.pem", key_file: "@directory@/key.pem"'
 
 SETUPS = {
@@ -46,11 +86,24 @@ SETUPS = {
     }""",
     "limits": 'max_connections: 5, max_subs: 6, max_payload: 1KB, write_deadline: "3s"',
     "flags": "feature_flags { js_ack_fc_v2: true }",
+    "encrypted-client": f'tls {{ {TLS}, ca_file: "@directory@/ca.pem", verify: true }}',
+    "tokens": f"""operator: {TOKENS[OPERATOR]}
+        system_account: {SYSTEM.public}
+        resolver: MEMORY
+        resolver_preload: {{
+            {SYSTEM.public}: {TOKENS[SYSTEM]}
+            {ACCOUNT.public}: {TOKENS[ACCOUNT]}
+        }}
+    """,
+    "nkeys": f"accounts {{ A {{ users: [{{ nkey: {USER.public} }}] }} }}",
+    "streams": 'jetstream { store_dir: "@directory@/js" }',
 }
 PAGES = (
     *("/varz", "/connz?auth=1&subs=detail", "/connz?state=closed&subs=1", "/routez", "/leafz"),
     *("/subsz?subs=1", "/gatewayz", "/accountz", "/accountz?acc=A", "/accstatz?unused=1"),
     *("/jsz?accounts=1&streams=1&consumers=1&config=1", "/jsz?acc=X", "/healthz?details=1"),
+    *("/jsz?accounts=1&streams=1&raft=1", "/connz?state=all&auth=1", "/ipqueuesz", "/raftz"),
+    *(f"/accountz?acc={ACCOUNT.public}", "/leafz?subs=1", "/routez?subs=detail"),
 )
 MEANT = {
     ("/varz", ".midge_version"),
@@ -84,13 +137,15 @@ async def test_every_page_has_the_fields_of_nats_server(name: str) -> None:
     assert not different
 
 
-async def look(server: Server, name: str) -> dict[str, dict[str, str]]:
+async def look(server: Server, name: str) -> Fields:
     """Return the fields of each page, with their types, once a client has come and gone."""
     login: dict[str, Any] = {}
     if name in {"users", "accounts"}:
         login = {"user": "a", "password": "a"}
     elif name == "token":
         login = {"token": "t"}
+    if name in OPEN:
+        return await look_at(server, OPEN[name])
     if "tls" in SETUPS[name].partition(" ")[0]:
         return read(server)
     for _ in range(2):
@@ -105,7 +160,72 @@ async def look(server: Server, name: str) -> dict[str, dict[str, str]]:
         await client.close()
 
 
-def read(server: Server) -> dict[str, dict[str, str]]:
+async def with_certificate(server: Server) -> Raw:
+    """Connect with a certificate of the authority."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.load_cert_chain(
+        server.config_path.with_name("cert.pem"), server.config_path.with_name("key.pem")
+    )
+    raw = await Raw.open(server.url, context)
+    await raw.connect(tls_required=True)
+    return raw
+
+
+async def with_token(server: Server) -> Raw:
+    raw = await Raw.open(server.url)
+    await raw.connect(jwt=TOKENS[USER], sig=USER.signature(raw.info["nonce"].encode()))
+    return raw
+
+
+async def with_nkey(server: Server) -> Raw:
+    raw = await Raw.open(server.url)
+    await raw.connect(nkey=USER.public, sig=USER.signature(raw.info["nonce"].encode()))
+    return raw
+
+
+async def with_streams(server: Server) -> Raw:
+    """Make streams and consumers, store a message, and wait for its copies."""
+    raw = await Raw.open(server.url)
+    await raw.connect()
+    raw.send(b"SUB r 1")
+    for request, document in STREAMS.items():
+        body = json.dumps(document).encode()
+        raw.send(b"PUB $JS.API.%b r %d" % (request.encode(), len(body)), body)
+        assert b"error" not in await raw.until(b"created")
+    raw.send(b"PUB s.a r 1", b"x")
+    await raw.until(b'"seq"')
+    site = Site(server)
+    while site.get("/jsz").page["messages"] < len(("S", "M", "X")):
+        await asyncio.sleep(0.02)
+    return raw
+
+
+OPEN: dict[str, Callable[[Server], Awaitable[Raw]]] = {
+    "encrypted-client": with_certificate,
+    "tokens": with_token,
+    "nkeys": with_nkey,
+    "streams": with_streams,
+}
+"""How a client connects in a set-up where the official client's way is not enough."""
+
+
+async def look_at(server: Server, connect: Callable[[Server], Awaitable[Raw]]) -> Fields:
+    """Return the fields of each page, once a client has come and gone and another one stays."""
+    if connect is not with_streams:
+        gone = await connect(server)
+        await gone.close()
+        site = Site(server)
+        while not site.get("/connz?state=closed").page["connections"]:
+            await asyncio.sleep(0.02)
+    stays = await connect(server)
+    try:
+        return read(server)
+    finally:
+        await stays.close()
+
+
+def read(server: Server) -> Fields:
     site = Site(server)
     return {page: dict(fields(json_of(site, page))) for page in PAGES}
 

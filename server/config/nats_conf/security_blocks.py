@@ -137,6 +137,8 @@ USER: dict[str, Handler] = {
         Key("allowed_connection_types", _connection_types),
     ),
     "proxy_required": Key("proxy_required", boolean),
+    "messages_per_s": Key("messages_per_s", limit),  # midge's own, as the next one is
+    "bytes_per_s": Key("bytes_per_s", limit),
 }
 
 
@@ -271,18 +273,20 @@ def _threshold(section: Section, node: Node) -> None:
         section.put("response_threshold_s", span(node), node)
 
 
-def _latency(node: Node) -> object:
-    """Check where latencies would be sent."""
+def _latency(section: Section, node: Node) -> None:
+    """Read the subject for latencies, and how many requests are measured."""
     if isinstance(node.value, str):
-        return node.value
+        section.put("latency_subject", node.value, node)
+        return
     given = entries(node)
     if "subject" not in given:
         fail(node, "Latency subject required, but missing")
-    text(given["subject"])
+    section.put("latency_subject", text(given["subject"]), node)
     sampling = given.get("sampling")
-    if sampling is not None and str(sampling.value).strip().lower() != "headers":
-        _trace_sampling(sampling)
-    return node.value
+    if sampling is not None:
+        by_headers = str(sampling.value).strip().lower() == "headers"
+        percent = 0 if by_headers else _trace_sampling(sampling)
+        section.put("latency_sampling_percent", percent, sampling)
 
 
 _RESPONSES = {"single": "singleton", "chunk": "chunked"}
@@ -300,7 +304,7 @@ EXPORT: dict[str, Handler] = {
     ),
     **dict.fromkeys(_THRESHOLDS, _threshold),
     "account_token_position": Key("account_token_position", integer),
-    "latency": Ignored("latencies of services are not measured", _latency, ()),
+    "latency": _latency,
     "allow_trace": _TRACES,
 }
 
@@ -357,6 +361,8 @@ ACCOUNT_LIMITS: dict[str, Handler] = {
     "max_pay": Key("max_payload_bytes", integer),
     "max_leafnodes": Key("max_leafnodes", integer),
     "max_leafs": Key("max_leafnodes", integer),
+    "messages_per_s": Key("messages_per_s", limit),  # midge's own, as the next one is
+    "bytes_per_s": Key("bytes_per_s", limit),
 }
 
 
@@ -448,6 +454,9 @@ def _resolver(section: Section, node: Node) -> None:
             "resolver_directory"
         ):
             fail(node, "dir has no value and needs to point to a directory")
+        deletes = table.values.get("resolver_allow_delete")
+        if table.values.get("resolver_hard_delete") and not deletes:
+            fail(node, "hard_delete has no effect without delete")
         return
     word = text(node)
     if word.upper() in _MEMORY:
@@ -466,15 +475,13 @@ def _resolver_type(node: Node) -> str:
     return "directory"
 
 
-_DELETION = Ignored("account JWTs are not deleted by request", boolean)
-
 RESOLVER: dict[str, Handler] = {
     "type": Key("resolver", _resolver_type),
     "dir": Key("resolver_directory", text),
-    "allow_delete": _DELETION,
-    "hard_delete": _DELETION,
+    "allow_delete": Key("resolver_allow_delete", boolean),
+    "hard_delete": Key("resolver_hard_delete", boolean),
     "interval": positive("resolver_interval_s", "interval", span),
-    "limit": Ignored("the directory has any number of account JWTs", integer, (0,)),
+    "limit": Key("resolver_max_accounts", limit),
     "ttl": Ignored("account JWTs stay until they expire", span, (0.0,)),
     "timeout": Ignored("other servers are not asked for account JWTs", span),
 }

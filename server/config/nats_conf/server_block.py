@@ -345,7 +345,7 @@ SERVER: dict[str, Handler] = {
     "default_js_domain": Ignored("clients of all accounts use one domain", _texts_by_name, ({},)),
     "store_dir": read_store_dir,
     "storedir": read_store_dir,
-    "default_sentinel": Ignored("clients without credentials are refused", text, ("",)),
+    "default_sentinel": Key("operator.default_sentinel", text),
     "feature_flags": read_feature_flags,
     "server_tags": Key("server_tags", texts),
     "server_metadata": Key("server_metadata", _texts_by_name),

@@ -506,7 +506,10 @@ class TestOperators:
             ),
             ({"jwts": ("eyJ.x.y",)}, "expected an operator token or its file"),
             ({"resolver_preload": {}}, "operator mode needs an account resolver"),
-            ({"resolver": "directory", "resolver_directory": "nowhere"}, "expected a directory"),
+            (
+                {"resolver": "directory", "resolver_directory": __file__},
+                f"expected a directory, got {__file__!r}",
+            ),
         ],
     )
     def test_bad_settings_are_refused(self, settings: dict[str, Any], text: str) -> None:

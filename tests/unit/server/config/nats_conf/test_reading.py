@@ -264,7 +264,6 @@ def test_a_tls_block_without_a_certificate_is_refused(conf: Path, around: str, g
     [
         ("prof_port: 6060", 'field "prof_port" has no effect: there is no profiler of Go'),
         ("trace_headers: true", 'field "trace_headers" traces whole messages'),
-        ("default_sentinel: x", 'field "default_sentinel" has no effect: clients without'),
         ("cluster { pool_size: 3 }", 'field "pool_size" has no effect: one route carries all'),
         ("feature_flags { other: true }", 'feature flag "other" has no effect: midge does not'),
         ("accounts { A { exports: [{}] } }", "an export without a stream or service has no effect"),
