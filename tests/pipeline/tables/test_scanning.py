@@ -109,10 +109,19 @@ class Simulated:
 
 
 @pytest.mark.parametrize("part", range(8))
-def test_any_interleaving_shows_each_message_once(part, tmp_path, monkeypatch, request):
-    """80 reads, 10,000 in the long form."""
-    reads = 1250 if request.config.getoption("--full") else 10
-    world = Simulated(str(tmp_path / "t"), part)
+def test_any_interleaving_shows_each_message_once(part, tmp_path, monkeypatch):
+    read_between_the_steps_of_others(part, 10, tmp_path, monkeypatch)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("part", range(100))
+def test_10000_interleavings_show_each_message_once(part, tmp_path, monkeypatch):
+    read_between_the_steps_of_others(100 + part, 100, tmp_path, monkeypatch)
+
+
+def read_between_the_steps_of_others(seed, reads, tmp_path, monkeypatch):
+    world = Simulated(str(tmp_path / "t"), seed)
     monkeypatch.setattr(scanning, "stream_state", world.state)
     monkeypatch.setattr(scanning, "read_rows", lambda *arguments: world.read(*arguments).rows)
     for _ in range(reads):
