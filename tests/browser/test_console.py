@@ -339,9 +339,46 @@ def test_buckets(open_console: Callable[..., Any]) -> None:
         wait_for(page, say(page, "edited", "revision 3"))
         wait_for(page, say(page, "keys", "5"))
         page.click("#delete")
+        wait_for(page, say(page, "delete", "Really delete limit?"))
+        page.focus("#edit-key")  # takes the question back
+        wait_for(page, "document.getElementById('delete').textContent === 'Delete'")
+        page.click("#delete")
+        page.click("#delete")
         wait_for(page, say(page, "edited", "deleted, as revision 4"))
         wait_for(page, say(page, "keys", "(del)"))
         page.fill("#edit-key", "color")
         page.fill("#edit-value", "red")
         page.click("#edit button")
         wait_for(page, say(page, "keys", "color"))
+
+
+def test_the_keyboard_and_the_address(open_console: Callable[..., Any]) -> None:
+    page, server = open_console(viewport={"width": 390, "height": 844})
+    page.click("#tabs button[data-page=streams]")
+    wait_for(page, say(page, "stream-list", "nothing yet"))
+    assert page.get_attribute("#create button", "class") == "locked"
+    config = json.dumps({"name": "ORDERS", "subjects": ["orders.>"]})
+    with socket.create_connection(server.address(), timeout=TIMEOUT_S) as client:
+        client.sendall(
+            f"PUB $JS.API.STREAM.CREATE.ORDERS i {len(config)}\r\n{config}\r\nPING\r\n".encode()
+        )
+        wait_for(page, say(page, "stream-list", "ORDERS"))
+    page.focus("#stream-list tr.choice")
+    page.keyboard.press("Enter")
+    wait_for(page, say(page, "stream-name", "ORDERS"))
+    wait_for(page, "location.hash === '#streams/ORDERS'")
+    page.evaluate(
+        "window.looks = 0; const old = pages.streams; "
+        "pages.streams = async () => { await old(); window.looks += 1; }"
+    )
+    wait_for(page, "window.looks > 2")
+    assert page.evaluate("document.activeElement.dataset.key") == "ORDERS"  # new rows, same focus
+    cells = page.locator("#stream-list tr.choice td")
+    assert all(box["x"] + box["width"] <= 390 for one in cells.all() if (box := one.bounding_box()))
+    page.reload()
+    wait_for(page, say(page, "stream-name", "ORDERS"))
+    assert page.is_visible("#streams")
+    page.go_back()
+    unlock(page)
+    assert page.get_attribute("#send", "class") == ""
+    assert page.complaints == []

@@ -16,6 +16,7 @@ pages.buckets = async () => {
 
 function chooseBucket(name) {
   bucket = name; editedRevision = null;
+  if (page === "buckets") address("buckets", name);
   at("history").replaceChildren(); show("history-of", ""); show("edited", "");
   at("edit-key").value = at("edit-value").value = "";
   listKeys();
@@ -74,5 +75,16 @@ at("edit").onsubmit = (event) => {
   event.preventDefault();
   attempt("edited", async () => "revision " + await change(at("edit-key").value, at("edit-value").value, {}));
 };
-at("delete").onclick = () => attempt("edited", async () =>
-  "deleted, as revision " + await change(at("edit-key").value, "", { "KV-Operation": "DEL" }));
+// The first click asks, the second one deletes; anything else takes the question back.
+let toDelete = "";
+function askToDelete(key) { toDelete = key; show("delete", key ? "Really delete " + key + "?" : "Delete"); }
+at("edit-key").oninput = () => askToDelete("");
+at("delete").onblur = () => askToDelete("");
+at("delete").onclick = () => {
+  const key = at("edit-key").value;
+  if (toDelete !== key || !key) { askToDelete(key); return; }
+  askToDelete("");
+  attempt("edited", async () => "deleted, as revision " + await change(key, "", { "KV-Operation": "DEL" }));
+};
+window.addEventListener("unlocked", () => { if (bucket) listKeys(); });
+choices.buckets = (name) => { if (name && name !== bucket) chooseBucket(name); };

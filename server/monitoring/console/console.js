@@ -50,26 +50,41 @@ async function api(account, subject, body) {
   return answer;
 }
 
+// Rows that can be chosen take the focus, and keep it although each look makes new ones.
 function fill(id, heads, rows, choose, chosen) {
   const table = document.createElement("tbody"), first = rows[0] || [];
+  const focused = at(id).contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
   const line = (cells, kind, index) => {
     const row = document.createElement("tr");
     cells.forEach((cell, i) => {
       const box = document.createElement(kind);
       box.textContent = String(cell);
       box.title = kind === "td" ? box.textContent : "";
+      if (kind === "td") box.dataset.head = heads[i];
       if (typeof first[i] === "number") box.className = "n";
       row.append(box);
     });
     if (choose && index !== undefined) {
       row.className = cells[0] === chosen ? "choice chosen" : "choice";
       row.onmousedown = () => choose(cells[0]);  // a click may end on the row's successor, one look later
+      row.tabIndex = 0; row.dataset.key = cells[0];
+      row.setAttribute("aria-current", String(cells[0] === chosen));
+      row.onkeydown = (event) => {
+        if (event.key === "Enter" || event.key === " ") { event.preventDefault(); choose(cells[0]); }
+      };
     }
     table.append(row);
   };
   line(heads, "th");
   rows.forEach((row, index) => line(row, "td", index));
+  if (!rows.length) {
+    const row = document.createElement("tr"), box = document.createElement("td");
+    box.colSpan = heads.length; box.className = "empty"; box.textContent = "nothing yet";
+    row.append(box); table.append(row);
+  }
   at(id).replaceChildren(table);
+  if (focused === undefined) return;
+  for (const row of table.children) if (row.dataset.key === focused) row.focus({ preventScroll: true });
 }
 
 // The next of 1, 2, 5, 10, 20, … : half of it is readable, too. Nothing at all is drawn as a line at 0.
@@ -173,6 +188,10 @@ function learn(found) {
 function lock() {
   at("unlock").hidden = Boolean(token) || !facts.can_unlock;
   at("lock").className = token ? "good" : "";
+  for (const button of document.querySelectorAll("main form button:not(#clear):not(#search-next)")) {
+    button.classList.toggle("locked", !token);
+    button.title = token ? "" : "needs the console's token";
+  }
   show("lock", token ? "● unlocked" : facts.can_unlock ? "" : "read-only: no token is configured");
 }
 
@@ -182,16 +201,33 @@ at("unlock").onsubmit = async (event) => {
   try {
     await act("unlock");
     at("token").value = ""; lock();
+    window.dispatchEvent(new Event("unlocked"));
   } catch (error) {
     token = ""; lock(); at("lock").className = "bad";
     show("lock", error.message === UNREACHABLE ? error.message : "wrong token");
   }
 };
-for (const button of at("tabs").children) {
-  button.onclick = () => {
-    page = button.dataset.page;
-    for (const one of at("tabs").children) one.className = one === button ? "on" : "";
-    for (const main of document.querySelectorAll("main")) main.hidden = main.id !== page;
-  };
+// The address names the page, and what is chosen on it: #streams/ORDERS.
+const choices = {};
+function goTo() {
+  const [wanted, chosen] = location.hash.slice(1).split("/").map(decodeURIComponent);
+  page = pages[wanted] ? wanted : "overview";
+  for (const one of at("tabs").children) {
+    one.className = one.dataset.page === page ? "on" : "";
+    one.setAttribute("aria-current", one.dataset.page === page ? "page" : "false");
+  }
+  for (const main of document.querySelectorAll("main")) main.hidden = main.id !== page;
+  if (choices[page]) choices[page](chosen || "");
 }
+
+function address(name, chosen) {
+  const hash = "#" + name + (chosen ? "/" + encodeURIComponent(chosen) : "");
+  if (location.hash !== hash) history.replaceState(null, "", hash);
+}
+
+for (const button of at("tabs").children) {
+  button.onclick = () => { history.pushState(null, "", "#" + button.dataset.page); goTo(); };
+}
+window.onhashchange = window.onpopstate = goTo;
+window.addEventListener("DOMContentLoaded", goTo);
 look();

@@ -46,6 +46,7 @@ async function showConsumers(account) {
 
 function chooseStream(name) {
   chosenStream = name;
+  if (page === "streams") address("streams", name);
   for (const id of ["stream", "stream-messages", "purge-box"]) at(id).hidden = !name;
   show("stream-name", name); show("searched", ""); show("purged", "");
   at("found").replaceChildren(); at("search-next").disabled = true;
@@ -101,6 +102,7 @@ async function attempt(id, what) {
   }
 }
 
+choices.streams = (name) => { if (name !== chosenStream) chooseStream(name); };
 at("streams-account").onchange = () => chooseStream("");
 at("search").onsubmit = (event) => { event.preventDefault(); search(0); };
 at("search-next").onclick = () => search(nextSeq);
