@@ -68,6 +68,10 @@ class LeafRemote(Table, frozen=True, kw_only=True):
     """Subjects that are neither asked for nor taken from the remote."""
     deny_exports: tuple[str, ...] = ()
     """Subjects that are not sent to the remote."""
+    isolate_interest: bool = False
+    """Do not tell the remote what leaf nodes of this server want."""
+    request_isolation: bool = False
+    """Ask the remote not to tell what its other leaf nodes want."""
     hub: bool = False
     """Be the hub of the remote: tell it what it would tell a leaf node, and the reverse."""
     compression: Compression = "off"

@@ -128,6 +128,7 @@ class Solicited(Side):
             cluster=self.nodes.cluster_name() or own,
             is_hub=self._remote.table.hub,
             headers=self.nodes.broker.options.limits.header_support,
+            isolate=self._remote.table.request_isolation,
             jetstream=jetstream.enabled,
             domain=jetstream.domain if jetstream.enabled else "",
             deny_pub=(*self._remote.table.deny_imports, *denied_for(jetstream).take) or None,
@@ -187,7 +188,8 @@ class Solicited(Side):
         self.compare_domains(link, has_jetstream=info.jetstream is True, domain=info.domain or "")
         link.max_interest = self.nodes.max_interest()
         link.pass_as(Role.LEAF if self._remote.table.hub else Role.HUB)
-        link.told = Told(link, self.nodes.broker.turns, LeafDialect())
+        is_isolated = self._remote.table.isolate_interest
+        link.told = Told(link, self.nodes.broker.turns, LeafDialect(), is_isolated=is_isolated)
         if self._bind(link, info):
             self.nodes.join(link, link.take_rules)
 

@@ -216,10 +216,9 @@ REMOTE: dict[str, Handler] = {
     "websocket_no_masking": Key("ws_no_masking", boolean),
     "jetstream_cluster_migrate": Ignored(_REPLICAS, _migrate),
     "js_cluster_migrate": Ignored(_REPLICAS, _migrate),
-    **dict.fromkeys(
-        ("isolate_leafnode_interest", "isolate", "request_isolation"),
-        Ignored("interest of other leaf nodes crosses this link", boolean),
-    ),
+    "isolate_leafnode_interest": Key("isolate_interest", boolean),
+    "isolate": Key("isolate_interest", boolean),
+    "request_isolation": Key("request_isolation", boolean),
     "compression": read_compression("s2_auto"),
     "first_info_timeout": timed("first_info_timeout_s", "first_info_timeout"),
     "dial_timeout": timed("dial_timeout_s", "dial_timeout"),
