@@ -108,8 +108,8 @@ class Journal:
         elif self._admits_trace(level):
             output = self._output
             output.write(self._form(self._wall_clock(), level, event, fields), level)
-            for event, fields_ in tuple(output.events):
-                output.write(self._form(self._wall_clock(), "info", event, fields_))
+            for rotation in tuple(output.events):
+                output.write(self._form(self._wall_clock(), "info", *rotation))
             output.events.clear()
 
     def relay(self, line: str) -> None:
