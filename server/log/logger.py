@@ -108,8 +108,9 @@ class Journal:
         elif self._admits_trace(level):
             output = self._output
             output.write(self._form(self._wall_clock(), level, event, fields), level)
-            while output.events:
-                output.write(self._form(self._wall_clock(), "info", *output.events.pop(0)))
+            for rotation in tuple(output.events):
+                output.write(self._form(self._wall_clock(), "info", *rotation))
+            output.events.clear()
 
     def relay(self, line: str) -> None:
         """Write a line that another process of this server has formatted."""

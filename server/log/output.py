@@ -73,7 +73,8 @@ class FileOutput:
                 self.lost += 1
                 return
             self._size_bytes += os.write(self._descriptor, data)
-            if 0 < self._size_max_bytes < self._size_bytes:
+            # The lines about a rotation cause no other one, however small the limit.
+            if 0 < self._size_max_bytes < self._size_bytes and not self.events:
                 self._rotate()
         except OSError:
             self.lost += 1

@@ -249,20 +249,23 @@ def test_a_log_file_rotates_by_size_and_old_ones_go(tmp_path: Path) -> None:
     file = tmp_path / "midge.log"
     options = Logging(file=str(file), file_size_limit_bytes=10, file_max_count=3)
     output = FileOutput(options, clock)
+    events = []
     for number in range(6):
         clock.now += 1
         output.write(f"line {number}")
+        events += output.events
+        output.events.clear()
     output.close()
     assert file.read_text() == ""
     rotated = sorted(tmp_path.glob("midge.log.*"))
     assert [one.read_text() for one in rotated] == ["line 2\nline 3\n", "line 4\nline 5\n"]
-    assert [event for event, _ in output.events] == [*["log_rotated"] * 3, "log_purged"]
-    assert output.events[-2][1] == {"file": str(rotated[-1])}
+    assert [event for event, _ in events] == [*["log_rotated"] * 3, "log_purged"]
+    assert events[-2][1] == {"file": str(rotated[-1])}
 
 
 def test_the_new_file_says_where_the_old_one_is(tmp_path: Path) -> None:
     file = tmp_path / "midge.log"
-    options = Logging(file=str(file), file_size_limit_bytes=150, format="nats", logtime=False)
+    options = Logging(file=str(file), file_size_limit_bytes=20, format="nats", logtime=False)
     logging.configure(options)
     logging.get_logger().info("first_event", text="x" * 150)
     (full,) = tmp_path.glob("midge.log.*")
