@@ -94,7 +94,7 @@ class Compression:
         return AUTO if self.own == AUTO and self.mode in LEVELS else self.mode
 
     def begin(self, link: Link) -> None:
-        """Compress what is sent from now on, and decode what follows the line at hand."""
+        """Compress all later output, and decode all input behind the present line."""
         link.outbound.flush()
         self._transport = S2Transport(link.channel.reading.transport, self.mode)
         link.outbound.attach(self._transport)

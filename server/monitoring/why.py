@@ -32,7 +32,7 @@ _SHOWN_MAX = 100
 """Most receivers that an answer names."""
 
 _COMPARED_MAX = 500
-"""Most subjects that are compared with one that nobody subscribes to: 5 ms."""
+"""Most subjects that are compared with one without subscribers: 5 ms."""
 
 
 class Finding(NamedTuple):
