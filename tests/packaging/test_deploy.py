@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import shutil
 import signal
 import socket
 import subprocess
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +101,58 @@ def test_compose_file_mounts_what_the_image_writes() -> None:
     # The command replaces the image's: it must be one that the server takes.
     config = ROOT / "config.example.toml"
     run([*midge_command(), *service["command"], "-c", config, "-t"])
+
+
+def status_of(url: str) -> int:
+    """Return the HTTP status of a page, as a probe sees it."""
+    try:
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_pod_leaves_by_lame_duck_mode_while_it_is_alive(tmp_path: Path) -> None:
+    """The configuration, the probes and the hook of the manifest, with paths of this test."""
+    config, service, workload = yaml.safe_load_all(
+        (ROOT / "deploy" / "kubernetes.yaml").read_text()
+    )
+    pod = workload["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    ports = {one["name"]: one["containerPort"] for one in container["ports"]}
+    assert service["spec"]["ports"][0]["port"] == ports["nats"] == 4222
+    assert {one["name"] for one in container["volumeMounts"]} == {"streams", "config", "tmp"}
+    text = config["data"]["midge.conf"]
+    assert f"0.0.0.0:{ports['http']}" in text
+    paths = {"/tmp/": f"{tmp_path}/", "/var/lib/midge": f"{tmp_path}/store", "0.0.0.0": "127.0.0.1"}
+    hook = container["lifecycle"]["preStop"]["exec"]["command"]
+    for old, new in paths.items():
+        assert old in text
+        text = text.replace(old, new)
+        hook = [word.replace(old, new) for word in hook]
+    (tmp_path / "midge.conf").write_text(text.replace(f":{ports['http']}", ":-1"))
+    with started_server([*midge_command(), "-c", tmp_path / "midge.conf"], tmp_path) as (
+        process,
+        port,
+    ):
+        (announced,) = tmp_path.glob("*.ports")
+        (address,) = json.loads(announced.read_text())["monitoring"]
+        ready, alive = (
+            address.rstrip("/") + container[f"{probe}Probe"]["httpGet"]["path"]
+            for probe in ("readiness", "liveness")
+        )
+        assert (status_of(ready), status_of(alive)) == (200, 200)
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(b"CONNECT {}\r\nPING\r\n")
+            client.recv(4096)
+            run([*midge_command(), *hook[1:]])
+            while status_of(ready) != 503:
+                pass
+            assert status_of(alive) == 200
+        assert process.wait(TIMEOUT_S) == 0
+    seconds = re.search(r"lame_duck_duration: (\d+)s", text)
+    assert seconds is not None
+    assert int(seconds[1]) < pod["terminationGracePeriodSeconds"]
 
 
 def test_alerts_use_metrics_of_the_server() -> None:
