@@ -121,6 +121,7 @@ class Recorder(Observer):
         self._timer = None
         self._broker.observers.remove(self)
         self._broker.look_away(self._tap)
+        self._writer.end()  # its thread, of low priority, takes none of the last rows
         self._hand_over_events()
         self._writer.put(self._tap.rows)
         timeout_s = max(_STOP_S_MIN, self._broker.options.shutdown.flush_timeout_s)

@@ -75,10 +75,14 @@ class Writer:
         """Queue message rows, `(data set, hour, rows)`, `ROLL` or `STOP`."""
         self._queue.put(item)
 
-    def stop(self, timeout_s: float) -> bool:
-        """Write the queued rows and stop; False when that takes longer than `timeout_s`."""
+    def end(self) -> None:
+        """End the thread after its present item: all later ones are for `stop`."""
         self._is_ending = True
         self._queue.put(STOP)
+
+    def stop(self, timeout_s: float) -> bool:
+        """Write the queued rows and stop; False when that takes longer than `timeout_s`."""
+        self.end()
         last = threading.Thread(target=self._finish, name="midge-recorder-end", daemon=True)
         last.start()
         last.join(timeout_s)

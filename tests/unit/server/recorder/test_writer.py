@@ -6,6 +6,7 @@ import threading
 import pyarrow.parquet as pq
 import pytest
 
+from midge import Server
 from midge.protocol.frame import compose
 from midge.server.config.options import Recorder as RecorderOptions
 from midge.server.recorder import writer as writer_module
@@ -70,6 +71,22 @@ def test_what_is_left_when_it_ends_does_not_wait_for_a_quiet_machine(tmp_path, m
     assert writer.stop(30)
     assert priorities == [os.getpriority(os.PRIO_PROCESS, threading.get_native_id())]
     assert counts(tmp_path) == [10]
+
+
+async def test_rows_of_a_server_that_stops_are_not_left_to_the_thread_of_low_priority(
+    tmp_path, monkeypatch
+):
+    threads = []
+
+    def write(self, table):
+        threads.append(threading.current_thread().name)
+        return original(self, table)
+
+    original = Segment.write
+    monkeypatch.setattr(Segment, "write", write)
+    async with Server(port=-1, recorder={"directory": str(tmp_path)}) as server:
+        server.publish("orders.new", "tea")
+    assert set(threads) == {"midge-recorder-end"}
 
 
 def test_ending_gives_up_on_a_disk_that_hangs(tmp_path, monkeypatch):
