@@ -187,7 +187,16 @@ def test_converted_to_toml_it_means_the_same(name: str, tmp_path: Path) -> None:
     assert config.load(converted).options == options
 
 
-OWN_KEYS = {("`leafnodes`", "proxy_protocol"), ("`websocket`", "proxy_protocol")}
+OWN_KEYS = {
+    ("`leafnodes`", "proxy_protocol"),
+    ("`websocket`", "proxy_protocol"),
+    ("Top level", "tables"),
+    *(
+        (place, key)
+        for place in ("An entry of `users`", "`limits` of an account")
+        for key in ("messages_per_s", "bytes_per_s")
+    ),
+}
 """Keys that midge takes beyond nats-server's, by where they stand."""
 
 

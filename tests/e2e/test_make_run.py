@@ -106,7 +106,7 @@ def test_every_suggestion_works(root: Path, compiled: str) -> None:
     await_subscription(pages)
     subprocess.run(words[1], cwd=root, check=True, timeout=60)
     assert "hello" in printing.communicate(timeout=60)[0]
-    subprocess.run([*words[2], "--msgs", "1000"], cwd=root, check=True, timeout=60)
+    subprocess.run([*words[2], "--count", "1000"], cwd=root, check=True, timeout=60)
     action = urllib.request.Request(
         f"{console}/publish",
         json.dumps({"subject": "orders.new", "payload": "hello"}).encode(),

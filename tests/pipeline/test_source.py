@@ -457,7 +457,7 @@ def test_an_idle_query_notices_that_its_stream_was_made_again(streaming, orders,
 
 
 def test_missing_stream_is_named(streaming, nats_server):
-    with pytest.raises(StreamNotFoundError, match=r"STREAM\.INFO\.ORDERS: stream not found"):
+    with pytest.raises(StreamNotFoundError, match="stream ORDERS: not found"):
         streaming().initialOffset()
 
 

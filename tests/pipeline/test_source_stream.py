@@ -141,7 +141,7 @@ def test_errors_begin_with_the_sentence(spark, read, orders, nats_server, tmp_pa
 
     orders.publish(1)
     cases = [
-        (lambda: read(spark.read, stream="X").count(), "STREAM.INFO.X: stream not found"),
+        (lambda: read(spark.read, stream="X").count(), "stream X: not found"),
         (lambda: read(spark.read, straem="x"), "straem: there is no such option; did you mean"),
         (lambda: read(spark.read, subject="a.>,a.b"), "subject: expected filters that do not"),
         (copy, "row 0 of partition 0 (subject 'no.x'): no stream takes this subject"),

@@ -108,7 +108,8 @@ def test_the_command(tmp_path, nats_server, capsys):
 def test_what_goes_wrong_is_told_in_words(tmp_path, capsys, words, message):
     parser = argparse.ArgumentParser()
     record_command.add_arguments(parser)
-    assert record_command.run(parser.parse_args([str(tmp_path / "r"), *words])) == 1
+    code = 1 if "refused" in message else 2
+    assert record_command.run(parser.parse_args([str(tmp_path / "r"), *words])) == code
     assert capsys.readouterr().err.strip().endswith(message)
 
 

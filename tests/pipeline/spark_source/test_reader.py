@@ -152,7 +152,7 @@ def test_stream_away_for_a_moment_is_waited_for_or_fails(read, orders, caplog):
     orders.publish(20)
     created = orders.state().created
     orders.delete()
-    with pytest.raises(StreamNotFoundError, match="stream not found"):
+    with pytest.raises(StreamNotFoundError, match="stream ORDERS: not found"):
         read(1, 21, created=created)
     # It comes back as another stream, and so the old one's messages are lost.
     timer = threading.Timer(0.5, orders.create)

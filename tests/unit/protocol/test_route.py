@@ -201,13 +201,23 @@ def test_what_breaks_the_protocol_is_refused(data: bytes, wire: str | None) -> N
     assert caught.value.wire == wire
 
 
-@pytest.mark.parametrize("line", [b"RS+ A a\r\n", b"RMSG A a 0\r\n\r\n", b"PING\r\n", b"INFO {}"])
+@pytest.mark.parametrize("line", [b"RS+ A a\r\n", b"RMSG A a 0\r\n\r\n", b"PING\r\n", b"-ERR 'x'"])
 def test_nothing_comes_before_connect_where_that_is_required(line: bytes) -> None:
     parser, _ = make()
     parser.connect_required = True
     with pytest.raises(ProtocolError) as caught:
         parser.feed(bytearray(line), 0, len(line))
     assert caught.value.wire == AUTHORIZATION_VIOLATION
+
+
+def test_info_may_come_before_connect_to_agree_on_compression_and_nothing_behind_it() -> None:
+    parser, notes = make()
+    parser.connect_required = True
+    lines = b"INFO {}\r\nPING\r\n"
+    with pytest.raises(ProtocolError) as caught:
+        parser.feed(bytearray(lines), 0, len(lines))
+    assert caught.value.wire == AUTHORIZATION_VIOLATION
+    assert [event[0] for event in notes.events] == ["INFO"]
 
 
 def test_the_account_that_was_announced_last_is_kept() -> None:

@@ -126,7 +126,7 @@ async def test_a_consumer_deleted_under_a_request(shop: Shop) -> None:
     told = await inbox.next(5)
     assert told.headers["Status"] == ["409"]
     assert told.headers["Description"] == ["Consumer Deleted"]
-    with pytest.raises(ValueError, match="ORDERS has no consumer, got 'workers'"):
+    with pytest.raises(ValueError, match="consumer of ORDERS: it has no consumer, got 'workers'"):
         shop.faults.delete_consumer("ORDERS", "workers")
 
 
