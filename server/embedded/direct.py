@@ -46,6 +46,11 @@ class DirectSubscription(Inbox):
     counts messages that arrived while `pending_max` waited.
     """
 
+    subject: bytes
+    """The subject, perhaps with wildcards."""
+    queue: bytes | None
+    """The queue group; None without one."""
+
     def __init__(
         self,
         direct: Direct,
