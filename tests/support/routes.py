@@ -119,6 +119,7 @@ class World:
         self.cluster.discovered = lambda info: self.found.append(info.server_id)
 
     def accept(self, host: str = "127.0.0.1", authenticate: Any = None) -> Route:
+        self.clock.advance(0.001)  # it comes in a turn of its own, with that turn's budget
         return Route(self, AcceptedRoute(self.cluster, authenticate), host)
 
     def joined(self, name: str = "PEER", **fields: Any) -> Route:
