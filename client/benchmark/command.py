@@ -220,15 +220,17 @@ def _usage(outcome: Outcome, usage: Usage) -> dict[str, float | None]:
 
     A message counts where it is published or requested, or else where it is received.
     """
-    first = next(iter(reversed(outcome.roles.values())), [])
-    messages = sum(tally.messages for tally in first)
-    server_s = usage.server_s
-    has_server = server_s is not None and messages > 0
-    return {
+    *_, tallies = outcome.roles.values()  # publishers come behind their subscribers
+    messages = sum(tally.messages for tally in tallies)
+    found: dict[str, float | None] = {
         "generator_cpus": usage.generator_s / usage.elapsed_s,
-        "server_cpus": None if server_s is None else server_s / usage.elapsed_s,
-        "server_us_per_message": server_s * 1e6 / messages if has_server and server_s else None,
+        "server_cpus": None,
+        "server_us_per_message": None,
     }
+    if usage.server_s is not None:
+        found["server_cpus"] = usage.server_s / usage.elapsed_s
+        found["server_us_per_message"] = usage.server_s * 1e6 / max(messages, 1)
+    return found
 
 
 def _usage_line(usage: dict[str, float | None]) -> str:
@@ -236,7 +238,7 @@ def _usage_line(usage: dict[str, float | None]) -> str:
     line = f"busy       generator {generator:.0%} of a CPU, server "
     if server is None:
         return line + "unknown (it is not on this machine, or not ours)"
-    return line + f"{server:.0%}, {usage['server_us_per_message'] or 0:.2f} µs a message"
+    return line + f"{server:.0%}, {usage['server_us_per_message']:.2f} µs a message"
 
 
 def _line(label: str, tallies: list[Tally]) -> str:

@@ -6,12 +6,8 @@ from typing import Any
 
 from midge.client.commands import output, verbs
 from midge.client.commands.quantities import show_duration, show_size
-from midge.client.commands.verbs import Session, Verb
+from midge.client.commands.verbs import Session, Verb, no_arguments
 from midge.client.errors import ServerError, StreamError
-
-
-def _no_arguments(_parser: argparse.ArgumentParser) -> None:
-    pass
 
 
 def _info(session: Session) -> None:
@@ -71,7 +67,7 @@ def _of(used: int, limit: int, show: Callable[[int], str]) -> str:
     return f"{show(used)} of {show(limit)}" if limit >= 0 else f"{show(used)}, no limit"
 
 
-VERBS = {"info": Verb("show user, account, limits and usage", _no_arguments, _info)}
+VERBS = {"info": Verb("show user, account, limits and usage", no_arguments, _info)}
 run = verbs.run
 
 

@@ -6,15 +6,11 @@ from typing import Any
 
 from midge.client.commands import output, verbs
 from midge.client.commands.quantities import count, show_size, show_time
-from midge.client.commands.verbs import Session, Verb
+from midge.client.commands.verbs import Session, Verb, no_arguments
 from midge.client.errors import ServerError
 
 _PING = "$SYS.REQ.SERVER.PING"
 _NOT_THE_SYSTEM = "no server answers; only users of the system account may ask all servers"
-
-
-def _no_arguments(_parser: argparse.ArgumentParser) -> None:
-    pass
 
 
 def _info(session: Session) -> None:
@@ -113,9 +109,9 @@ def _row(answer: dict[str, Any]) -> tuple[object, ...]:
 
 
 VERBS = {
-    "info": Verb("show the server of the connection", _no_arguments, _info),
+    "info": Verb("show the server of the connection", no_arguments, _info),
     "ping": Verb("time round trips to the server", _ping_arguments, _ping),
-    "ls": Verb("list all servers, as a user of the system account", _no_arguments, _ls),
+    "ls": Verb("list all servers, as a user of the system account", no_arguments, _ls),
 }
 run = verbs.run
 

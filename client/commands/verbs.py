@@ -128,6 +128,10 @@ def run(args: argparse.Namespace) -> int:
         return output.refuse(args.program, error, as_json=args.json)
 
 
+def no_arguments(_parser: argparse.ArgumentParser) -> None:
+    """Declare no arguments beyond the ones that every verb has."""
+
+
 def confirm(args: argparse.Namespace, what: str) -> None:
     """Ask for confirmation on the terminal before `what` is done, unless `--yes` was given.
 

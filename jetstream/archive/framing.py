@@ -23,9 +23,9 @@ _CHUNK_LIMIT = _BLOCK_LIMIT + (_BLOCK_LIMIT // 6) + 32
 
 
 class S2Writer:
-    """Compresses what is written, or only frames it. `take` returns what is ready so far.
+    """Compresses its input, or only frames it. `take` returns the output that is ready so far.
 
-    Who writes in `block`, where `room` says, tells by `wrote` how much it was.
+    A caller that writes into `block`, where `room` says, reports the number of bytes by `wrote`.
     """
 
     def __init__(self) -> None:

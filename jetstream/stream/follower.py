@@ -100,7 +100,7 @@ class Follower:
         self.wake()
 
     def read(self) -> None:
-        """Take what is visible, some messages at a time; a mirror shows it at once."""
+        """Take the visible messages, some at a time; a mirror shows them at once."""
         self._timer = None
         origin = self._origin
         if origin is None or self._stream.is_closed:

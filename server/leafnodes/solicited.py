@@ -57,9 +57,9 @@ class Dialler(Protocol):
 class Solicited(Side):
     """This end, for a connection to `remote`.
 
-    `has_connected` tells that CONNECT has been sent, and `is_done` that the link has come up; if it
-    has not, `failure` says why. `retry_delay_s` is how long to wait before the next one, where this
-    one ends for a reason that will not go away at once.
+    `has_connected` is True once CONNECT has been sent, and `is_done` once the link has come up; if
+    it has not, `failure` says why. `retry_delay_s` is how long to wait before the next one, where
+    this one ends for a reason that will not go away at once.
     """
 
     def __init__(self, nodes: LeafNodes, remote: Dialler) -> None:

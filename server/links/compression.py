@@ -103,7 +103,7 @@ class Compression:
         link.broker.clock.call_later(0, _go_on, link)
 
     def answered(self, link: Link) -> None:
-        """Choose the level anew, by the round trip of a PING that has been answered."""
+        """Choose the level again, by the round trip of the last PING."""
         round_trip_s = link.channel.keepalive.round_trip_s
         if self._transport is not None and self.own == AUTO and round_trip_s is not None:
             self.mode = level_for(round_trip_s, self._thresholds_s)

@@ -184,7 +184,7 @@ class AccountInterest:
         for stream in self.streams:
             stream.link_changed(source, subject, queue, origin)
         if len(self._links) == 1 and source in self._links:
-            return  # a link is not told of its own interest
+            return  # interest is not sent back over its own link
         if self._imported_streams():
             self.look_behind(source, subject, queue, origin)
             return

@@ -202,7 +202,7 @@ class Told:
             self._turns.wait(partial(self._free, left))
 
     def _free(self, left: list[dict[Key, int]]) -> None:
-        """Free the keys in `left` turn by turn: those of a million entries take 0.25 s."""
+        """Free the keys in `left` turn by turn: a million of them take 0.25 s."""
         self._turns.give_back(self._turns.share())
         del left[-_FREED_AT_ONCE:]
         if left:

@@ -358,7 +358,7 @@ class WorkerPart(Client):
     # As a publisher it is the link.
 
     def names_group(self, name: bytes) -> bool:
-        """Return whether the line at hand is for the queue group `name`."""
+        """Return whether the present line is for the queue group `name`."""
         return self.link.names_group(name)
 
     def lines_to(self, subscription: Subscription) -> "WorkerLink | None":

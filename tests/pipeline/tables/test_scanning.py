@@ -72,7 +72,7 @@ class Simulated:
         return decoder.decode(Columns(seqs, [0] * len(seqs), nothing, payloads, nothing))
 
     def act(self):
-        """Do what others may do between two steps of a reader."""
+        """Do a writer's work between two steps of a reader."""
         for _ in range(self.chosen.choice([0, 0, 1, 1, 2])):
             self.chosen.choice(
                 [self.publish, self.publish, self.land, self.land, self.purge, self.maintain]
