@@ -153,9 +153,7 @@ class ServiceLink(RoutedSubscription):
         headers = rule.sample(frame.header_bytes(), links.random)
         if headers is None:
             return None
-        known = self._describe(publisher)
-        least = {"acc": self.importer.name, "rtt": known.get("rtt", 0)}
-        requester = {**known, **least} if self._plan.shares_client else least
+        requester = self._requester(self._describe(publisher))
         requester = {name: value for name, value in requester.items() if value is not None}
         return Measure(links, rule, self.exporter, requester, headers)
 
@@ -197,6 +195,11 @@ class ServiceLink(RoutedSubscription):
         mapped: bytes | None = subject if mapper is None else mapper.map(subject)
         return mapped
 
+    def _requester(self, known: dict[str, Any]) -> dict[str, Any]:
+        """Return what the exporter may know of the requester with the fields `known`."""
+        least = {"acc": self.importer.name, "rtt": known.get("rtt", 0)}
+        return {**known, **least} if self._plan.shares_client else least
+
     def _request_info(self, publisher: Client | None) -> dict[str, Any]:
         """Return the requester's fields for the service; in a chain, with the last account."""
         known = self._describe(publisher)
@@ -206,8 +209,7 @@ class ServiceLink(RoutedSubscription):
             server = {name: known.get(name) for name in ("server", "cluster")} if shares else {}
             told = {**server, **before, "svc": self.importer.name}
         else:
-            least = {"acc": self.importer.name, "rtt": known.get("rtt", 0)}
-            told = {**known, **least} if shares else least
+            told = self._requester(known)
         return {key: told[key] for key in _INFO_FIELDS if told.get(key) is not None}
 
 
