@@ -99,7 +99,7 @@ unknown account is an empty one, where nats-server leaves out the server's id an
 
 
 async def visit(command: list[str], count: int) -> dict[str, Answer]:
-    """Have a server of `command` used by all connections, and fetch each path."""
+    """Start a server by `command`, let `count` clients use it, and fetch each path."""
     with Server(command, CONFIG, flags=("-m", "-1")) as server:
         opened = [await one_client(server, number) for number in range(count)]
         for client in opened[1::2]:
@@ -132,7 +132,7 @@ async def one_client(server: Server, number: int) -> Raw:
 
 
 async def until(site: Site, count: int) -> None:
-    """Wait until so many connections are open."""
+    """Wait until `count` connections are open."""
     async with asyncio.timeout(60):
         while (await asyncio.to_thread(site.get, "/varz")).page["connections"] != count:
             await asyncio.sleep(0.05)
