@@ -130,8 +130,10 @@ async def test_a_file_of_nats_server(command: list[str], web: Web) -> None:
         ("resolver: URL()", ""),
         ('resolver { type: URL, dir: "x" }', "resolver.conf"),
         (
-            'resolver: URL("http://127.0.0.1:1/")\n'
-            f"resolver_preload {{ {ACCOUNT.public}: {account_token()} }}",
+            (
+                'resolver: URL("http://127.0.0.1:1/")\n'
+                f"resolver_preload {{ {ACCOUNT.public}: {account_token()} }}"
+            ),
             "MEM/DIR/CACHE_DIR",
         ),
     ],
