@@ -29,9 +29,9 @@ _NEAR = _FAR - 1024  # so far apart messages may be of which many are stored at 
 
 
 class Run:
-    """The sequences from `first_seq` to the next run's first one, and the `place` they lie in.
+    """The sequences from `first_seq` to that of the next run, and the `place` they lie in.
 
-    `live` counts the remaining messages and `live_bytes` their bytes.
+    `live` counts the messages left of them and `live_bytes` what those count towards the bytes.
     """
 
     __slots__ = ("first_seq", "live", "live_bytes", "place")
@@ -168,7 +168,7 @@ class IndexedStore(StreamStore):
         return self._known.begin_epoch()
 
     def know_subject(self, data: bytearray, start: int, end: int, epoch: int) -> None:
-        """Mark the subject ``data[start:end]`` as known in `epoch`, if it is stored."""
+        """Take note that the subject ``data[start:end]`` is known in `epoch`, if it is stored."""
         if self._known is not None:
             self._known.mark(data, start, end, epoch)
 
@@ -302,7 +302,7 @@ class IndexedStore(StreamStore):
             subjects.set_last(number, seq - before)
 
     def _keep(self, seq: int) -> None:
-        """Notify the keepers of a message that is about to be removed."""
+        """Let the keepers read a message that is about to go."""
         for keeper in list(self.keepers):
             keeper.removing(seq)
 
@@ -377,13 +377,13 @@ class IndexedStore(StreamStore):
         """Raise if nothing may be changed."""
 
     def _moved(self) -> None:
-        """Called after messages at the head have been removed, or `last_seq` has moved."""
+        """Take note that messages at the head have gone, or that `last_seq` has moved."""
 
     def _removed(self, seq: int, erase: bool) -> None:
-        """Called after a single message has been removed."""
+        """Take note that a message has been removed on its own."""
 
     def _lost_bytes(self, i: int, run: Run, size: int) -> None:
-        """Called after a message of the run with index `i` has been removed."""
+        """Take note that a message of the run with index `i` has gone."""
 
     def _lost_run(self, run: Run) -> None:
-        """Called after a run has been removed with all its messages."""
+        """Take note that a run has gone with all its messages."""

@@ -1,14 +1,14 @@
 """The store of a stream's messages, as streams and consumers see it.
 
-`memory.py` and the file store implement exactly this. Decisions (limits, expected sequences,
-duplicates) use the state of the open group: `last_seq`, `messages`, `bytes` and the look-ups count
-messages that are appended but not yet durable. Reads for clients stop at `visible_seq`, because a
-crash may still lose the messages above it.
+`memory.py` and the file store implement exactly this. Everything that decides (limits, expected
+sequences, duplicates) uses the state as of the open group: `last_seq`, `messages`, `bytes` and the
+look-ups count what has been appended but is not yet durable. Everything that shows a message to
+anyone stops at `visible_seq`: above it lies what a crash may still take away.
 
-Changes join the open group of the store. `group` is its number, and `GroupListener.durable` is
-called for every group, in order, once it is on the disk. All changes of one command before control
-returns to the event loop are in one group: they survive together or not at all. In a memory store
-every group is durable at once.
+Changes join the open group of the store. `group` is its number, and `GroupListener.durable` is told
+of every group in order once it is on the disk. What one command changes before control returns to
+the event loop is one group: it survives as a whole or not at all. In a memory store every group is
+durable at once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class StoreFullError(StoreError):
 
 
 class StoreFailedError(StoreError):
-    """A sync failed: the store refuses changes until it is opened again."""
+    """A sync failed: the store takes no more changes until it is opened anew."""
 
 
 class StoredMessage:
@@ -124,24 +124,24 @@ class GroupListener:
     """Is told the result of each group of a store; all calls come on the event loop."""
 
     def durable(self, group: int) -> None:
-        """Called when `group` and all earlier groups are on the disk."""
+        """Take note that `group` and all before it are on the disk."""
 
     def failed(self, group: int, error: StoreError) -> None:
-        """Called when `group` and all later ones are lost, and their changes have been undone."""
+        """Take note that `group` and all after it are lost: their changes have been taken back."""
 
 
 class Keeper:
     """Reads messages before they are removed."""
 
     def removing(self, seq: int) -> None:
-        """Called before a message is removed; it can still be loaded.
+        """Take note that a message is about to be removed; it can still be loaded.
 
         See also `StreamStore.load_departing`.
         """
         raise NotImplementedError
 
     def removing_all(self) -> None:
-        """Called before all messages are removed at once."""
+        """Take note that all messages are about to be removed at once."""
         raise NotImplementedError
 
 
@@ -149,24 +149,25 @@ class Waiter(Protocol):
     """Reads messages, and can wait for those that are not in memory."""
 
     def fetched(self) -> None:
-        """Called when the data has been fetched."""
+        """Take note that what had to be fetched is there."""
 
 
 class StreamStore:
     """The messages of one stream, with the state of its consumers.
 
-    Filters are tuples of subjects that may have wildcards; the empty tuple means all messages. An
-    `end_seq` or `upto_seq` of 0 means `last_seq`. Sequences start at 1, so 0 means no message.
+    Filters are tuples of subjects that may hold wildcards; the empty tuple stands for all messages.
+    An `end_seq` or `upto_seq` of 0 stands for `last_seq`. Sequences start at 1, so that 0 stands
+    for no message.
 
-    `removals` grows with every removed message, whatever the reason, so that an earlier count is
-    known to be stale. `subject_count` is the number of distinct subjects stored.
+    `removals` grows with every message that goes, for whatever reason, so that a count made earlier
+    can be known to be stale. `subject_count` is the number of distinct subjects stored.
 
-    `work` counts the items that searches and removals have visited, 10 ns each, to charge a client.
+    `work` counts the items that searches and removals looked at, 10 ns each, to charge a client.
 
-    `keepers` are notified of every message before its removal, for snapshots in progress.
+    `keepers` are told of every message before it goes, as a snapshot needs that is being written.
 
-    With `is_async` changes count as durable at once, without waiting for their group: in memory,
-    and in a file stream with `persist_mode: async`.
+    `is_async` tells that changes count as durable at once, without waiting for their group: so it
+    is in memory, and in a file stream that is to be so.
     """
 
     def __init__(self) -> None:
@@ -208,9 +209,9 @@ class StreamStore:
     ) -> int:
         """Store a message after the last one and return its sequence.
 
-        `seq` of 0 means the next one; a larger one leaves a gap, as a mirror needs. A `time_ns`
-        before the previous message's time is raised to it. `ttl_s` (-1: never expires) and
-        `msg_id` are stored beside the message, so that `ttls` and `ids` know them after a restart.
+        `seq` of 0 means the next one; a larger one leaves a gap, as a mirror needs. `time_ns`
+        earlier than that of the message before is raised to it. `ttl_s` (-1: never expires) and
+        `msg_id` are kept beside the message, so that `ttls` and `ids` know them after a restart.
 
         Raises:
             StoreFullError: the disk is full.
@@ -227,7 +228,7 @@ class StreamStore:
         raise NotImplementedError
 
     def know_subject(self, data: bytearray, start: int, end: int, epoch: int) -> None:
-        """Mark the subject ``data[start:end]`` as known in `epoch`, if it is stored."""
+        """Take note that the subject ``data[start:end]`` is known in `epoch`, if it is stored."""
         raise NotImplementedError
 
     def resolve_lines(self, lines: PublishedLines, epoch: int) -> int:
@@ -275,8 +276,8 @@ class StreamStore:
     def expire(self, before_ns: int, limit: int, waiter: Waiter | None = None) -> int:
         """Remove up to `limit` of the oldest messages stored before `before_ns`; return how many.
 
-        It stops at the first younger message, and with a `waiter` at a message whose time has to be
-        read from the disk; see `is_time_at_hand`.
+        It stops at the first message that is younger, and with a `waiter` at one whose age cannot
+        be told without waiting for a disk; see `is_time_at_hand`.
         """
         raise NotImplementedError
 
@@ -331,16 +332,16 @@ class StreamStore:
         raise NotImplementedError
 
     def is_time_at_hand(self, seq: int, waiter: Waiter) -> bool:
-        """Return whether `time_of` can return without waiting for a disk.
+        """Return whether `time_of` can be told without waiting for a disk.
 
-        Otherwise the store fetches the data for `waiter`. There need not be such a message.
+        Otherwise what it needs is fetched for `waiter`. There need not be such a message.
         """
         raise NotImplementedError
 
     def is_first_time_at_hand(self, waiter: Waiter) -> bool:
-        """Return whether `first_time_ns` can return without waiting for a disk.
+        """Return whether `first_time_ns` can be told without waiting for a disk.
 
-        Otherwise the store fetches the data for `waiter`.
+        Otherwise what it needs is fetched for `waiter`.
         """
         raise NotImplementedError
 
@@ -410,7 +411,7 @@ class StreamStore:
         raise NotImplementedError
 
     def subject_numbers(self) -> int:
-        """Return a number above the numbers of all stored subjects."""
+        """Return the number that is above those of all stored subjects."""
         raise NotImplementedError
 
     def subject_names(self, subject: bytes, number: int, count: int) -> tuple[list[bytes], int]:
@@ -421,9 +422,9 @@ class StreamStore:
         raise NotImplementedError
 
     def note_subjects(self, filters: tuple[bytes, ...], number: int, count: int) -> int:
-        """Compare `count` subjects from `number` with filters, and cache the results.
+        """Compare `count` subjects from `number` with filters, for what is asked of them next.
 
-        Returns the number to continue with; -1 when there are no more.
+        Returns the number to go on with; -1 when there are no more.
         """
         raise NotImplementedError
 
@@ -447,7 +448,7 @@ class StreamStore:
         raise NotImplementedError
 
     def stretch_end(self, start_seq: int, messages: int) -> int:
-        """Return a sequence with at least `messages` messages between `start_seq` and it.
+        """Return a sequence before which lie at least so many messages from `start_seq` on.
 
         There may be somewhat more of them; behind the last message it is any later sequence.
         """
@@ -530,9 +531,9 @@ class StreamStore:
         raise NotImplementedError
 
     def log_consumer(self, name: bytes, operation: bytes, remove_seq: int = 0) -> None:
-        """Append an operation to the stored state of a consumer.
+        """Add an operation to what is stored for a consumer.
 
-        The same record removes the message `remove_seq`, as an ack on a work queue does.
+        `remove_seq` is removed in the same record, as an ack does on a work queue.
         """
         raise NotImplementedError
 
@@ -559,7 +560,7 @@ class StreamStore:
         raise NotImplementedError
 
     def set_dedup_window(self, window_ns: int) -> None:
-        """Set the time for which ids must be known after a restart."""
+        """Say how long ids must be known after a restart."""
         raise NotImplementedError
 
     def delete(self) -> None:

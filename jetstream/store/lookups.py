@@ -16,12 +16,12 @@ _ROWS_MAX = 4096  # rows looked through before all subjects are
 _PWC = ord("*")  # numbers: to look for bytes in bytes, CPython raises and catches an exception
 _FWC = ord(">")
 _ROWS_PER_SUBJECT = 8
-"""Subjects for each row that is visited before all subjects are compared.
+"""Rows that are looked through before all subjects are: one for so many subjects.
 
-A row takes 44 ns and a subject 11, so the rows take half of the time of all subjects.
+A row takes 44 ns and a subject 11, so that is half of the time that all subjects take.
 """
 _NOTED_ROWS = 4
-"""Most subjects for each row where comparing all subjects is preferred to visiting the rows."""
+"""Subjects that are compared rather than each row looked up: at most so many for one row."""
 _WANTED = WANTED  # a C number where this is compiled
 
 # Work, in items of 10 ns; see `StreamStore.work`.
@@ -74,11 +74,11 @@ class SearchableStore(RemovingStore):
         return True
 
     def is_time_at_hand(self, seq: int, waiter: Waiter) -> bool:
-        """Return whether `time_of` can return without waiting for a disk; see `StreamStore`."""
+        """Return whether `time_of` can be told without waiting for a disk; see `StreamStore`."""
         return True
 
     def is_first_time_at_hand(self, waiter: Waiter) -> bool:
-        """Return whether `first_time_ns` can return without waiting; see `StreamStore`."""
+        """Return whether `first_time_ns` can be told without waiting; see `StreamStore`."""
         return True
 
     def show(self, seq: int, view: MessageView) -> bool:
@@ -244,7 +244,7 @@ class SearchableStore(RemovingStore):
         return end if end < self._subjects.limit() else -1
 
     def subject_numbers(self) -> int:
-        """Return a number above the numbers of all stored subjects."""
+        """Return the number that is above those of all stored subjects."""
         return self._subjects.limit()
 
     def subject_names(self, subject: bytes, number: int, count: int) -> tuple[list[bytes], int]:
@@ -258,7 +258,7 @@ class SearchableStore(RemovingStore):
         return found, self._number_after(end)
 
     def note_subjects(self, filters: tuple[bytes, ...], number: int, count: int) -> int:
-        """Compare `count` subjects from `number` with filters, and cache the results."""
+        """Compare `count` subjects from `number` with filters, for what is asked of them next."""
         end = min(number + count, self._subjects.limit())
         self._filters_of(filters).note_some(number, end)
         return self._number_after(end)
@@ -299,7 +299,7 @@ class SearchableStore(RemovingStore):
         return found
 
     def stretch_end(self, start_seq: int, messages: int) -> int:
-        """Return a sequence with at least `messages` messages between `start_seq` and it."""
+        """Return a sequence before which lie at least so many messages from `start_seq` on."""
         return self._index.stretch_end(start_seq, messages)
 
     def count_subjects(self, subject: bytes = b">") -> int:
@@ -503,8 +503,8 @@ class SearchableStore(RemovingStore):
     # What an implementation adds.
 
     def _view_at(self, view: MessageView, run: Run, offset: int, size: int, number: int) -> bool:
-        """Point `view`, whose sequence is set, at the message at `offset` of a run.
+        """Have `view`, whose sequence is set, show the message that lies at `offset` of a run.
 
-        The message counts `size` bytes, and `number` is its subject's. False if it is unreadable.
+        It counts `size` bytes, and its subject has this number. False when it cannot be read.
         """
         raise NotImplementedError

@@ -197,7 +197,7 @@ class RemovingStore(IndexedStore):
             seq = index.next_live(seq + 1)
 
     def _remove_matching(self, subject: bytes, upto: int) -> int:
-        """Remove the messages below `upto` with a subject, which may have wildcards."""
+        """Remove what is stored of a subject, which may hold wildcards, below `upto`."""
         filters = self._filters_of((subject,))
         if filters.literal is not None:
             number = self._subjects.find(subject, 0, len(subject))
@@ -208,7 +208,7 @@ class RemovingStore(IndexedStore):
         return self._sweep((subject,), upto, _NO_LIMIT, 0)
 
     def _remove_chain(self, number: int, upto: int) -> int:
-        """Remove the messages below `upto` with one subject, along its chain."""
+        """Remove what is stored of one subject below `upto`, from message to message."""
         count = 0
         left = self._subjects.count(number)
         while left > 0:
@@ -224,9 +224,9 @@ class RemovingStore(IndexedStore):
     def _sweep(
         self, filters: tuple[bytes, ...], upto: int, least_count: int, least_size: int
     ) -> int:
-        """Remove the oldest matching messages below `upto`; return their number.
+        """Remove the oldest that match and are below `upto`; return how many.
 
-        It ends when at least `least_count` messages and `least_size` bytes have been removed.
+        It ends as soon as at least so many messages and so many bytes are gone.
         """
         if self.keepers:
             self._keep_before(filters, upto, least_count, least_size)
@@ -265,7 +265,7 @@ class RemovingStore(IndexedStore):
             seq = self.next_seq(filters, seq + 1, end) if seq < end else 0
 
     def _swept(self, sweep: Sweep) -> None:
-        """Called after a sweep, with the removed messages."""
+        """Take note of what a sweep has removed."""
         if sweep.total_count == 0:
             return
         self._index.drop_empty()
@@ -282,4 +282,4 @@ class RemovingStore(IndexedStore):
     # What an implementation adds.
 
     def _purged(self, subject: bytes, upto: int) -> None:
-        """Called after the removal of all messages below `upto` that match `subject`."""
+        """Take note that all that matches `subject` and is below `upto` has gone."""
