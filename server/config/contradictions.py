@@ -306,7 +306,7 @@ def _check_leafnodes(options: Options) -> Iterator[Problem]:
 
 
 def _check_leaf_port(options: Options, accounts: set[str]) -> Iterator[Problem]:
-    """Check the port for leaf nodes and who may connect there."""
+    """Check the port for leaf nodes and its users."""
     table, path = options.leafnodes, ("leafnodes", "authorization")
     own = table.authorization
     if own.users and (own.user or own.nkey):

@@ -43,11 +43,11 @@ class LeafRemote(Table, frozen=True, kw_only=True):
     account: str = ""
     """Account here that is linked; empty means `$G`."""
     user: str = ""
-    """User name, where the URL at hand has none."""
+    """User name, where the URL in use has none."""
     password: Secret = ""
     """Password of that user."""
     token: Secret = ""
-    """Token, where the URL at hand has no user."""
+    """Token, where the URL in use has no user."""
     credentials: str = ""
     """Path of a credentials file with a user's JWT and seed."""
     nkey_seed: Secret = ""
@@ -63,7 +63,7 @@ class LeafRemote(Table, frozen=True, kw_only=True):
     request_isolation: bool = False
     """Ask the remote not to tell what its other leaf nodes want."""
     hub: bool = False
-    """Be the hub of the remote: tell it what it would tell a leaf node, and the reverse."""
+    """Act as the hub of the remote, although this server opens the connection."""
     compression: Compression = "off"
     """S2 compression of the link: see `leafnodes.compression`."""
     compression_rtt_s: RoundTrips = (0.01, 0.05, 0.1)
@@ -94,7 +94,7 @@ class LeafUser(Table, frozen=True, kw_only=True):
     nkey: str = ""
     """Public user nkey (begins with `U`)."""
     account: str = ""
-    """Account that links of this user belong to; empty takes that of the table around it."""
+    """Account that links of this user belong to; empty takes the account of `authorization`."""
     permissions: Permissions | None = None
     """Subjects that such a link may publish and subscribe to; unset restricts nothing."""
 

@@ -1,4 +1,4 @@
-"""The options that decide who may do what: permissions, users, accounts, operator mode and TLS.
+"""The options of access control: permissions, users, accounts, operator mode and TLS.
 
 Plain data only; `midge.server.config.options` re-exports every name, so import from there. An empty
 string, an empty list or a zero means "not set" wherever a docstring says so, since TOML has no
@@ -85,11 +85,11 @@ class AuthCallout(Table, frozen=True, kw_only=True):
     account: str = ""
     """Account that the service is in; empty means `$G`."""
     auth_users: tuple[str, ...] = ()
-    """Configured users (names or nkeys) that are the service; nobody decides on them."""
+    """Configured users (names or nkeys) of the service itself, which no callout decides on."""
     xkey: str = ""
     """Public curve nkey (begins with `X`) of the service; with it requests are encrypted."""
     allowed_accounts: tuple[str, ...] = ()
-    """Accounts whose configured users it decides on, too; empty means all accounts."""
+    """Accounts whose configured users it also decides on; empty means all accounts."""
 
 
 class Authorization(Table, frozen=True, kw_only=True):
@@ -137,7 +137,7 @@ class Interceptors(Table, frozen=True, kw_only=True):
     timeout_s: Annotated[float, Meta(gt=0)] = 1.0
     """Seconds that an async function may take before what it was asked about is refused."""
     max_pending: Annotated[int, Meta(ge=1)] = 64
-    """Answers that may be waited for per client and direction; then those who send wait."""
+    """Most pending answers per client and direction; above it, the senders wait."""
 
 
 class AccountLimits(Table, frozen=True, kw_only=True):

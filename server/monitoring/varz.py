@@ -141,7 +141,7 @@ def _unless_default(handshake_timeout_s: float) -> int:
 
 
 def _cluster(state: "State") -> dict[str, Any]:
-    """Say which cluster this is, and where its other servers are; empty without one."""
+    """Return the cluster's name and the addresses of its other servers; empty without one."""
     table = state.broker.options.cluster
     if state.cluster is None:
         return {}

@@ -226,7 +226,7 @@ def _users(section: Section, node: Node) -> None:
 
 
 def _authorization(section: Section, node: Node) -> None:
-    """Read who may connect as a leaf node."""
+    """Read the users that leaf nodes may connect as."""
     read_map(node, section.table("authorization", node), LEAF_AUTHORIZATION)
 
 
