@@ -262,12 +262,13 @@ def _packages_of(options: tables.Options) -> Iterator[tuple[KeyPath, str, tuple[
         yield ("jetstream", "encryption_key"), "encryption needs", _CRYPTOGRAPHY, "server"
     if any(remote.credentials or remote.nkey_seed for remote in remotes):
         yield ("leafnodes", "remotes"), "an nkey needs", _CRYPTOGRAPHY, "server"
-    groups = (options.authorization, options.leafnodes.authorization, *options.accounts)
-    users = [user for group in groups for user in group.users]
-    alone = (*groups[:2], options.websocket.authorization)
-    if options.proxies.trusted or any(getattr(one, "nkey", "") for one in (*users, *alone)):
+    clients, leaves = options.authorization, options.leafnodes.authorization
+    accounts = (user for account in options.accounts for user in account.users)
+    alone = (clients, leaves, options.websocket.authorization)
+    holders: list[object] = [*alone, *clients.users, *leaves.users, *accounts]
+    if options.proxies.trusted or any(getattr(one, "nkey", "") for one in holders):
         yield ("authorization", "users"), "an nkey needs", _CRYPTOGRAPHY, "server"
-    secrets = [getattr(one, name, "") for one in (*users, *alone) for name in ("password", "token")]
+    secrets = (getattr(one, name, "") for one in holders for name in ("password", "token"))
     if any(is_bcrypt(secret) for secret in secrets):
         yield ("authorization",), "a bcrypt hash needs", ("bcrypt",), "server"
     if options.tables:

@@ -18,6 +18,7 @@ from midge.platforms import new_event_loop
 from midge.protocol import COMPATIBLE_VERSION
 from midge.protocol.errors import MidgeError
 from midge.server.auth.passwords import has_plain_ones
+from midge.server.listeners.sockets import INHERITED
 from midge.server.log import logger as logging
 from midge.server.process.gc_pauses import shorten_pauses
 from midge.server.process.names import PROGRAM, is_compiled
@@ -161,6 +162,9 @@ class Daemon:
         """Start the server; the error names an address that cannot be bound."""
         try:
             await self._server.start()
+            for port in INHERITED:
+                text = f"no listener has port {port}, of a socket that systemd passes on"
+                log.warning("setting_doubtful", text=text)
         except OSError as error:
             reason = _reason(error)
             text = f'Error listening on port: {error.filename}, "{reason}"'
@@ -314,11 +318,12 @@ class Daemon:
 
 def _service_manager() -> ServiceManager | None:
     """Return the service manager that has started this process, if one has."""
-    if "NOTIFY_SOCKET" not in os.environ:
+    if not {"NOTIFY_SOCKET", "LISTEN_FDS"} & os.environ.keys():
         return None
-    from midge.server.process.systemd import ServiceManager  # noqa: PLC0415 - for services only
+    from midge.server.process import systemd  # noqa: PLC0415 - for services only
 
-    return ServiceManager(os.environ)
+    systemd.inherit_sockets(os.environ)
+    return systemd.ServiceManager(os.environ)
 
 
 def run(daemon_of: Callable[[], Daemon]) -> int:

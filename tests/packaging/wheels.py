@@ -27,7 +27,7 @@ def compiled_sources(files: set[str]) -> set[str]:
 
 
 def faults(wheel: Path, files: set[str]) -> list[str]:
-    """Return what is wrong with a wheel of the package with these `files`; a sentence each."""
+    """Return the faults of a wheel of the package with these `files`; a sentence each."""
     found = []
     with zipfile.ZipFile(wheel) as archive:
         entries = archive.infolist()
