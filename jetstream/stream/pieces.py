@@ -7,7 +7,8 @@ from typing import Protocol, TypeVar
 
 from midge.jetstream import errors
 from midge.jetstream.errors import ApiError
-from midge.jetstream.store.interface import StoreError, StreamStore
+from midge.jetstream.store.interface import StoreError
+from midge.jetstream.store.store import Store
 from midge.jetstream.stream.surroundings import Surroundings
 
 Result = TypeVar("Result")
@@ -53,9 +54,7 @@ WaitingPieces = Generator[Arrival | None, None, Result]
 """The same where the next piece may have to wait: for the arrival that is yielded."""
 
 
-def until_at_hand(
-    store: StreamStore, seq: int, arrival: Arrival | None = None
-) -> WaitingPieces[None]:
+def until_at_hand(store: Store, seq: int, arrival: Arrival | None = None) -> WaitingPieces[None]:
     """Wait until a message can be loaded without waiting for a disk.
 
     It may be that it is already being fetched for `arrival`.
@@ -65,13 +64,13 @@ def until_at_hand(
         yield arrival
 
 
-def until_time_at_hand(store: StreamStore, seq: int, arrival: Arrival) -> WaitingPieces[None]:
+def until_time_at_hand(store: Store, seq: int, arrival: Arrival) -> WaitingPieces[None]:
     """Wait until the time of a message can be read without waiting for a disk."""
     while not store.is_time_at_hand(seq, arrival):
         yield arrival
 
 
-def until_first_time(store: StreamStore) -> WaitingPieces[None]:
+def until_first_time(store: Store) -> WaitingPieces[None]:
     """Wait until the time of the first message can be read without waiting for a disk.
 
     After `_TRIES` waits it ends even if the first message has changed each time.
