@@ -13,23 +13,23 @@ from midge.jetstream.stream.surroundings import Surroundings
 Result = TypeVar("Result")
 
 _TRIES = 8
-"""Most waits for the time of a first message; each fetches 1 MiB from it on."""
+"""So often the time of a first message is waited for: each wait fetches 1 MiB of what follows."""
 
 
 class Owner(Protocol):
-    """The owner of work done in pieces: a stream, or an account for all of its streams."""
+    """Has work done in pieces: a stream, or an account for all of its own."""
 
     @property
     def is_closed(self) -> bool:
-        """Return whether it has been deleted, which cancels its work."""
+        """Return whether it is gone, and its work with it."""
 
     @property
     def surroundings(self) -> Surroundings:
-        """Return the surroundings, which have the turns."""
+        """Return what has the turns."""
 
 
 class Arrival:
-    """A message that is fetched from the disk, and the work that waits for it."""
+    """A message that is fetched from the disk, and what goes on once it is in memory."""
 
     __slots__ = ("_then",)
 
@@ -37,7 +37,7 @@ class Arrival:
         self._then: Callable[[], object] | None = None
 
     def fetched(self) -> None:
-        """Continue the waiting work."""
+        """Go on with what waits."""
         if self._then is not None:
             self._then()
 
@@ -66,15 +66,16 @@ def until_at_hand(
 
 
 def until_time_at_hand(store: StreamStore, seq: int, arrival: Arrival) -> WaitingPieces[None]:
-    """Wait until the time of a message can be read without waiting for a disk."""
+    """Wait until the time of a message can be told without waiting for a disk."""
     while not store.is_time_at_hand(seq, arrival):
         yield arrival
 
 
 def until_first_time(store: StreamStore) -> WaitingPieces[None]:
-    """Wait until the time of the first message can be read without waiting for a disk.
+    """Wait until the time of the first message can be told without waiting for a disk.
 
-    After `_TRIES` waits it ends even if the first message has changed each time.
+    Where the first message is another one each time that one has been fetched, that ends all the
+    same.
     """
     arrival = Arrival()
     for _ in range(_TRIES):
