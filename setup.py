@@ -1,11 +1,12 @@
 """Compile midge's hot modules; everything else about the distribution is in pyproject.toml.
 
-A module is compiled when a `.pxd` of the same name lies beside its `.py`. Three environment
-variables change the build:
+A module is compiled when a `.pxd` of the same name lies beside its `.py`. Environment variables
+change the build:
 
 - `MIDGE_PURE=1` builds no extension at all. It is the only way to a pure install: a compile that
   fails, fails the build.
 - `MIDGE_BOUNDSCHECK=1` turns on every run-time check Cython has, for fuzzing.
+- `MIDGE_REPOSITORY`, a URL, becomes the distribution's links; a release sets it to where it runs.
 - `MIDGE_SANITIZE=address` instruments the C code (any name that `-fsanitize=` takes).
 
 A level of optimization in `CFLAGS` takes the place of the one that a module has here.
@@ -338,6 +339,10 @@ class CythonBuild(build_ext):
             sys.exit(lacking)
         built = LAST_VARIANT.read_text() if LAST_VARIANT.exists() else variant()
         self.force = self.force or built != variant()
+        if sys.platform == "linux" and not self.inplace and not os.environ.get("MIDGE_SANITIZE"):
+            # Profilers want the names of static functions, an installed package does without.
+            for extension in self.extensions:
+                extension.extra_link_args = [*extension.extra_link_args, "-Wl,-s"]
         super().run()
         if self.inplace and self.extensions:
             LAST_VARIANT.parent.mkdir(exist_ok=True)
@@ -379,5 +384,22 @@ class CythonBuild(build_ext):
             self.build_extension(extension)
 
 
+def project_urls() -> dict[str, str]:
+    """Return the distribution's links, which lead to the repository that builds the release."""
+    place = os.environ.get("MIDGE_REPOSITORY", "").rstrip("/")
+    pages = {
+        "Source": "",
+        "Documentation": "/tree/main/docs",
+        "Changelog": "/blob/main/CHANGELOG.md",
+        "Issues": "/issues",
+        "Security": "/security/policy",
+    }
+    return {name: place + path for name, path in pages.items()} if place else {}
+
+
 if __name__ == "__main__":
-    setup(ext_modules=extensions(), cmdclass={"build_ext": CythonBuild})
+    setup(
+        ext_modules=extensions(),
+        cmdclass={"build_ext": CythonBuild},
+        project_urls=project_urls(),
+    )

@@ -227,6 +227,13 @@ def _check_operator(operator: Operator) -> Iterator[Problem]:
     if operator.resolver == "directory" and not operator.resolver_directory:
         text = "dir has no value and needs to point to a directory"
         yield Problem(("operator", "resolver_directory"), text)
+    if operator.resolver == "url":
+        if not operator.resolver_url.startswith(("http://", "https://")):
+            text = f"expected an address of http or https, got {operator.resolver_url!r:.100}"
+            yield Problem(("operator", "resolver_url"), text)
+        if operator.resolver_preload:
+            text = "resolver preloads only available for writeable resolver types MEM/DIR/CACHE_DIR"
+            yield Problem(("operator", "resolver_preload"), text)
 
 
 def _user_names(options: Options) -> set[str]:

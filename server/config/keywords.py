@@ -307,10 +307,22 @@ class Keywords(TypedDict, total=False):
     """Operator JWTs, or paths of files that hold one; empty turns operator mode off."""
     operator_trusted_keys: abc.Sequence[str]
     """Public operator nkeys that may sign accounts, instead of `jwts`."""
-    operator_resolver: Literal["", "directory", "memory"]
+    operator_resolver: Literal["", "directory", "memory", "url"]
     """Where account JWTs are found; empty means `memory` when `resolver_preload` has any."""
     operator_resolver_directory: str
     """Directory of `<account key>.jwt` files, for the directory resolver."""
+    operator_resolver_url: str
+    """Web address of account JWTs, to which the account key is added, for the URL resolver."""
+    operator_resolver_tls_cert_file: str
+    """Path of the certificate chain shown to the other server, in PEM; empty shows none."""
+    operator_resolver_tls_key_file: str
+    """Path of its private key in PEM."""
+    operator_resolver_tls_ca_file: str
+    """Path of the authorities of its certificate; empty takes the system's."""
+    operator_resolver_tls_curve_preferences: abc.Sequence[str]
+    """The curve of the key exchange, such as `CurveP256`; none or several: OpenSSL chooses."""
+    operator_resolver_tls_insecure: bool
+    """Accept any certificate, of any name; only for tests."""
     operator_resolver_interval_s: float
     """Seconds between looks at accounts whose token, or an import's, has changed; 0: default."""
     operator_resolver_max_accounts: int

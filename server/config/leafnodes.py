@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from midge.server.config.security import Permissions, Tls
+from midge.server.config.security import ClientTls, Permissions, Tls
 from midge.server.config.table import Seconds, Secret, Table, WriteTimeout
 
 Compression = Literal["off", "accept", "s2_auto", "s2_fast", "s2_better", "s2_best"]
@@ -20,23 +20,13 @@ SecretUrls = Annotated[tuple[str, ...], Meta(extra={"secret": True})]
 """URLs that may hold passwords."""
 
 
-class LeafRemoteTls(Table, frozen=True, kw_only=True):
+class LeafRemoteTls(ClientTls, frozen=True, kw_only=True):
     """Encryption of a link to a remote; it is used, too, where the remote asks for it."""
 
     ZERO_IS_DEFAULT = ("timeout_s",)
 
     required: bool = False
     """Speak TLS even where no URL begins with `tls://` and the remote does not ask for it."""
-    cert_file: str = ""
-    """Path of the certificate chain shown to the remote, in PEM; empty shows none."""
-    key_file: str = ""
-    """Path of its private key in PEM."""
-    ca_file: str = ""
-    """Path of the authorities of the remote's certificate; empty takes the system's."""
-    curve_preferences: tuple[str, ...] = ()
-    """The curve of the key exchange, such as `CurveP256`; none or several: OpenSSL chooses."""
-    insecure: bool = False
-    """Accept any certificate, of any name; only for tests."""
     handshake_first: bool = False
     """Begin TLS before the remote's INFO."""
     timeout_s: Seconds = 2.0

@@ -165,11 +165,12 @@ def default_of(field: inspect.Field | structs.FieldInfo) -> Any:
 
 @functools.cache
 def docstrings(table: type[msgspec.Struct]) -> dict[str, str]:
-    """Return the text under each field of a table class, read from its source."""
+    """Return the text under each field of a table class, and of its bases, read from the source."""
     import ast  # noqa: PLC0415 - for help and documentation only
     from inspect import getsource  # noqa: PLC0415 - as above
 
-    found: dict[str, str] = {}
+    base = cast("type[msgspec.Struct]", table.__base__)
+    found = docstrings(base) if base.__struct_fields__ else {}
     body = cast("ast.ClassDef", ast.parse(getsource(table)).body[0]).body
     for field, text in pairwise(body):
         match field, text:

@@ -256,6 +256,21 @@ class Account(Table, frozen=True, kw_only=True):
     """Permissions of this account's users that have none of their own."""
 
 
+class ClientTls(Table, frozen=True, kw_only=True):
+    """Encryption of what this server connects to."""
+
+    cert_file: str = ""
+    """Path of the certificate chain shown to the other server, in PEM; empty shows none."""
+    key_file: str = ""
+    """Path of its private key in PEM."""
+    ca_file: str = ""
+    """Path of the authorities of its certificate; empty takes the system's."""
+    curve_preferences: tuple[str, ...] = ()
+    """The curve of the key exchange, such as `CurveP256`; none or several: OpenSSL chooses."""
+    insecure: bool = False
+    """Accept any certificate, of any name; only for tests."""
+
+
 class Operator(Table, frozen=True, kw_only=True):
     """Operator mode: accounts and users come as signed JWTs."""
 
@@ -265,10 +280,14 @@ class Operator(Table, frozen=True, kw_only=True):
     """Operator JWTs, or paths of files that hold one; empty turns operator mode off."""
     trusted_keys: tuple[str, ...] = ()
     """Public operator nkeys that may sign accounts, instead of `jwts`."""
-    resolver: Literal["", "memory", "directory"] = ""
+    resolver: Literal["", "memory", "directory", "url"] = ""
     """Where account JWTs are found; empty means `memory` when `resolver_preload` has any."""
     resolver_directory: str = ""
     """Directory of `<account key>.jwt` files, for the directory resolver."""
+    resolver_url: str = ""
+    """Web address of account JWTs, to which the account key is added, for the URL resolver."""
+    resolver_tls: ClientTls = ClientTls()
+    """Encryption of the URL resolver's requests, if its address begins with `https`."""
     resolver_interval_s: Seconds = 120.0
     """Seconds between looks at accounts whose token, or an import's, has changed; 0: default."""
     resolver_max_accounts: Count = 0

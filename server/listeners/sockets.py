@@ -23,6 +23,10 @@ faster, and each read copies bytes that have left the CPU's cache meanwhile: pub
 """
 
 
+INHERITED: dict[int, socket.socket] = {}
+"""Listening sockets that this process was started with, by port, until a listener takes them."""
+
+
 class TcpSocket(socket.socket):
     """A socket whose `family` and `type` are plain numbers.
 
@@ -38,9 +42,13 @@ class TcpSocket(socket.socket):
 def listen(host: str, port: int, backlog: int) -> tuple[socket.socket, tuple[str, int]]:
     """Listen on `host` and `port`, 0 or -1 for a free one; return the socket and the address.
 
+    An inherited socket of this port is taken as it is, whatever its address.
+
     Raises:
         OSError: the address cannot be bound; its `filename` is the address.
     """
+    if inherited := INHERITED.pop(port, None):
+        return inherited, (host, port)
     try:
         if host == _ANYWHERE:
             try:
