@@ -157,7 +157,7 @@ class Side:
         self.fail(link, text, ClosedReason.PROTOCOL_VIOLATION)
 
     def loop_found(self) -> None:
-        """Take note of a loop."""
+        """Called when a loop of links is found."""
 
     def allows_interest(self, link: LeafLink, subject: bytes) -> bool:
         """Return whether to keep interest in `subject`; a wildcard may match more subjects."""
