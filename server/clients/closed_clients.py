@@ -126,7 +126,7 @@ def leafnode_record(
 
 
 def _common(connection: Connection | LeafLink, stopped_at: float) -> dict[str, Any]:
-    """Return the values that clients and links have in common."""
+    """Return what is found alike at clients and links."""
     return {
         "cid": connection.cid,
         "account_name": connection.account.name,

@@ -157,7 +157,7 @@ class Side:
         self.fail(link, text, ClosedReason.PROTOCOL_VIOLATION)
 
     def loop_found(self) -> None:
-        """Called when a loop of links is found."""
+        """Take note of a loop."""
 
     def allows_interest(self, link: LeafLink, subject: bytes) -> bool:
         """Return whether to keep interest in `subject`; a wildcard may match more subjects."""

@@ -1,12 +1,11 @@
-"""The interest announced to other workers, by account: that of this worker's clients and services.
+"""The interest that other workers are told: by account, of clients and of services of this one.
 
-Every worker has the same imports between accounts, and each answers some requests itself, so these
-subscriptions are not announced. Each link gets every change at once, and the interest at its
-beginning in pieces.
+Every worker has the same imports between accounts, and each answers some requests itself, so those
+subscriptions are not told. Each link is told every change at once, and the interest at its
+beginning in turns.
 
-A client's subscription that is alone on its subject gets a number, which is announced with it. The
-messages that other workers send for it in blocks go straight to the client while it has that
-number.
+A client's subscription that is alone on its subject gets a number, which the others are told. The
+messages that they send for it in blocks go straight to the client while it has that number.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _ANSWERED_BY_EACH = frozenset({b"$SYS.REQ.USER.INFO"})
 
 
 class Sender(Protocol):
-    """The link over which interest is announced."""
+    """The link over which interest is told."""
 
     def send(self, piece: bytes) -> None:
         """Send a line."""
@@ -75,12 +74,12 @@ class Interest:
             watch.added(subscription)
 
     def join(self, told: Told) -> None:
-        """Announce everything by `told`, and every change from now on."""
+        """Have `told` say everything, and every change from now on."""
         self._told[told] = None
         told.begin()
 
     def leave(self, told: Told) -> None:
-        """Announce nothing more by `told`."""
+        """Have it say nothing more."""
         self._told.pop(told, None)
 
     def change(self, key: Key, change: int, subscription: Subscription | None = None) -> None:
