@@ -229,7 +229,7 @@ class RouteSide:
             raise ProtocolError(None, f"INFO: export: {error}") from None
 
     def admit(self, link: RouteLink, info: RouteInfo) -> bool:
-        """Let the server of `info` take part; False, and the link is closed, if it may not."""
+        """Admit the server of `info`; or close the link and return False."""
         cluster = self.cluster
         if info.server_id == cluster.server_id:
             self.refuse(link, None, ClosedReason.DUPLICATE_ROUTE, "a route to this server itself")
@@ -388,7 +388,7 @@ class AcceptedRoute(RouteSide):
         connect: RouteConnect,
         authenticate: Callable[[AuthRequest], Verdict | Awaitable[Verdict]],
     ) -> None:
-        """Have user and password checked."""
+        """Check user and password."""
         request = AuthRequest(
             user=connect.user or "",
             password=connect.password or "",

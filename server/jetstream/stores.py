@@ -93,7 +93,7 @@ def keys_of(options: JetStream) -> UserKeys | None:
 class MemoryStores:
     """Keeps every stream in memory, whatever its configuration says.
 
-    Long work is done in pieces, in turns of `loop`; without a loop it is done at once.
+    Long work is done in pieces, one in a turn of `loop`; without a loop it is done at once.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:

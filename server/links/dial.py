@@ -134,7 +134,7 @@ async def dial(loop: asyncio.AbstractEventLoop, host: str, port: int) -> socket.
 
 
 async def read_line(loop: asyncio.AbstractEventLoop, bare: socket.socket) -> bytes:
-    """Read what comes up to the end of the first line, and what may have come behind it."""
+    """Read up to the end of the first line, and the bytes that have arrived behind it."""
     line = b""
     while b"\n" not in line:
         piece = await loop.sock_recv(bare, 65536)

@@ -53,7 +53,7 @@ class LinkListener(Acceptor):
         raise NotImplementedError
 
     def greet(self, accepted: socket.socket, link: Link) -> None:
-        """Send what comes before a TLS handshake, where anything does.
+        """Send the bytes before a TLS handshake, if there are any.
 
         Raises:
             OSError: the peer has gone.
