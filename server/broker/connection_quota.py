@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from midge.protocol import errors
 from midge.server.auth import Identity, Refusal, Verdict
 from midge.server.auth.identity import NoSeat
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from midge.server.accounts.plan import AccountPlan
+    from midge.server.channels.host import Host
     from midge.server.clients.connection import Connection
-    from midge.server.clients.host import Host
 
 NO_LIMIT = -1
 

@@ -9,6 +9,7 @@ from midge.server.routing.observer import MessageObserver
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from midge.server.auth import Identity, Refusal
     from midge.server.clients.connection import Connection
     from midge.server.routing.account import Account
     from midge.server.routing.contained_faults import ContainedFaults
@@ -26,6 +27,15 @@ class Observer(MessageObserver):
 
     def client_closed(self, connection: Connection) -> None:
         """Called for a client that has gone; its counts are final, and it has a `reason`."""
+
+    def client_refused(self, connection: Connection, refusal: Refusal) -> None:
+        """Called for a client whose authentication has failed, before it is closed."""
+
+    def tokens_scanned(self, why_ended: Callable[[Identity], Refusal | None]) -> None:
+        """Called after each check of tokens in operator mode.
+
+        `why_ended` returns why an identity is no longer valid, or None.
+        """
 
     def account_made(self, account: Account) -> None:
         """Called for a new account."""

@@ -200,16 +200,7 @@ class Engine(Observer):
         To have that written by another call from the loop takes 3,300 instructions more, and a
         publisher that waits for one acknowledgement waits for that, too.
         """
-        loop.add_reader(descriptor, partial(self._write_after, callback))
-
-    def _write_after(self, callback: Callable[[], None]) -> None:
-        router = self._broker.router
-        is_postponed = router.postpone()
-        try:
-            callback()
-        finally:
-            if is_postponed:
-                router.flush_postponed()
+        loop.add_reader(descriptor, partial(self._broker.router.write_after, callback))
 
     def stop(self) -> None:
         """Take no more messages, acknowledge what was taken, and close the store."""

@@ -11,7 +11,7 @@ import msgspec
 
 from midge.protocol.errors import MidgeError
 from midge.server.clients.connection import Connection
-from midge.server.monitoring import absent, go_format, healthz, leafz, routez, whole
+from midge.server.monitoring import go_format, healthz, routez, whole
 from midge.server.monitoring.accounts import known_accounts
 from midge.server.monitoring.arguments import Arguments, BadArgument
 
@@ -63,7 +63,7 @@ class SystemRequests:
             "ACCOUNT CONNZ": self._named(self._connz),
             "ACCOUNT SUBSZ": self._named(self._subsz, subscriptions=True),
             "ACCOUNT INFO": self._named(self._accountz),
-            "ACCOUNT LEAFZ": self._page(lambda given: leafz.leafz(self._state, given)),
+            "ACCOUNT LEAFZ": self._page(lambda given: routez.leafz(self._state, given)),
             "ACCOUNT JSZ": self._account_jsz,
             "ACCOUNT STATZ": self._named_statistics,
             "ACCOUNT CONNS": self._named_connections,
@@ -129,8 +129,8 @@ class SystemRequests:
         state = self._state
         plain: dict[str, Callable[[Arguments], Any]] = {
             "ROUTEZ": lambda given: routez.routez(state, given),
-            "GATEWAYZ": lambda given: absent.gatewayz(state, given),
-            "LEAFZ": lambda given: leafz.leafz(state, given),
+            "GATEWAYZ": lambda given: routez.gatewayz(state, given),
+            "LEAFZ": lambda given: routez.leafz(state, given),
             "RAFTZ": lambda _: {},
             "IPQUEUESZ": lambda _: {},
             "EXPVARZ": lambda _: {"cmdline": [], "memstats": {}},

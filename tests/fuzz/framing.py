@@ -25,11 +25,11 @@ from websockets.protocol import CLIENT, Protocol
 from websockets.utils import accept_key
 
 from midge.server.broker.broker import Broker
-from midge.server.clients.channel import Channel
-from midge.server.clients.channel_owner import ChannelOwner
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.channel import Channel
+from midge.server.channels.channel_owner import ChannelOwner
+from midge.server.channels.closed_reason import ClosedReason
+from midge.server.channels.loop_adapter import _BufferedProtocol
 from midge.server.clients.connection import Connection
-from midge.server.clients.loop_adapter import _BufferedProtocol
 from midge.server.config.security import Tls
 from midge.server.listeners.tls import build_server_context
 from midge.server.listeners.websocket.listener import WebSocketListener

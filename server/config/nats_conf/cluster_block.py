@@ -18,7 +18,8 @@ from midge.server.config.nats_conf.sections import (
     timeout,
     write_timeout,
 )
-from midge.server.config.nats_conf.security_blocks import read_subjects, read_tls
+from midge.server.config.nats_conf.security_blocks import read_subjects
+from midge.server.config.nats_conf.tls_block import read_tls
 from midge.server.config.nats_conf.values import (
     address,
     boolean,

@@ -17,7 +17,7 @@ from midge.server.config.nats_conf.sections import (
     timeout,
     write_timeout,
 )
-from midge.server.config.nats_conf.security_blocks import TLS, not_empty, read_certs, read_tls
+from midge.server.config.nats_conf.tls_block import TLS, not_empty, read_certs, read_tls
 from midge.server.config.nats_conf.values import (
     address,
     boolean,

@@ -29,8 +29,8 @@ from midge.server.config.nats_conf.security_blocks import (
     read_accounts,
     read_authorization,
     read_mappings,
-    read_tls,
 )
+from midge.server.config.nats_conf.tls_block import read_tls
 from midge.server.config.nats_conf.values import (
     DEFAULT_PORT,
     address,

@@ -14,11 +14,10 @@ from websockets.exceptions import PayloadTooBig, ProtocolError
 from websockets.frames import CTRL_OPCODES, Frame, Opcode
 from websockets.protocol import CLIENT, SERVER, Protocol
 
-from midge.server.clients.bare_transport import shut
-from midge.server.clients.channel_owner import ChannelOwner
-from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clients.fair_turns import FairTurns
-from midge.server.clients.tls_object import rest_of_tls
+from midge.server.channels.channel_owner import ChannelOwner
+from midge.server.channels.closed_reason import ClosedReason
+from midge.server.channels.fair_turns import FairTurns
+from midge.server.channels.transports import rest_of_tls, shut
 from midge.server.listeners.websocket.messages import DeflatedFrame, InflatedBytes, WaitingFrames
 from midge.server.listeners.websocket.transport import WebSocketTransport
 from midge.server.listeners.websocket.upgrade_request import (
