@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from midge.server.accounts.links import AccountLinks
     from midge.server.accounts.plan import AccountPlan
     from midge.server.auth.claims import TraceClaim
-    from midge.server.broker.auth_callout import AuthCallout
+    from midge.server.broker.auth_callout import CalloutClient
     from midge.server.broker.connection_quota import ConnectionQuota
     from midge.server.broker.expiry import Expiries
     from midge.server.channels.host import Host
@@ -78,7 +78,7 @@ class Admission:
         clients: Mapping[int, Connection],
         account: Callable[[str], Account],
         links: AccountLinks,
-        make_callout: Callable[[AccountLinks], AuthCallout],
+        make_callout: Callable[[AccountLinks], CalloutClient],
         interception: Callable[[], Interception | None],
         elsewhere: Callable[[str], tuple[int, int]],
         observers: Observers,
@@ -92,7 +92,7 @@ class Admission:
         Raises:
             ConfigError: the settings are invalid.
         """
-        self.callout: AuthCallout | None = None
+        self.callout: CalloutClient | None = None
         self._make_callout = make_callout
         self._interception = interception
         self.elsewhere = elsewhere

@@ -22,8 +22,8 @@ from midge.server.channels.charges import LOG_LINE_BYTES
 from midge.server.channels.closed_reason import ClosedReason
 from midge.server.channels.host import Host
 from midge.server.clients.client_info import client_label, shared_info
-from midge.server.clients.closed_clients import ClosedClient, ClosedClients
-from midge.server.clients.observer import Observer, Observers
+from midge.server.clients.closed_clients import ClosedClients, client_record
+from midge.server.clients.observer import Observer, Observers, SeveralObservers
 from midge.server.clients.screens import Screen, Screens
 from midge.server.clock import Clock
 from midge.server.config.account_names import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
@@ -41,7 +41,7 @@ from midge.sublist import SubList
 if TYPE_CHECKING:
     from midge.protocol.frame import Frame
     from midge.server.auth.identity import Login
-    from midge.server.broker.auth_callout import AuthCallout
+    from midge.server.broker.auth_callout import CalloutClient
     from midge.server.broker.message_trace import MessageTraces, Send
     from midge.server.broker.server_info import CommonInfo, Neighbours
     from midge.server.channels.channel_owner import ChannelOwner
@@ -134,10 +134,10 @@ class Broker(Host):
         if operator is not None and operator.system_account:
             self.system_account = self.account(operator.system_account)
 
-    def _make_callout(self, links: AccountLinks) -> AuthCallout:
-        from midge.server.broker.auth_callout import AuthCallout  # noqa: PLC0415 - few have one
+    def _make_callout(self, links: AccountLinks) -> CalloutClient:
+        from midge.server.broker.auth_callout import CalloutClient  # noqa: PLC0415 - few have one
 
-        return AuthCallout(self, self.keys, self.internal, links, self.account)
+        return CalloutClient(self, self.keys, self.internal, links, self.account)
 
     def count_elsewhere(self, account: str) -> tuple[int, int]:
         """Count the clients and the leaf nodes of an account on other servers."""
@@ -272,7 +272,7 @@ class Broker(Host):
         if self.interception is not None:
             self._forget_what_waits(connection, self.interception)
         self.totals.add(connection)
-        self.closed.append(ClosedClient(connection, self.clock.monotonic()))
+        self.closed.append(client_record(connection, self.clock.monotonic()))
         if connection.reason is not None:
             self._note_end(connection, connection.reason)
         self.observers.show("client_closed", connection)
@@ -483,9 +483,6 @@ class Broker(Host):
         several = self._message_observers
         self.router.observer = several[0] if len(several) == 1 else None
         if len(several) > 1:
-            # Imported here: few servers have more than one.
-            from midge.server.routing.several_observers import SeveralObservers  # noqa: PLC0415
-
             self.router.observer = SeveralObservers(several, self.router.faults)
 
     def close(self) -> None:

@@ -81,7 +81,7 @@ class Passing(Protocol[Asking_contra]):
         """Return the frame that the client gets, None, or the router's DEFERRED."""
 
 
-class MessageTrace(Protocol):
+class OpenTrace(Protocol):
     """The trace of one message that asks for it."""
 
     @property
@@ -105,7 +105,7 @@ class MessageTrace(Protocol):
 class Tracing(Protocol[Publisher_contra]):
     """The source of traces for the messages that ask for them."""
 
-    def begin(self, connection: Publisher_contra, frame: Frame) -> MessageTrace | None:
+    def begin(self, connection: Publisher_contra, frame: Frame) -> OpenTrace | None:
         """Return the trace that the headers of `frame` ask for, or None."""
 
 

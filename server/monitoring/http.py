@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from midge.protocol import COMPATIBLE_VERSION
+from midge.server.log.logger import get_logger
 from midge.server.monitoring import (
     connz,
     go_format,
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Page = Callable[[web.Request], Awaitable[web.Response]]
+
+log = get_logger()
 
 _UNCOUNTED = ("/ipqueuesz", "/raftz")  # as on nats-server
 _SHUTDOWN_S = 0.2  # seconds that a request under way may take when the server stops
@@ -156,7 +159,13 @@ class Monitor:
         async def handle(request: web.Request) -> web.StreamResponse:
             if path not in _UNCOUNTED:
                 self.state.requests[path] += 1
-            return await self._throttle.answer(request, make, is_shared=is_shared)
+            try:
+                return await self._throttle.answer(request, make, is_shared=is_shared)
+            except (Busy, web.HTTPException, ConnectionError):
+                raise
+            except Exception:
+                log.exception("monitoring_page_failed", path=path)
+                raise
 
         return handle
 

@@ -34,7 +34,7 @@ from midge.server.config.security import Tls
 from midge.server.listeners.tls import build_server_context
 from midge.server.listeners.websocket.listener import WebSocketListener
 from midge.server.listeners.websocket.protocol import WebSocketProtocol
-from midge.server.listeners.websocket.upgrade_request import Request
+from midge.server.listeners.websocket.upgrade_request import UpgradeRequest
 from midge.testing import ManualClock
 from tests.support.keys import Authority, pem
 
@@ -360,7 +360,7 @@ class Framing:
     def _websocket(self, socket: Socket, address: tuple[str, int], made: Made) -> Any:
         listener = self._listener
 
-        def make(request: Request) -> ChannelOwner:
+        def make(request: UpgradeRequest) -> ChannelOwner:
             owner = listener._make_connection(request, address)
             assert isinstance(owner, Connection)
             made(socket, owner)

@@ -22,9 +22,9 @@ from midge.server.listeners.websocket.messages import DeflatedFrame, InflatedByt
 from midge.server.listeners.websocket.transport import WebSocketTransport
 from midge.server.listeners.websocket.upgrade_request import (
     MAX_HEAD_BYTES,
-    Refusal,
-    Request,
     Upgrade,
+    UpgradeRefusal,
+    UpgradeRequest,
 )
 from midge.server.log.logger import get_logger
 
@@ -358,8 +358,8 @@ class WebSocketProtocol(FrameProtocol):
 
     def __init__(
         self,
-        judge: Callable[[Request, bool], Upgrade],
-        make_connection: Callable[[Request], ChannelOwner],
+        judge: Callable[[UpgradeRequest, bool], Upgrade],
+        make_connection: Callable[[UpgradeRequest], ChannelOwner],
         peer: tuple[str, int],
         inflated: InflatedBytes,
     ) -> None:
@@ -390,9 +390,9 @@ class WebSocketProtocol(FrameProtocol):
             return
         self._settle()
         try:
-            request = Request(head)
+            request = UpgradeRequest(head)
             upgrade = self._judge(request, self._tls is not None)
-        except Refusal as refusal:
+        except UpgradeRefusal as refusal:
             peer = f"{self._peer[0]}:{self._peer[1]}"
             log.error("websocket_refused", peer=peer, error=str(refusal))
             transport.write(refusal.answer())
