@@ -304,6 +304,7 @@ class Admission:
 
         def put_in_force() -> None:
             self._offer_callout(options)
+            authenticator.keep_tokens_of(self.authenticator)
             self.authenticator.close()
             self.authenticator = authenticator
             self._of_tokens = None

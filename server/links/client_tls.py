@@ -9,10 +9,10 @@ from midge.server.errors import ConfigError
 from midge.server.listeners.tls import choose_curve
 
 if TYPE_CHECKING:
-    from midge.server.config.leafnodes import LeafRemoteTls
+    from midge.server.config.security import ClientTls
 
 
-def build_client_context(table: LeafRemoteTls, where: str = "tls") -> ssl.SSLContext:
+def build_client_context(table: ClientTls, where: str = "tls") -> ssl.SSLContext:
     """Return the context that `table`, found at `where` in the settings, describes.
 
     Raises:

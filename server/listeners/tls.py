@@ -128,8 +128,8 @@ def build_server_context(table: Tls, where: str = "tls") -> ssl.SSLContext:
     if len(table.certs) > 1:
         _choose_by_name(context, table, where)
     if table.ca_file:
-        # OpenSSL completes the chain that it sends with what it knows of authorities; nats-server
-        # sends what is in cert_file. So the context gets to know those only that it needs.
+        # OpenSSL adds known authorities to the chain that it sends; nats-server sends only the
+        # contents of cert_file. So the context gets authorities only if it checks certificates.
         knows = context if asks_for_certificate else ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         _load_authorities(knows, table.ca_file, f"{where}.ca_file")
     elif asks_for_certificate:

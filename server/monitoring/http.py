@@ -63,9 +63,9 @@ class Monitor:
         self._pages[path] = page
 
     def add_action(self, path: str, action: Page) -> None:
-        """Have `path` do something by `action`, which may wait; before `start` only.
+        """Call `action`, which may wait, for requests of `path`; use before `start` only.
 
-        It keeps no page waiting, so it has to bound by itself how much it does at once.
+        Actions do not queue behind pages, so an action must bound its own work.
         """
         self._actions[path] = action
 

@@ -23,7 +23,7 @@ LISTED_MAX = 10_000
 
 
 def routez(state: State, arguments: Arguments) -> dict[str, Any]:
-    """Return the page; with `subs`, what each server has told of interest."""
+    """Return the page; with `subs`, with the interest that each server has announced."""
     lists, with_detail = arguments.subscriptions()
     links = routes_of(state)
     return {
@@ -101,7 +101,7 @@ def _detail(link: RouteLink, account: bytes, told: RemoteSubscription) -> dict[s
 
 
 def leafz(state: State, arguments: Arguments) -> dict[str, Any]:
-    """Give the links; with `subs`, what each has told of interest."""
+    """Return the page of links; with `subs`, with the interest that each has announced."""
     with_subscriptions = arguments.flag("subs")
     account = arguments.text("acc")
     links = links_of(state, account)

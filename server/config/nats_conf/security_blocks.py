@@ -18,7 +18,7 @@ from midge.server.config.nats_conf.sections import (
     read_map,
     timeout,
 )
-from midge.server.config.nats_conf.tls_block import TLS
+from midge.server.config.nats_conf.tls_block import RESOLVER_TLS
 from midge.server.config.nats_conf.values import (
     boolean,
     choice,
@@ -439,6 +439,7 @@ def _account_name(name: str, node: Node) -> str:
 
 # Operator mode.
 
+_URL = re.compile(r'URL\(\s*"?([^"\s]*)"?\s*\)', re.IGNORECASE)
 _MEMORY = ("MEM", "MEMORY")
 
 
@@ -458,10 +459,12 @@ def _resolver(section: Section, node: Node) -> None:
     word = text(node)
     if word.upper() in _MEMORY:
         section.put("operator.resolver", "memory", node)
-    elif word.upper().startswith("URL"):
-        fail(node, 'field "resolver": midge does not support the URL resolver')
+    elif found := _URL.fullmatch(word):
+        section.put("operator.resolver", "url", node)
+        section.put("operator.resolver_url", found[1], node)
     else:
-        fail(node, "error parsing account resolver, should be MEM or a map with dir and type")
+        expected = 'MEM or URL("url") or a map with dir and type'
+        fail(node, f"error parsing account resolver, should be {expected}")
 
 
 def _resolver_type(node: Node) -> str:
@@ -485,10 +488,9 @@ RESOLVER: dict[str, Handler] = {
 
 
 def _resolver_tls(section: Section, node: Node) -> None:
-    """Check the encryption of a URL resolver, which midge does not have."""
-    nowhere = Section(section.result, {}, ())
-    read_map(node, nowhere, TLS, "error parsing tls config, unknown field {}")
-    section.note(node, 'field "resolver_tls" has no effect: there is no URL resolver')
+    """Read the encryption of a URL resolver; keys that are for a listener are only checked."""
+    table = section.table("operator", node).table("resolver_tls", node)
+    read_map(node, table, RESOLVER_TLS, "error parsing tls config, unknown field {}")
 
 
 def _preload(node: Node) -> dict[str, str]:

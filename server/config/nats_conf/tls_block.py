@@ -23,6 +23,8 @@ from midge.server.config.nats_conf.values import (
     items,
     limit,
     listed,
+    show,
+    span,
     text,
     texts,
 )
@@ -161,6 +163,45 @@ TLS: dict[str, Handler] = {
     "cert_match_by": Ignored(_STORES, choice("subject", "issuer", "thumbprint"), ()),
     "cert_match_skip_invalid": Ignored(_STORES, boolean),
     "ca_certs_match": Ignored(_STORES, texts, ()),
+}
+
+
+def _client_certs(section: Section, node: Node) -> None:
+    """Read certificates, of which the other server is shown the first."""
+    for name, path in next(iter(read_certs(node)), {}).items():
+        section.put(name, path, node)
+
+
+_OF_LISTENERS = "it is for a listener"
+
+CLIENT_TLS: dict[str, Handler] = {
+    # Keys without a use for a client have the checks that a listener has.
+    **{
+        name: Ignored(_OF_LISTENERS, one.read, ())
+        for name, one in TLS.items()
+        if isinstance(one, Key | Ignored)
+    },
+    **{name: one for name, one in TLS.items() if isinstance(one, Missing)},
+    "cipher_suites": Ignored("OpenSSL chooses the cipher suite", not_empty, ()),
+    "curve_preferences": TLS["curve_preferences"],
+    "verify_cert_and_check_known_urls": TLS["verify_cert_and_check_known_urls"],
+    "cert_file": Key("cert_file", text),
+    "key_file": Key("key_file", text),
+    "certs": _client_certs,
+    "certificates": _client_certs,
+    "ca_file": Key("ca_file", text),
+    "insecure": Key("insecure", boolean),
+    "verify": Ignored(_OF_LISTENERS, boolean),
+    "verify_and_map": Ignored(_OF_LISTENERS, boolean),
+}
+"""The keys of `tls` where this server is the client."""
+
+RESOLVER_TLS: dict[str, Handler] = {
+    **CLIENT_TLS,
+    "timeout": Ignored("a request takes at most 1.9 s", span, ()),
+    **dict.fromkeys(
+        ("handshake_first", "first", "immediate"), Ignored("HTTPS begins with TLS", show, ())
+    ),
 }
 
 
