@@ -72,7 +72,7 @@ class Audience:
     # Announcements.
 
     def _joined(self) -> None:
-        """Announce to a new consumer messages that were stored before it and are not visible yet."""
+        """Announce to a new consumer the messages stored before it that are not visible yet."""
         if len(self.consumers) == 1:
             # Without consumers nothing was announced; a new one counts visible messages itself.
             self._announced_seq = self._store.visible_seq
