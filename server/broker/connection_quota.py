@@ -54,10 +54,6 @@ class ConnectionQuota:
         self._last_number = 0
         self._asked: dict[int, asyncio.Future[str]] = {}
 
-    def limits_address(self) -> bool:
-        """Return whether there is a limit per address."""
-        return self._host.options.limits.max_connections_per_address > 0
-
     def decide(
         self, connection: Connection, verdict: Verdict | Awaitable[Verdict]
     ) -> Verdict | Awaitable[Verdict]:

@@ -13,6 +13,7 @@ from midge.server.config.nats_conf.sections import (
     Ignored,
     Key,
     Section,
+    read_listen,
     read_map,
     timed,
     timeout,
@@ -21,7 +22,6 @@ from midge.server.config.nats_conf.sections import (
 from midge.server.config.nats_conf.security_blocks import read_subjects
 from midge.server.config.nats_conf.tls_block import read_tls
 from midge.server.config.nats_conf.values import (
-    address,
     boolean,
     entries,
     fail,
@@ -48,13 +48,6 @@ def _name(section: Section, node: Node) -> None:
     if any(character.isspace() for character in text(node)):
         fail(node, "cluster name cannot contain spaces")
     section.put("name", text(node), node)
-
-
-def _listen(section: Section, node: Node) -> None:
-    host, number = address(node)
-    if host is not None:
-        section.put("host", host, node)
-    section.put("port", number, node)
 
 
 def _routes(section: Section, node: Node) -> None:
@@ -128,7 +121,7 @@ _ONE_ROUTE = "one route carries all accounts"
 
 CLUSTER: dict[str, Handler] = {
     "name": _name,
-    "listen": _listen,
+    "listen": read_listen,
     "port": Key("port", integer),
     "host": Key("host", text),
     "net": Key("host", text),
