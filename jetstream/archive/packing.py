@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from midge.jetstream.archive.framing import S2Writer
 from midge.jetstream.store import numbers
-from midge.jetstream.store.interface import MessageView, StreamStore, Waiter
+from midge.jetstream.store.interface import MessageView, Waiter
+from midge.jetstream.store.store import Store
 
 MESSAGE_COST = 128
 """Fixed cost of a message, besides its bytes: with 128 bytes of payload it takes 0.3 us in all."""
@@ -21,7 +22,7 @@ class Packer:
     `is_drained` if there is no further message.
     """
 
-    def __init__(self, store: StreamStore, output: S2Writer, at: int) -> None:
+    def __init__(self, store: Store, output: S2Writer, at: int) -> None:
         self.at = at
         self.is_waiting = False
         self.is_drained = False

@@ -21,7 +21,8 @@ from midge.jetstream.consumer.pull import PullConsumer
 from midge.jetstream.consumer.push import PushConsumer
 from midge.jetstream.environment.clock import Clock
 from midge.jetstream.environment.sink import Sink
-from midge.jetstream.store.interface import StoreError, StreamStore
+from midge.jetstream.store.interface import StoreError
+from midge.jetstream.store.store import Store
 from midge.jetstream.store.turns import Step, do_at_once
 from midge.sublist.bounded_cache import BoundedCache
 from midge.sublist.subjects import covers, is_literal, overlaps
@@ -30,7 +31,7 @@ from midge.sublist.sublist import SubList
 PIECE_MESSAGES = 2_000
 """Messages that are looked at, and perhaps removed, in one piece: some 4 ms."""
 
-# Work, in items of 10 ns; see `StreamStore.work`.
+# Work, in items of 10 ns; see `Store.work`.
 _CONSUMER_WORK = 8
 _PURGE_WORK = 100
 
@@ -67,7 +68,7 @@ class Surroundings(NamedTuple):
 class ConsumerSet(ConsumerHost):
     """The consumers of one stream, by name."""
 
-    def __init__(self, config: StreamConfig, store: StreamStore, around: Surroundings) -> None:
+    def __init__(self, config: StreamConfig, store: Store, around: Surroundings) -> None:
         super().__init__(names.to_bytes(config.name), store, around.sink, around.clock)
         self.account = around.account
         self.domain = around.domain

@@ -7,7 +7,8 @@ from typing import Protocol
 from midge.jetstream.consumer.progress import Progress
 from midge.jetstream.environment.clock import Clock
 from midge.jetstream.environment.sink import Sink
-from midge.jetstream.store.interface import MessageView, StreamStore
+from midge.jetstream.store.interface import MessageView
+from midge.jetstream.store.store import Store
 
 
 class Deliverer(Protocol):
@@ -25,7 +26,7 @@ class ConsumerHost:
     `view` is the view through which deliveries read messages.
     """
 
-    def __init__(self, stream: bytes, store: StreamStore, sink: Sink, clock: Clock) -> None:
+    def __init__(self, stream: bytes, store: Store, sink: Sink, clock: Clock) -> None:
         self.stream = stream
         self.store = store
         self.sink = sink

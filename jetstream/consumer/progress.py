@@ -46,7 +46,7 @@ from midge.jetstream.config.consumer_config import ConsumerConfig
 from midge.jetstream.consumer.pending import Entry, Pending
 from midge.jetstream.environment.clock import Clock
 from midge.jetstream.environment.sink import Sink
-from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.store.store import Store
 
 _NO_COUNTS: dict[int, int] = {}
 """The delivery counts of every consumer without redeliveries; never changed."""
@@ -62,7 +62,7 @@ class Progress:
     """
 
     def _begin(
-        self, store: StreamStore, sink: Sink, clock: Clock, config: ConsumerConfig, name: bytes
+        self, store: Store, sink: Sink, clock: Clock, config: ConsumerConfig, name: bytes
     ) -> None:
         """Initialize without deliveries; in place of a constructor, because this call is in C."""
         self.store = store

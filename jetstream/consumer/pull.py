@@ -26,7 +26,7 @@ _SWEEP_INTERVAL_NS = _SECOND_NS  # how often a full queue is searched for reques
 
 _SWEPT_FREELY = 1_000  # waiting requests, which a sweep looks at in 0.4 ms
 _PAUSE_OF_REQUEST_NS = 8_000  # twenty times what a sweep takes for one
-_REQUEST_WORK = 40  # items of 10 ns; see `StreamStore.work`
+_REQUEST_WORK = 40  # items of 10 ns; see `Store.work`
 
 REPLY_OF_IMPORT = b"_R_."
 """Prefix of the reply subjects of requests from other accounts."""

@@ -23,7 +23,7 @@ _SECOND_NS = 1_000_000_000
 _DUE_AT_ONCE = 10_000
 """Messages that fall due together and are queued in one turn: 3 ms."""
 
-# Work, in items of 10 ns; see `StreamStore.work`.
+# Work, in items of 10 ns; see `Store.work`.
 _SETTLED_WORK = 200  # with an advisory
 _ACKED_WORK = 10
 _NAKED_WORK = 200

@@ -10,7 +10,7 @@ from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.consumer.consumer_set import ConsumerSet
 from midge.jetstream.consumer.consumer_set import Surroundings as ConsumerSurroundings
 from midge.jetstream.consumer.pull import PullConsumer
-from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.store.store import Store
 from midge.jetstream.stream.surroundings import Surroundings
 
 
@@ -30,7 +30,7 @@ class Audience:
     def __init__(
         self,
         config: StreamConfig,
-        store: StreamStore,
+        store: Store,
         shared: Surroundings,
         remove: Callable[[int], object],
     ) -> None:

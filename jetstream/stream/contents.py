@@ -12,8 +12,8 @@ from midge.jetstream import errors
 from midge.jetstream.config.stream import NEW, StreamConfig
 from midge.jetstream.consumer.consumer_set import ConsumerSet
 from midge.jetstream.errors import ApiError
-from midge.jetstream.store.interface import StreamStore
 from midge.jetstream.store.published import PublishedLines
+from midge.jetstream.store.store import Store
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.incoming import Incoming, Refused
 from midge.jetstream.stream.usage import Usage
@@ -30,9 +30,7 @@ _MEANWHILE = 16  # messages that a publish removes of its subject while lower li
 class Contents:
     """The messages of one stream, within its limits; `consumers` are notified of removals."""
 
-    def __init__(
-        self, store: StreamStore, usage: Usage, consumers: ConsumerSet, is_memory: bool
-    ) -> None:
+    def __init__(self, store: Store, usage: Usage, consumers: ConsumerSet, is_memory: bool) -> None:
         self.store = store
         self.usage = usage
         self._consumers = consumers

@@ -29,7 +29,7 @@ PIECE_BYTES = 1 << 20
 _MESSAGE_COST = 512
 """Fixed cost of sending a message, beside its bytes: 1.3 us, while a MiB takes some 3 ms."""
 
-# Work, in items of 10 ns; see `StreamStore.work`.
+# Work, in items of 10 ns; see `Store.work`.
 _MESSAGE_WORK = 130
 _BYTES_PER_WORK = 3
 _BODY_MAX_BYTES = 256 * 1024

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from midge.jetstream.config.stream import MEMORY, StreamConfig
 from midge.jetstream.environment.ticks import ticks_of
 from midge.jetstream.errors import ApiError
-from midge.jetstream.store.interface import StreamStore
 from midge.jetstream.store.published import PublishedLines
+from midge.jetstream.store.store import Store
 from midge.jetstream.stream.answers import Answers
 from midge.jetstream.stream.audience import Audience
 from midge.jetstream.stream.backlog import Backlog
@@ -39,7 +39,7 @@ class StreamHost:
     def __init__(
         self,
         config: StreamConfig,
-        store: StreamStore,
+        store: Store,
         surroundings: Surroundings,
         usage: Usage,
         created_ns: int,

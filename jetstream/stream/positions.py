@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from midge.jetstream import headers
 from midge.jetstream.config.names import to_bytes
 from midge.jetstream.json.encode import encode, text
-from midge.jetstream.store.interface import Keeper, StoredMessage, StreamStore
+from midge.jetstream.store.interface import Keeper, StoredMessage
+from midge.jetstream.store.store import Store
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.follower import Follower
 from midge.jetstream.stream.pieces import WaitingPieces, until_at_hand
@@ -38,7 +39,7 @@ class PositionSearch(Keeper):
     `unseen` has those whose last message has not been found yet.
     """
 
-    def __init__(self, store: StreamStore, followers: list[Follower]) -> None:
+    def __init__(self, store: Store, followers: list[Follower]) -> None:
         self.unseen = {one.source.index_name(): one for one in followers if not one.last_seq}
         self._store = store
         self._followers = followers
@@ -150,7 +151,7 @@ class PositionSearch(Keeper):
             follower.last_seq = max(follower.last_seq, taken_seq)
 
 
-def save(store: StreamStore, followers: Iterable[Follower], *, is_whole: bool) -> None:
+def save(store: Store, followers: Iterable[Follower], *, is_whole: bool) -> None:
     """Keep the positions; unless they are known to be whole, all messages are looked at again.
 
     The last message may be one that is just being taken, of which they do not tell.

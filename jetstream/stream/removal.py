@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from midge.jetstream import errors
 from midge.jetstream.errors import ApiError
-from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.store import lookups
+from midge.jetstream.store.store import Store
 from midge.jetstream.stream.contents import Contents
 from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.pieces import Pieces, in_turns
@@ -104,7 +105,7 @@ def _purging(stream: StreamHost, subject: bytes | None, upto_seq: int, keep: int
     return purged + purge_now(stream, subject, upto_seq if keep or upto_seq else upto, keep)
 
 
-def _ends(store: StreamStore, upto: int) -> list[int]:
+def _ends(store: Store, upto: int) -> list[int]:
     """Return where pieces end that together are all messages below `upto`."""
     ends = [store.stretch_end(store.first_seq, PIECE_MESSAGES)]
     while ends[-1] < upto:
@@ -113,9 +114,7 @@ def _ends(store: StreamStore, upto: int) -> list[int]:
     return ends
 
 
-def _whole(
-    store: StreamStore, subject: bytes | None, keep: int, ends: list[int]
-) -> Pieces[list[int]]:
+def _whole(store: Store, subject: bytes | None, keep: int, ends: list[int]) -> Pieces[list[int]]:
     """Return the ends of those pieces behind which at least `keep` messages match."""
     filters = () if subject is None else (subject,)
     left = 0
@@ -140,7 +139,7 @@ def _enforcing(contents: Contents, number: int) -> Pieces[int]:
             return 0
     at = 0
     while at >= 0 and contents.max_per_subject > 0:
-        crowded, at = store.crowded(contents.max_per_subject, at, PIECE_MESSAGES)
+        crowded, at = lookups.crowded(store, contents.max_per_subject, at, PIECE_MESSAGES)
         yield from _trimming(contents, crowded, number)
         yield
         if contents.enforcing != number:

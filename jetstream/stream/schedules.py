@@ -14,6 +14,7 @@ from midge.jetstream import headers
 from midge.jetstream.environment.clock import Timer
 from midge.jetstream.json.encode import text
 from midge.jetstream.json.times import SECOND_NS, TimeProblem, format_time, parse_time
+from midge.jetstream.store import lookups
 from midge.jetstream.stream import cron, schedule_checks
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.host import StreamHost
@@ -30,7 +31,7 @@ _PAUSE_S = 0.25
 _LONGEST_S = 30.0
 """Longest time between looks, for the wall clock may be set forward meanwhile."""
 
-_SCHEDULE_WORK = 3_000  # items of 10 ns, see `StreamStore.work`: its pattern is read twice
+_SCHEDULE_WORK = 3_000  # items of 10 ns, see `Store.work`: its pattern is read twice
 
 _READY_AT_ONCE = 5_000
 """Schedules that are due together and are taken out in one turn: 5 ms."""
@@ -96,8 +97,8 @@ class Schedules:
         room = _PIECE_BYTES
         number = 0
         while number >= 0:
-            seqs, number = store.newest(
-                (), number, _PIECE_SUBJECTS, store.last_seq, _PIECE_SUBJECTS
+            seqs, number = lookups.newest(
+                store, (), number, _PIECE_SUBJECTS, store.last_seq, _PIECE_SUBJECTS
             )
             for seq in seqs:
                 yield from until_at_hand(store, seq)

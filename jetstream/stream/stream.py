@@ -14,7 +14,8 @@ from midge.jetstream import errors, headers
 from midge.jetstream.config.stream import INTEREST, StreamConfig
 from midge.jetstream.errors import ApiError
 from midge.jetstream.json.encode import encode, text
-from midge.jetstream.store.interface import StoreError, StreamStore
+from midge.jetstream.store.interface import StoreError
+from midge.jetstream.store.store import Store
 from midge.jetstream.stream import ack_text, admission, checks, counters, header_scan, removal
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.batches import AtomicBatches
@@ -48,7 +49,7 @@ _LAST_OF_FAST_BATCH = 0x49  # the last byte of a reply subject that may belong t
 
 
 _LOOK_WORK = 1_000
-"""The least work for a message that is not plain, in items of 10 ns; see `StreamStore.work`."""
+"""The least work for a message that is not plain, in items of 10 ns; see `Store.work`."""
 
 
 class Stream(StreamHost):
@@ -57,7 +58,7 @@ class Stream(StreamHost):
     def __init__(
         self,
         config: StreamConfig,
-        store: StreamStore,
+        store: Store,
         surroundings: Surroundings,
         usage: Usage,
         created_ns: int,

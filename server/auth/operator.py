@@ -349,7 +349,7 @@ def _make_resolver(settings: options.Operator) -> AccountResolver:
 def _url_resolver(settings: options.Operator) -> UrlResolver:
     context = None
     if settings.resolver_url.startswith("https:"):
-        from midge.server.links.client_tls import build_client_context  # noqa: PLC0415 - seldom
+        from midge.server.auth.client_tls import build_client_context  # noqa: PLC0415 - seldom
 
         context = build_client_context(settings.resolver_tls, "operator.resolver_tls")
     return UrlResolver(settings.resolver_url, context, settings.resolver_interval_s or 120.0)

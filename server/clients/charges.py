@@ -18,7 +18,7 @@ DELIVERY_IN_RUN_BYTES = 16
 """A delivery in a run of messages that differ only in their payloads."""
 
 WORK_BYTES = 16 if memory.is_compiled() else 160
-"""An item that a store of JetStream looked at: 10 ns, see `StreamStore.work`."""
+"""An item that a store of JetStream looked at: 10 ns, see `Store.work`."""
 
 OK_BYTES = 128 if memory.is_compiled() else 4096
 """A +OK."""

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from midge.server.clients.client_info import issuer_key_of, user_of
-from midge.server.routing.role import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from midge.server.clients.channel_owner import ChannelOwner
     from midge.server.clients.connection import Connection
-    from midge.server.leafnodes.link import LeafLink
     from midge.server.routing.subscription import RoutedSubscription
 
 SUBSCRIPTIONS_KEPT = 256
@@ -100,33 +99,12 @@ def client_record(connection: Connection, stopped_at: float) -> ConnectionRecord
         display_name=connection.identity.display_name if connection.identity else "",
         subscription_count=len(held),
         subscriptions=_remembered(held.values()) if held else [],
-        **_common(connection, stopped_at),
+        **common_fields(connection, stopped_at),
     )
 
 
-def leafnode_record(
-    link: LeafLink, stopped_at: float, subscriptions_max: int = SUBSCRIPTIONS_KEPT
-) -> ConnectionRecord:
-    """Describe a link to a leaf node or a hub; the latter is not named, as on nats-server."""
-    told = [
-        ClosedSubscription(subject, queue, b" ".join(filter(None, (subject, queue))), 0, 0)
-        for subject, queue in islice(link.interest, subscriptions_max)
-    ]
-    return ConnectionRecord(
-        kind="Leafnode",
-        name=link.name if link.role == Role.LEAF else "",
-        version=link.side.version,
-        user=link.side.user,
-        display_name=link.account.name,
-        pending_bytes=link.outbound.pending_bytes(),
-        subscription_count=len(link.interest),
-        subscriptions=told,
-        **_common(link, stopped_at),
-    )
-
-
-def _common(connection: Connection | LeafLink, stopped_at: float) -> dict[str, Any]:
-    """Return what is found alike at clients and links."""
+def common_fields(connection: Connection | ChannelOwner, stopped_at: float) -> dict[str, Any]:
+    """Return the fields that clients and links have in common."""
     return {
         "cid": connection.cid,
         "account_name": connection.account.name,

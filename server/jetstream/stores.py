@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from midge.jetstream.store.disk import Disk
     from midge.jetstream.store.encryption import UserKeys
     from midge.jetstream.store.file.recovery import Damage
-    from midge.jetstream.store.interface import GroupListener, StreamStore
+    from midge.jetstream.store.interface import GroupListener
+    from midge.jetstream.store.store import Store
     from midge.server.clock import Clock, Timer
     from midge.server.config.jetstream import JetStream
 
@@ -54,19 +55,19 @@ class Stores(Protocol):
     def turns(self) -> Turns:
         """The turns in which long work is done, a piece a turn."""
 
-    def make(self, account: str, config: StreamConfig) -> StreamStore:
+    def make(self, account: str, config: StreamConfig) -> Store:
         """Return an empty store for a new stream."""
 
-    def recovered(self, account: str) -> Iterable[StreamStore]:
+    def recovered(self, account: str) -> Iterable[Store]:
         """Return the stores of an account that were there at the start."""
 
     def accounts(self) -> set[str]:
         """Return the names of the accounts whose stores were there at the start."""
 
-    def adopt(self, store: StreamStore, config: StreamConfig) -> None:
+    def adopt(self, store: Store, config: StreamConfig) -> None:
         """Treat a recovered store as its stream's configuration says."""
 
-    def delete(self, store: StreamStore) -> None:
+    def delete(self, store: Store) -> None:
         """Delete a stream's store."""
 
     def damages(self) -> Iterable[Damage]:
@@ -99,11 +100,11 @@ class MemoryStores:
         self.gate: Gate | None = None
         self.turns = Turns(loop.call_soon if loop is not None else None, time.monotonic_ns)
 
-    def make(self, account: str, config: StreamConfig) -> StreamStore:
+    def make(self, account: str, config: StreamConfig) -> Store:
         """Return an empty store."""
         return MemoryStore(turns=self.turns)
 
-    def recovered(self, account: str) -> Iterable[StreamStore]:
+    def recovered(self, account: str) -> Iterable[Store]:
         """Return nothing: memory outlives no server."""
         return ()
 
@@ -111,10 +112,10 @@ class MemoryStores:
         """Return nothing: memory outlives no server."""
         return set()
 
-    def adopt(self, store: StreamStore, config: StreamConfig) -> None:
+    def adopt(self, store: Store, config: StreamConfig) -> None:
         """Do nothing: such stores do not exist."""
 
-    def delete(self, store: StreamStore) -> None:
+    def delete(self, store: Store) -> None:
         """Delete a stream's store."""
         store.delete()
 
@@ -165,7 +166,7 @@ class FileStores:
         self._ticks_max = max(_IDLE_TICKS_MAX, round(sync_interval_ns / 1e9) + 1)
         self._timer: Timer | None = clock.call_later(_TICK_S, self._tick)
 
-    def make(self, account: str, config: StreamConfig) -> StreamStore:
+    def make(self, account: str, config: StreamConfig) -> Store:
         """Return an empty store."""
         if config.storage == MEMORY:
             return MemoryStore(turns=self._directory.turns)
@@ -173,7 +174,7 @@ class FileStores:
         store.is_async = config.persist_mode == ASYNC
         return store
 
-    def recovered(self, account: str) -> Iterable[StreamStore]:
+    def recovered(self, account: str) -> Iterable[Store]:
         """Return the stores of an account that were there at the start."""
         wanted = to_bytes(account)
         return [store for store in self._directory.streams() if store.account == wanted]
@@ -182,13 +183,13 @@ class FileStores:
         """Return the names of the accounts whose stores were there at the start."""
         return {text(store.account) for store in self._directory.streams()}
 
-    def adopt(self, store: StreamStore, config: StreamConfig) -> None:
+    def adopt(self, store: Store, config: StreamConfig) -> None:
         """Treat a recovered store as its stream's configuration says."""
         if isinstance(store, FileStore):
             store.is_async = config.persist_mode == ASYNC
             store.set_dedup_window(config.duplicate_window_ns)
 
-    def delete(self, store: StreamStore) -> None:
+    def delete(self, store: Store) -> None:
         """Delete a stream's store, so that its room can be used again."""
         if isinstance(store, FileStore):
             self._directory.delete_stream(store)

@@ -30,7 +30,7 @@ _AT_ONCE = (routes.NEXT, routes.DIRECT_GET)
 
 
 _REQUEST_WORK = 500
-"""Items of 10 ns, see `StreamStore.work`: a pull request or a direct get takes so long at least."""
+"""Items of 10 ns, see `Store.work`: a pull request or a direct get takes so long at least."""
 
 Take = Callable[[bytes, bytes, bytes, bytes], bool]
 """Takes subject, reply, headers and payload; False when there is nothing of that name."""

@@ -8,8 +8,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from midge.protocol.leaf_messages import LOOP_PREFIX
-from midge.server.clients.closed_clients import leafnode_record
 from midge.server.clients.closed_reason import ClosedReason
+from midge.server.leafnodes.record import leafnode_record
 from midge.server.leafnodes.rules import telling
 from midge.server.links.interest import Interests
 from midge.server.log.logger import get_logger

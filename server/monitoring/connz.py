@@ -9,7 +9,6 @@ from midge.server.clients.client_info import CLIENT_TYPES, issuer_key_of, user_o
 from midge.server.clients.closed_clients import (
     SUBSCRIPTIONS_KEPT,
     ConnectionRecord,
-    leafnode_record,
 )
 from midge.server.clients.connection import Connection
 from midge.server.config.account_names import GLOBAL_ACCOUNT
@@ -227,7 +226,12 @@ def _candidates(state: "State", options: ConnzOptions) -> list[Client]:
 def _leafnodes(state: "State", options: ConnzOptions) -> list[Client]:
     """Describe the leaf nodes and hubs that are linked, in the requested account."""
     most = SUBSCRIPTIONS_KEPT if options.subscriptions or options.filter_subject else 0
-    return [leafnode_record(link, 0.0, most) for link in links_of(state, options.account)]
+    links = links_of(state, options.account)
+    if not links:
+        return []
+    from midge.server.leafnodes.record import leafnode_record  # noqa: PLC0415 - few have links
+
+    return [leafnode_record(link, 0.0, most) for link in links]
 
 
 async def _select(candidates: list[Client], options: ConnzOptions) -> list[Client]:
