@@ -36,6 +36,7 @@ SLOW = (
     "tests/e2e/test_recovery_bench.py",
     "tests/e2e/workers/",
     "tests/pipeline/replay/test_recorder_server.py",
+    "tests/pipeline/tables/test_exactly_once.py",
     "tests/unit/testing/test_plugin.py",
     "tests/unit/testing/test_stream_plugin.py",
 )

@@ -46,7 +46,7 @@ def _nothing() -> None:
 
 
 class _Answer(Struct):
-    """The token of an account, None if there is none, and the monotonic time of the answer."""
+    """The token of an account or None, and the time of the request by the monotonic clock."""
 
     token: str | None
     asked_at: float
@@ -75,7 +75,7 @@ class UrlResolver:
         self._threads = ThreadPoolExecutor(_THREADS, "midge-resolver")
 
     def fetch(self, account_key: str) -> str | None:
-        """Return the last token of the account; an old one is renewed in the background."""
+        """Return the last token of the account; request an old one again in the background."""
         known = self._answers.get(account_key)
         if known is None:
             return None
@@ -107,7 +107,7 @@ class UrlResolver:
         return is_due and has_room and is_public_key(KeyKind.ACCOUNT, account_key)
 
     def load(self, account_key: str) -> Awaitable[None]:
-        """Ask for the token of an account, and for the tokens of accounts that it imports from."""
+        """Request the tokens of an account and of the accounts that it imports from."""
         return self._load(account_key, self._ask(account_key))
 
     async def _load(self, account_key: str, asked: asyncio.Task[None]) -> None:
@@ -123,12 +123,12 @@ class UrlResolver:
                     pending.append(each)
 
     def keep(self, other: UrlResolver) -> None:
-        """Take over the tokens of `other`, and the function that it calls after changes."""
+        """Take over the answers of `other`, and its callback for changes."""
         self._answers |= other._answers
         self._changed = other._changed
 
     def close(self) -> None:
-        """Release the threads, without waiting for pending requests."""
+        """Release the threads without waiting for requests in progress."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _imports_of(self, account_key: str) -> list[str]:
