@@ -15,7 +15,7 @@ PACKAGES := midge protocol sublist jetstream server client pipeline testing
 COMPILED := $(shell find protocol sublist jetstream server -name '*.py' -o -name '*.pxd' -o -name '*.h')
 # What exercises them without a loop or a socket.
 HOT_PATH_TESTS := tests/fuzz tests/property tests/unit/protocol tests/unit/sublist tests/unit/jetstream \
-  $(patsubst %,tests/unit/server/%.py,clients/test_back_pressure clients/test_keepalive \
+  $(patsubst %,tests/unit/server/%.py,channels/test_back_pressure channels/test_keepalive \
     routing/test_outbound_callbacks auth/test_permissions routing/test_reentrancy routing/test_router) \
   tests/unit/server/recorder/test_tap.py
 # Python frees and allocates by itself in large blocks, where the sanitizer could see nothing.

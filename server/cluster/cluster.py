@@ -17,7 +17,7 @@ from midge.protocol.route_messages import (
     RouteInfo,
 )
 from midge.server.broker.message_trace import TRACING_PROTOCOL
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.clients.observer import Observer
 from midge.server.cluster.interest import RouteDialect
 from midge.server.cluster.telling import Telling
@@ -166,7 +166,6 @@ class Cluster(Observer):
         line = self.info().line()
         for link in self.routes.values():
             link.send(line)
-        self.broker.router.flush_unless_due()
 
     # The name of the cluster.
 

@@ -12,7 +12,7 @@ from midge.protocol.route_messages import GOSSIP_DEFAULT, RouteInfo
 from midge.server.auth import Identity, Refusal
 from midge.server.auth.authenticator import Authenticator
 from midge.server.auth.client_tls import build_client_context
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.cluster.addresses import parse_address
 from midge.server.cluster.cluster import Cluster
 from midge.server.cluster.dialler import Dialler
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from midge.server.listeners.doors import Doors
 
 GOSSIPED_MAX = 256
-"""Most announced servers that are connected to at a time."""
+"""Most servers that are connected to because others have told of them at a time."""
 
-_TOLD_AT_ONCE = 500  # clients that get INFO in one turn
-_STARTED_AT_ONCE = 4  # connections to announced servers that are begun in one turn
+_TOLD_AT_ONCE = 500  # clients that get INFO, before others have their turn
+_STARTED_AT_ONCE = 4  # connections that are begun to servers told of, before others have their turn
 
 log = get_logger()
 
@@ -183,7 +183,7 @@ class ClusterService:
             asyncio.get_running_loop().call_soon(self._start_told_of)
 
     def _start_told_of(self) -> None:
-        """Connect to announced servers, to some now and to the rest in later turns."""
+        """Connect to servers told of, to some now and to the rest in later turns."""
         for _ in range(min(len(self._told_of), _STARTED_AT_ONCE)):
             self._told_of.popleft().start()
         if self._told_of:
@@ -261,7 +261,7 @@ class ClusterService:
             self._begin(address, is_explicit=True)
 
     def _renew_routes(self, before: Table, table: Table) -> None:
-        """Apply `table` to the routes that are up, and send the changes to the other servers."""
+        """Have routes that are up go by `table`, and other servers know what concerns them."""
         has_other_rules = before.permissions != table.permissions
         line = self.cluster.info().line()
         for link in list(self.cluster.routes.values()):
@@ -280,7 +280,7 @@ class ClusterService:
     # What routes tell.
 
     def _discovered(self, info: RouteInfo) -> None:
-        """Connect to a server that another one has announced, unless there is a route already."""
+        """Connect to a server that another one has told of, unless there is a route already."""
         if info.server_id in {self.cluster.server_id, *self.cluster.routes} or not info.ip:
             return
         try:
@@ -309,10 +309,10 @@ class ClusterService:
             dialler.left(server_id)
 
     def _urls_changed(self) -> None:
-        """Send clients, here and in other workers, the addresses of the other servers.
+        """Tell clients, here and in other workers, of the other servers they may connect to.
 
-        It happens in the next turn, once for all changes of this one: another server may send
-        INFO a thousand times in one read.
+        They are told in the next turn, once of all that changes in this one: another server may
+        say INFO a thousand times in one read.
         """
         if not self._is_telling:
             self._is_telling = True
@@ -330,7 +330,6 @@ class ClusterService:
         """Send INFO to clients, to some now and to the rest in later turns."""
         for _ in range(min(len(left), _TOLD_AT_ONCE)):
             left.pop().renew_info()
-        self._broker.router.flush_unless_due()
         if left:
             asyncio.get_running_loop().call_soon(self._tell, left)
 

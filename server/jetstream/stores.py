@@ -12,7 +12,7 @@ from midge.jetstream.store.file.directory import StoreDirectory
 from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.store.memory import MemoryStore
 from midge.jetstream.store.turns import Turns
-from midge.server.clients.gate import Gate
+from midge.server.channels.gate import Gate
 from midge.server.config.account_names import SYSTEM_ACCOUNT
 from midge.server.log.logger import get_logger
 from midge.server.routing.account import Account

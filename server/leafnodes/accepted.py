@@ -18,9 +18,9 @@ from midge.protocol.leaf_messages import (
     parse_leaf_info,
 )
 from midge.server.auth import AuthRequest, Identity, Refusal, Verdict
-from midge.server.broker.expiries import expiry_text
+from midge.server.broker.expiry import expiry_text
 from midge.server.broker.message_trace import TRACING_PROTOCOL
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.config.addresses import advertised_address
 from midge.server.leafnodes.interest import LeafDialect
 from midge.server.leafnodes.rules import denied_for, rules_of, telling
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from midge.server.auth.permissions import PermissionRules
-    from midge.server.broker.token_scan import WhyEnded
+    from midge.server.broker.expiry import WhyEnded
     from midge.server.leafnodes.link import LeafLink
     from midge.server.leafnodes.nodes import LeafNodes
     from midge.server.routing.account import Account
@@ -281,7 +281,7 @@ class Accepted(Side):
         link.cluster = connect.cluster
         link.remote_account = connect.remote_account
         self._end_duplicates(link)
-        _, there = broker.admission.elsewhere(account.name)
+        _, there = broker.count_elsewhere(account.name)
         if 0 <= most <= self._count_in(account) + there:
             reason = ClosedReason.MAXIMUM_ACCOUNT_CONNECTIONS
             self.fail(link, errors.MAXIMUM_ACCOUNT_CONNECTIONS, reason)

@@ -1,15 +1,21 @@
-"""The leaf nodes of one server: its links, and the interest that it announces over them."""
+"""The leaf nodes of one server: which links are up, and what they are told of."""
 
 from __future__ import annotations
 
 import secrets
 import string
 from collections import Counter
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from midge.protocol.leaf_messages import LOOP_PREFIX
-from midge.server.clients.closed_reason import ClosedReason
-from midge.server.leafnodes.record import leafnode_record
+from midge.server.channels.closed_reason import ClosedReason
+from midge.server.clients.closed_clients import (
+    SUBSCRIPTIONS_KEPT,
+    ClosedSubscription,
+    ConnectionRecord,
+    common_facts,
+)
 from midge.server.leafnodes.rules import telling
 from midge.server.links.interest import Interests
 from midge.server.log.logger import get_logger
@@ -82,13 +88,13 @@ class LeafNodes:
         return subject
 
     def _subjects_for(self, account: Account) -> list[bytes]:
-        """List the subjects announced to links of `account` without a subscription."""
+        """List what links of `account` are told of without a subscription."""
         mapper = account.mapper
         sources = [] if mapper is None else mapper.sources()
         return [self.loop_subject(account), *sources]
 
     def join(self, link: LeafLink, rules: Permissions | None) -> None:
-        """Register `link` after its handshake; `rules` limit the interest announced over it."""
+        """Have `link`, whose handshake is done, take part; `rules` limit what it is told."""
         self.links[link.cid] = link
         link.start()
         self.interests.of(link.account).add(link, telling(rules))
@@ -115,3 +121,24 @@ class LeafNodes:
             log.info("leafnode_closed", cid=link.cid, peer=link.peer, reason=reason)
             if self.left is not None:
                 self.left(link)
+
+
+def leafnode_record(
+    link: LeafLink, stopped_at: float, subscriptions_max: int = SUBSCRIPTIONS_KEPT
+) -> ConnectionRecord:
+    """Describe a link to a leaf node or a hub; the latter is not named, as on nats-server."""
+    told = [
+        ClosedSubscription(subject, queue, b" ".join(filter(None, (subject, queue))), 0, 0)
+        for subject, queue in islice(link.interest, subscriptions_max)
+    ]
+    return ConnectionRecord(
+        kind="Leafnode",
+        name=link.name if link.role == Role.LEAF else "",
+        version=link.side.version,
+        user=link.side.user,
+        display_name=link.account.name,
+        pending_bytes=link.outbound.pending_bytes(),
+        subscription_count=len(link.interest),
+        subscriptions=told,
+        **common_facts(link, stopped_at),
+    )

@@ -13,9 +13,9 @@ import socket
 import ssl
 from typing import TYPE_CHECKING
 
-from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clients.loop_adapter import forget, protocol_for
-from midge.server.clients.state import State
+from midge.server.channels.channel_state import ChannelState
+from midge.server.channels.closed_reason import ClosedReason
+from midge.server.channels.loop_adapter import forget, protocol_for
 from midge.server.listeners.sockets import bound_receive_buffer, is_loopback
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ async def attach(
     except BaseException:
         if upgrade is not None:
             upgrade.give_up()
-        had_no_transport = link.channel.state == State.CONNECTING
+        had_no_transport = link.channel.state == ChannelState.CONNECTING
         link.close(ClosedReason.CLIENT_CLOSED)
         if had_no_transport:  # which would report its end
             link.channel.let_go()

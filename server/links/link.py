@@ -12,17 +12,17 @@ from midge.protocol import memory
 from midge.protocol.frame import Frame, with_subject, without_headers
 from midge.protocol.link import LinkParser
 from midge.server.auth.permissions import Permissions
-from midge.server.clients.channel import Channel
-from midge.server.clients.channel_owner import ChannelOwner
-from midge.server.clients.charges import (
+from midge.server.channels.channel import Channel
+from midge.server.channels.channel_hooks import WriteRule
+from midge.server.channels.channel_owner import ChannelOwner
+from midge.server.channels.channel_state import ChannelState
+from midge.server.channels.charges import (
     COMMAND_BYTES,
     DELIVERY_BYTES,
     DELIVERY_IN_RUN_BYTES,
     STEP_BYTES,
 )
-from midge.server.clients.fair_turns import PORTION_BYTES
-from midge.server.clients.owner import WriteRule
-from midge.server.clients.state import State
+from midge.server.channels.fair_turns import PORTION_BYTES
 from midge.server.links.outbound import Heads, LinkOutbound
 from midge.server.peers.ack_replies import ACK_PREFIX, as_shown
 from midge.server.routing import trace_headers
@@ -54,7 +54,7 @@ INTRODUCTION_MAX_BYTES = 128 * 1024
 RENEWAL_BYTES = 32 * PORTION_BYTES
 """Charge for an INFO that renews announced interest: a millisecond, where there is much of it."""
 
-_CONNECTED = int(State.CONNECTED)
+_CONNECTED = int(ChannelState.CONNECTED)
 _ROUTE = int(Role.ROUTE)
 _WORKER = int(Role.WORKER)
 _DELIVERY_BYTES = DELIVERY_BYTES  # C numbers where this is compiled
@@ -164,9 +164,8 @@ class Link(ChannelOwner):
         return WriteRule(deadline_s, table.write_timeout_policy != "close")
 
     def send_ping(self) -> None:
-        """Send PING; no batch of reads may end soon."""
+        """Send PING."""
         self.send(_PING)
-        self.router.flush_unless_due()
 
     def send_error(self, text: str) -> None:
         """Send -ERR and go on."""

@@ -6,8 +6,8 @@ import asyncio
 import ssl
 from typing import TYPE_CHECKING
 
-from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clients.loop_adapter import forget, protocol_for
+from midge.server.channels.closed_reason import ClosedReason
+from midge.server.channels.loop_adapter import forget, protocol_for
 from midge.server.listeners.accepting import Acceptor
 from midge.server.log.logger import get_logger
 

@@ -40,14 +40,14 @@ import itertools
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from midge.server.clients.fair_turns import PORTION_BYTES
+from midge.server.channels.fair_turns import PORTION_BYTES
 from midge.server.peers.passage import is_told
 from midge.server.routing.role import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from midge.server.clients.fair_turns import FairTurns
+    from midge.server.channels.fair_turns import FairTurns
 
 Key = tuple[bytes, "bytes | None", str]
 """A subject, a queue group or None, and the leaf node cluster of the interest, where the link's

@@ -125,12 +125,10 @@ class WorkerLink(Link):
     def ask_taken(self, round_: Round) -> None:
         """Call `taken` of `round_` when the other worker has taken everything, or is gone."""
         self._ask(round_)
-        self.router.flush_soon()
 
     def send_ping(self) -> None:
         """Send PING, to see whether the other worker is there."""
         self._ask(None)
-        self.router.flush_unless_due()
 
     def _ask(self, round_: Round | None) -> None:
         self._asked.append(round_)

@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
 from midge.protocol import errors
-from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clients.loop_adapter import forget, protocol_for
+from midge.server.channels.closed_reason import ClosedReason
+from midge.server.channels.loop_adapter import forget, protocol_for
 from midge.server.clients.observer import Observer
 from midge.server.log.logger import get_logger
 from midge.server.workers.barrier import Barrier, Round
