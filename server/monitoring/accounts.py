@@ -11,7 +11,10 @@ from midge.server.monitoring.routez import links_of
 from midge.server.monitoring.subsz import combined_statistics
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from midge.server.broker.broker import Broker
+    from midge.server.broker.totals import Totals
     from midge.server.config import options
     from midge.server.monitoring.state import State
     from midge.server.routing.account import Account
@@ -42,7 +45,7 @@ def accountz(state: "State", arguments: Arguments) -> dict[str, Any]:
     return page | {"account_detail": _detail(state, account)}
 
 
-def accstatz(state: "State", arguments: Arguments) -> dict[str, Any]:
+async def accstatz(state: "State", arguments: Arguments) -> dict[str, Any]:
     """Return the page of each account's traffic; `unused=1` adds those without any.
 
     Raises:
@@ -51,12 +54,11 @@ def accstatz(state: "State", arguments: Arguments) -> dict[str, Any]:
     broker = state.broker
     unused = arguments.flag("unused")
     chosen = [account for _, account in sorted(known_accounts(broker).items())]
+    every = [account for account in chosen if unused or account.clients]
     return {
         "server_id": broker.keys.server_id,
         "now": go_format.timestamp(broker.clock.wall()),
-        "account_statz": [
-            account_statistics(state, account) for account in chosen if unused or account.clients
-        ],
+        "account_statz": await statistics_in_turns(state, every),
     }
 
 
@@ -73,9 +75,23 @@ def known_accounts(broker: "Broker") -> "dict[str, Account]":
     }
 
 
-def account_statistics(state: "State", account: "Account") -> dict[str, Any]:
-    """Return one account's traffic."""
-    totals = state.account_totals.totals(state.broker, account.name)
+async def statistics_in_turns(
+    state: "State", accounts: "Iterable[Account]"
+) -> list[dict[str, Any]]:
+    """Return the traffic of accounts, and yield to the event loop meanwhile."""
+    found = []
+    for account in accounts:
+        totals = await state.account_totals.totals_in_turns(state.broker, account.name)
+        found.append(account_statistics(state, account, totals))
+    return found
+
+
+def account_statistics(
+    state: "State", account: "Account", totals: "Totals | None" = None
+) -> dict[str, Any]:
+    """Return one account's traffic; `totals` are its own, counted here if they are not given."""
+    if totals is None:
+        totals = state.account_totals.totals(state.broker, account.name)
     links = len(links_of(state, account.name))
     return {
         "acc": account.name,

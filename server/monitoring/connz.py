@@ -18,6 +18,7 @@ from midge.server.monitoring.long_lists import (
     DETAIL_STEPS,
     SizeBudget,
     StepBudget,
+    first_in_order,
     subscription_detail,
 )
 from midge.server.monitoring.routez import links_of
@@ -101,6 +102,8 @@ class ConnzOptions(Struct, frozen=True, kw_only=True):
     user: str = ""
     account: str = ""
     filter_subject: str = ""
+    search: str = ""
+    """A part of cid, name, address, user or account, in small letters; not in nats-server."""
 
 
 def read_options(arguments: Arguments) -> ConnzOptions:
@@ -139,6 +142,7 @@ def read_options(arguments: Arguments) -> ConnzOptions:
         user=arguments.text("user"),
         account=arguments.text("acc"),
         filter_subject=subject,
+        search=arguments.text("search").lower(),
     )
 
 
@@ -157,10 +161,11 @@ async def ordered_connz(state: "State", options: ConnzOptions) -> tuple[dict[str
         total, offset, limit = len(_candidates(state, options)), options.offset, 1
     else:
         candidates = _candidates(state, options)
-        total, offset, limit = len(candidates), options.offset, options.limit
+        offset, limit = options.offset, options.limit
         found = await _select(candidates, options)
-        _put_in_order(found, options.sort, now)
-        chosen = found[offset : offset + limit]
+        total = len(found if options.search else candidates)
+        ordered = await first_in_order(found, _key_of(options.sort, now), offset + limit)
+        chosen = ordered[offset:]
     wall_offset = state.wall_offset()
     entries, steps, room = [], StepBudget(), SizeBudget(detail=options.detail)
     for client in chosen:
@@ -183,16 +188,12 @@ async def ordered_connz(state: "State", options: ConnzOptions) -> tuple[dict[str
     if room.left_out:
         # A field of midge's own, only present when the page would have been too long.
         page["subscriptions_left_out"] = room.left_out
-    return page, [_sort_key(client, options.sort, now) for client in chosen]
+    return page, list(map(_key_of(options.sort, now), chosen))
 
 
-def _put_in_order(clients: list[Client], sort: str, now: float) -> None:
-    """Sort `clients` as requested; by uptime the shortest comes first, closed or not."""
-    clients.sort(key=lambda client: _sort_key(client, sort, now))
-
-
-def _sort_key(client: Client, sort: str, now: float) -> Any:
-    return _uptime(client, now) if sort == "uptime" else _SORT_KEYS[sort](client)
+def _key_of(sort: str, now: float) -> SortKey:
+    """Return the key of a sort; by uptime the shortest comes first, closed or not."""
+    return (lambda client: _uptime(client, now)) if sort == "uptime" else _SORT_KEYS[sort]
 
 
 def _by_cid(state: "State", options: ConnzOptions) -> list[Client]:
@@ -232,10 +233,10 @@ def _leafnodes(state: "State", options: ConnzOptions) -> list[Client]:
 
 
 async def _select(candidates: list[Client], options: ConnzOptions) -> list[Client]:
-    """Filter by the requested user and subject of interest."""
+    """Filter by the requested user, subject of interest and part of a name."""
     if options.is_mqtt:
         return []
-    if not options.user and not options.filter_subject:
+    if not options.user and not options.filter_subject and not options.search:
         return candidates
     found, steps = [], StepBudget()
     pattern = options.filter_subject.encode("utf-8", "replace")
@@ -243,10 +244,22 @@ async def _select(candidates: list[Client], options: ConnzOptions) -> list[Clien
         await steps.charge(1)
         if options.user and _user(client) != options.user:
             continue
+        if options.search and options.search not in _searched(client):
+            continue
         # A closed one is never left out, as on nats-server.
         if not pattern or _is_closed(client) or await _is_interested(client, pattern, steps):
             found.append(client)
     return found
+
+
+def _searched(client: Client) -> str:
+    """Return what a search looks at, in small letters."""
+    if isinstance(client, ConnectionRecord):
+        name, account = client.name, client.account_name
+    else:
+        name, account = client.options.name, client.account.name
+    address = f"{client.peer_host}:{client.peer_port}"
+    return f"{client.cid} {name} {address} {_user(client)} {account}".lower()
 
 
 async def _is_interested(client: Client, pattern: bytes, steps: StepBudget) -> bool:

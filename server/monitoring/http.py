@@ -57,6 +57,8 @@ class Monitor:
         self._listener: HttpListener | None = None
         self._pages: dict[str, Page] = {}
         self._actions: dict[str, Page] = {}
+        self.at_end: Callable[[], None] | None = None
+        """Called when the pages end."""
 
     def add_page(self, path: str, page: Page) -> None:
         """Serve `path`, below the base path, by `page`; before `start` only."""
@@ -86,6 +88,8 @@ class Monitor:
 
     async def stop(self) -> None:
         """Close the listener and its connections."""
+        if self.at_end is not None:
+            self.at_end()
         if self._listener is not None:
             self._listener.close()
             self._listener = None

@@ -1,7 +1,8 @@
 """Long lists on pages: made in pieces, and bounded by the size of a page."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,6 +11,7 @@ from midge.server.monitoring import go_format
 if TYPE_CHECKING:
     from midge.jetstream.stream.pieces import WaitingPieces
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 MAX_LISTED_BYTES = 8 * 1024 * 1024
@@ -37,6 +39,20 @@ class StepBudget:
         if self._steps_left <= 0:
             self._steps_left = _TURN_STEPS
             await asyncio.sleep(0)
+
+
+async def first_in_order(
+    items: Sequence[Item], key: Callable[[Item], Any], most: int
+) -> list[Item]:
+    """Return the first `most` of `items` by `key`; sort in runs of a turn each, and merge them."""
+    runs, found, steps = [], [], StepBudget()
+    for start in range(0, len(items), _TURN_STEPS):
+        runs.append(sorted(items[start : start + _TURN_STEPS], key=key))
+        await steps.charge(_TURN_STEPS)
+    for item in islice(merge(*runs, key=key), most):
+        found.append(item)
+        await steps.charge(2)
+    return found
 
 
 async def finish(pieces: "WaitingPieces[Result]") -> Result:

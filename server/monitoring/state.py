@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import time
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from midge.server.monitoring.console.tail import Tails
     from midge.server.tables.service import TableService
     from midge.server.workers.part import Part
+
+_CLIENTS_PER_TURN = 1024
+"""Clients that are added up in one turn, which takes 0.4 ms."""
 
 _CLOCK_SLACK_S = 0.5
 """Smallest change of the clocks' difference, in seconds, that counts: below it, a connection's
@@ -165,24 +169,38 @@ class AccountTotals(Observer):
 
     def totals(self, broker: Broker, name: str) -> Totals:
         """Return the totals of an account: open and closed connections."""
-        gone = self._gone.get(name, Totals())
-        account = broker.accounts.get(name)
-        live = broker.clients_of(account) if account else []
-        totals = Totals()
-        totals.connections = gone.connections + len(live)
-        totals.slow_consumers = gone.slow_consumers
-        for field in ("in_messages", "in_bytes", "out_messages", "out_bytes"):
-            setattr(totals, field, getattr(gone, field))
-        for client in live:
-            totals.add(client)
+        totals, live = self._begun(broker, name)
+        totals.add_all(live)
         return totals
+
+    async def totals_in_turns(self, broker: Broker, name: str) -> Totals:
+        """Return the same, and yield to the event loop meanwhile."""
+        return await _added_in_turns(*self._begun(broker, name))
+
+    def _begun(self, broker: Broker, name: str) -> tuple[Totals, list[Connection]]:
+        """Return the totals of the closed connections of an account, and the open ones."""
+        gone = self._gone.get(name, Totals())
+        account, clients = broker.accounts.get(name), broker.clients
+        live = [clients[cid] for cid in account.clients if cid in clients] if account else []
+        totals = gone.copy()
+        totals.connections += len(live)
+        return totals, live
 
 
 def server_totals(broker: Broker) -> Totals:
     """Return the totals of the server: open and closed connections."""
-    totals = Totals()
-    for field in Totals.__slots__:
-        setattr(totals, field, getattr(broker.totals, field))
-    for client in list(broker.clients.values()):
-        totals.add(client)
+    totals = broker.totals.copy()
+    totals.add_all(list(broker.clients.values()))
+    return totals
+
+
+async def server_totals_in_turns(broker: Broker) -> Totals:
+    """Return the same, and yield to the event loop meanwhile."""
+    return await _added_in_turns(broker.totals.copy(), list(broker.clients.values()))
+
+
+async def _added_in_turns(totals: Totals, clients: list[Connection]) -> Totals:
+    for start in range(0, len(clients), _CLIENTS_PER_TURN):
+        totals.add_all(clients[start : start + _CLIENTS_PER_TURN])
+        await asyncio.sleep(0)
     return totals

@@ -52,6 +52,12 @@ async def subsz(state: "State", arguments: Arguments) -> dict[str, Any]:
         return page
     if test:
         page["total"], found = _matching(accounts, test, offset, limit)
+    elif cid := arguments.cid():  # an argument of midge's own
+        client = state.broker.clients.get(cid)
+        held: Any = client.subscriptions if client is not None else {}
+        page["total"] = len(held)
+        chosen = islice(held.values(), offset, offset + limit)
+        found = [(client.account, one, cid) for one in chosen] if client is not None else []
     else:
         found = await _held(state.broker, accounts, offset, limit)
     listed = await _listed(found)

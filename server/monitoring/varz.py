@@ -9,10 +9,11 @@ from midge.server.config.options import WebSocket
 from midge.server.monitoring import go_format
 from midge.server.monitoring.accounts import claims_in
 from midge.server.monitoring.routez import links_of, routes_of
-from midge.server.monitoring.state import server_totals
+from midge.server.monitoring.state import server_totals_in_turns
 from midge.version import __version__
 
 if TYPE_CHECKING:
+    from midge.server.broker.totals import Totals
     from midge.server.config.options import LeafRemote, Options, Tls
     from midge.server.monitoring.state import State
 
@@ -20,9 +21,10 @@ _AUTH_TIMEOUT_S = 2.0
 _NONE_OF_ALL = {"routes": 0, "gateways": 0, "leafs": 0}
 
 
-def varz(state: "State") -> dict[str, Any]:
+async def varz(state: "State") -> dict[str, Any]:
     """Return the page."""
-    return {**_identity(state), **_settings(state), **_activity(state)}
+    totals = await server_totals_in_turns(state.broker)
+    return {**_identity(state), **_settings(state), **_activity(state, totals)}
 
 
 def _identity(state: "State") -> dict[str, Any]:
@@ -221,10 +223,9 @@ def feature_flags(options: "Options") -> dict[str, bool]:
     }
 
 
-def _activity(state: "State") -> dict[str, Any]:
+def _activity(state: "State", totals: "Totals") -> dict[str, Any]:
     broker = state.broker
     usage = state.usage
-    totals = server_totals(broker)
     now = broker.clock.wall()
     return {
         "start": go_format.timestamp(state.started_at),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+from collections import Counter
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -15,11 +16,12 @@ from msgspec import structs
 from midge.server.channels.closed_reason import ClosedReason
 from midge.server.monitoring import accounts, subsz, varz
 from midge.server.monitoring.arguments import Arguments
-from midge.server.monitoring.state import server_totals
+from midge.server.monitoring.state import server_totals, server_totals_in_turns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
+    from midge.server.broker.totals import Totals
     from midge.server.monitoring.connz import ConnzOptions
     from midge.server.monitoring.state import State
 
@@ -38,7 +40,7 @@ _DETAIL_SUMMED = ("client_connections", "subscriptions")
 
 async def whole_varz(state: State) -> Page:
     """Return `/varz`: counts are sums over the workers, settings are the server's."""
-    page = varz.varz(state)
+    page = await varz.varz(state)
     part = state.part
     if part is None:
         return page
@@ -124,10 +126,10 @@ async def whole_accountz(state: State, arguments: Arguments) -> Page:
 
 async def whole_accstatz(state: State, arguments: Arguments) -> Page:
     """Return `/accstatz`."""
-    page = accounts.accstatz(state, arguments)
+    page = await accounts.accstatz(state, arguments)
     if state.part is None:
         return page
-    unused = accounts.accstatz(state, Arguments({"unused": "1"}))
+    unused = await accounts.accstatz(state, Arguments({"unused": "1"}))
     names = [one["acc"] for one in unused["account_statz"]]
     found = await whole_account_statistics(state, names)
     shown = arguments.flag("unused")
@@ -137,7 +139,7 @@ async def whole_accstatz(state: State, arguments: Arguments) -> Page:
 
 async def whole_account_statistics(state: State, names: list[str]) -> list[Page]:
     """Return the traffic of each of the accounts `names` that there are."""
-    found = _account_statistics(state, names)
+    found = await _account_statistics(state, names)
     if state.part is not None:
         asked = {"name": "accounts", "arguments": {"names": names}}
         for other in await state.part.ask_others("page", asked):
@@ -148,24 +150,26 @@ async def whole_account_statistics(state: State, names: list[str]) -> list[Page]
     return found
 
 
-def _account_statistics(state: State, names: list[str]) -> list[Page]:
+async def _account_statistics(state: State, names: list[str]) -> list[Page]:
     known = state.broker.accounts
-    return [accounts.account_statistics(state, known[name]) for name in names if name in known]
+    there = [known[name] for name in names if name in known]
+    return await accounts.statistics_in_turns(state, there)
 
 
 async def whole_totals(state: State) -> Page:
     """Return the counts of `STATSZ` that are sums."""
-    totals = own_totals(state)
+    totals = own_totals(state, await server_totals_in_turns(state.broker))
     if state.part is not None:
         for other in await state.part.ask_others("page", {"name": "totals", "arguments": {}}):
             _add(totals, [other], tuple(totals))
     return totals
 
 
-def own_totals(state: State) -> Page:
-    """Return the same counts of this process alone."""
+def own_totals(state: State, totals: Totals | None = None) -> Page:
+    """Return the same counts of this process alone; `totals` are counted if they are not given."""
     broker = state.broker
-    totals = server_totals(broker)
+    if totals is None:
+        totals = server_totals(broker)
     return {
         "mem": state.usage.memory_bytes(),
         "cpu": state.usage.cpu_percent(),
@@ -220,14 +224,31 @@ async def whole_clients_now(state: State) -> Page:
     """Return what the console shows of all clients."""
     from midge.server.monitoring.console import clients  # noqa: PLC0415 - few have a console
 
-    page = clients.clients_now(state.broker)
+    page = await clients.clients_now(state.broker)
     if state.part is not None:
         others = await state.part.ask_others("page", {"name": "clients_now", "arguments": {}})
         _add(page, others, ("subscriptions",))
         slow = [one for each in (page, *others) for one in each["slow"]]
         slow.sort(key=lambda one: -one["pending_bytes"])
         page["slow"] = slow[: clients.SLOW_MAX]
+        limits: Counter[str] = Counter()
+        for each in (page, *others):
+            limits.update(each["limits"])
+        page["limits"] = limits
     return page
+
+
+async def whole_interest(state: State, arguments: Arguments) -> Page:
+    """Return a page of what the clients of an account subscribe to."""
+    from midge.server.monitoring.console import interest  # noqa: PLC0415 - few have a console
+
+    if state.part is None:
+        return await interest.interest(state.broker, arguments)
+    offset, limit = arguments.page()
+    query = {**arguments.as_dict(), "offset": "0", "limit": str(offset + limit)}
+    own = await interest.interest(state.broker, Arguments(query))
+    others = await state.part.ask_others("page", {"name": "interest", "arguments": query})
+    return interest.merged((own, *others), offset, limit)
 
 
 async def whole_tail(state: State, own: Page, name: str, account: str, pattern: bytes) -> Page:
@@ -238,16 +259,13 @@ async def whole_tail(state: State, own: Page, name: str, account: str, pattern: 
     others = await state.part.ask_others("page", {"name": "tail", "arguments": arguments})
     every = [own, *(other for other in others if other is not None)]
     return {
-        "messages": [message for one in every for message in one["messages"]],
+        "messages": sorted(
+            (message for one in every for message in one["messages"]),
+            key=lambda message: cast("float", message["time"]),
+        ),
         "seen": sum(one["seen"] for one in every),
         "left_out": sum(one["left_out"] for one in every),
     }
-
-
-def _clients_now(state: State) -> Page:
-    from midge.server.monitoring.console.clients import clients_now  # noqa: PLC0415 - as above
-
-    return clients_now(state.broker)
 
 
 def _tail(state: State, name: str, account: str, pattern: bytes) -> Page | None:
@@ -305,17 +323,33 @@ async def own_page(state: State, name: str, arguments: Mapping[str, Any]) -> Any
 
         assert state.part is not None, "asked as one of several workers"
         return state.part.index, Metrics(state).page().decode()
-    plain: dict[str, Callable[[], Any]] = {
-        "varz": lambda: varz.varz(state),
-        "accountz": lambda: accounts.accountz(state, Arguments(arguments)),
-        "accounts": lambda: _account_statistics(state, arguments["names"]),
-        "totals": lambda: own_totals(state),
-        "clients_now": lambda: _clients_now(state),
-        "tail": lambda: _tail(state, **arguments),
-        "kick": lambda: _kick(state, arguments["cid"]),
-        "lame_duck": lambda: _lame_duck(state, arguments["cid"]),
-    }
-    return plain[name]()
+    if name in {"clients_now", "interest"}:
+        from midge.server.monitoring.console import clients, interest  # noqa: PLC0415 - as above
+
+        if name == "clients_now":
+            return await clients.clients_now(state.broker)
+        return await interest.interest(state.broker, Arguments(arguments))
+    return await _asked(state, name, arguments)
+
+
+async def _asked(state: State, name: str, arguments: Mapping[str, Any]) -> Any:
+    """Return what the pages without further imports ask for."""
+    match name:
+        case "varz":
+            return await varz.varz(state)
+        case "accountz":
+            return accounts.accountz(state, Arguments(arguments))
+        case "accounts":
+            return await _account_statistics(state, arguments["names"])
+        case "totals":
+            return own_totals(state, await server_totals_in_turns(state.broker))
+        case "tail":
+            return _tail(state, **arguments)
+        case "kick":
+            return _kick(state, arguments["cid"])
+        case _:
+            assert name == "lame_duck", name
+            return _lame_duck(state, arguments["cid"])
 
 
 def _add(page: Page, others: Iterable[Page], fields: Iterable[str]) -> None:

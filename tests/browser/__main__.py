@@ -1,39 +1,30 @@
-"""Take the picture of the console for the documentation: `python -m tests.browser`."""
+"""Take the pictures of the console for the documentation: `python -m tests.browser`."""
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
-
 from tests.support.chromium import launched
-from tests.support.processes import CHECKOUT, Server, midge_command
+from tests.support.processes import CHECKOUT
 
-from .scene import Scene
-from .test_console import CONFIG
+from .harbour import TOKEN, Harbour, visit
 
-PICTURE = CHECKOUT / "docs" / "img" / "console.png"
+PICTURES = {"overview": "console.png", "clients": "console-clients.png"}
 WATCHED_MS = 25_000
-SETTLING_MS = 2_000
 
 
 def main() -> None:
-    """Run the scene for a while, and write the picture."""
-    with tempfile.TemporaryDirectory() as directory, launched() as browser:
-        config = Path(directory) / "midge.toml"
-        named = 'server_name = "harbour"\n' + CONFIG.format(token="any")
-        config.write_text(named)
-        flags = ("-c", str(config), "-m", "-1")
-        with Server(midge_command(), flags=flags) as server, Scene(server.url, pause_s=0.005):
-            page = browser.new_page(viewport={"width": 1280, "height": 900})
-            host, port = server.address("monitoring")
-            page.goto(f"http://{host}:{port}/console")
-            page.fill("#token", "any")
-            page.click("#unlock button")
-            page.wait_for_timeout(SETTLING_MS)
-            page.fill("#subject", "ships.*")
-            page.click("#follow")
-            page.wait_for_timeout(WATCHED_MS)
-            page.screenshot(path=PICTURE, full_page=True)
+    """Write the pictures of a harbour that has been busy for a while."""
+    with launched() as browser, Harbour("tug", "PAPERS") as harbour:
+        page = browser.new_page(viewport={"width": 1100, "height": 700})
+        page.goto(harbour.url)
+        page.fill("#token", TOKEN)
+        page.click("#unlock button")
+        page.wait_for_timeout(WATCHED_MS)
+        for name, picture in PICTURES.items():
+            visit(page, name)
+            if name == "clients":
+                page.locator("#client-list tr.choice button").first.press("Enter")
+            page.wait_for_timeout(3000)
+            page.screenshot(path=CHECKOUT / "docs" / "img" / picture, full_page=True)
 
 
 if __name__ == "__main__":

@@ -51,6 +51,7 @@ class Post(msgspec.Struct, forbid_unknown_fields=True):
     name: str = ""
     stream: str = ""
     seq: int = 0
+    cid: int = 0
     since: str = ""
     count: int = 50
 
@@ -85,6 +86,8 @@ class Actions:
             return await self._tail(post)
         if action == "messages":
             return await self._messages(post)
+        if action == "disconnect":
+            return await self._disconnect(post)
         if action == "keys":
             return await streams.keys(self._stream(post), self._pattern(post))
         return {}
@@ -108,16 +111,23 @@ class Actions:
         account.add(answer)
         try:
             payload = post.payload.encode("utf-8", "surrogateescape")
+            began_s = self._broker.clock.monotonic()
             publish = self._broker.internal.publish
             if not publish(account, subject, payload, inbox, headers, None, True):
                 raise WrongRequest(f"nobody answers on {post.subject!r}")
             async with asyncio.timeout(_ANSWER_MAX_S):
-                return await answer.future
+                found = await answer.future
+            return {**found, "took_ms": (self._broker.clock.monotonic() - began_s) * 1000}
         except TimeoutError:
             raise WrongRequest(f"no answer came within {_ANSWER_MAX_S:g} s") from None
         finally:
             account.remove(answer)
             self._waiting -= 1
+
+    async def _disconnect(self, post: Post) -> dict[str, Any]:
+        if not await whole.end_client(self._state, post.cid):
+            raise WrongRequest(f"there is no client {post.cid}")
+        return {"cid": post.cid}
 
     async def _tail(self, post: Post) -> dict[str, Any]:
         account, pattern = self._account(post), self._pattern(post)

@@ -17,9 +17,9 @@ pages.buckets = async () => {
 function chooseBucket(name) {
   bucket = name; editedRevision = null;
   if (page === "buckets") address("buckets", name);
-  at("history").replaceChildren(); show("history-of", ""); show("edited", "");
+  at("history").replaceChildren(); show("history-of", ""); show("edited", ""); show("keys-shown", "");
   at("edit-key").value = at("edit-value").value = "";
-  listKeys();
+  if (name && token) listKeys();
 }
 
 async function listKeys() {
@@ -75,16 +75,26 @@ at("edit").onsubmit = (event) => {
   event.preventDefault();
   attempt("edited", async () => "revision " + await change(at("edit-key").value, at("edit-value").value, {}));
 };
-// The first click asks, the second one deletes; anything else takes the question back.
-let toDelete = "";
-function askToDelete(key) { toDelete = key; show("delete", key ? "Really delete " + key + "?" : "Delete"); }
-at("edit-key").oninput = () => askToDelete("");
-at("delete").onblur = () => askToDelete("");
-at("delete").onclick = () => {
-  const key = at("edit-key").value;
-  if (toDelete !== key || !key) { askToDelete(key); return; }
-  askToDelete("");
-  attempt("edited", async () => "deleted, as revision " + await change(key, "", { "KV-Operation": "DEL" }));
+const editedKey = () => at("edit-key").value;
+asking("delete", () => editedKey() && "Really delete " + editedKey() + "?", () =>
+  attempt("edited", async () => "deleted, as revision " + await change(editedKey(), "", { "KV-Operation": "DEL" })));
+asking("purge-key", () => editedKey() && "Really purge " + editedKey() + "?", () =>
+  attempt("edited", async () => "purged, as revision " + await change(editedKey(), "", { "KV-Operation": "PURGE", "Nats-Rollup": "sub" })));
+asking("delete-bucket", () => bucket && "Really delete " + bucket + "?", () => attempt("edited", async () => {
+  const name = bucket;
+  await api(bucketsAccount(), "STREAM.DELETE.KV_" + name);
+  chooseBucket(""); look();
+  return "deleted bucket " + name;
+}));
+at("new-bucket").onsubmit = (event) => {
+  event.preventDefault();
+  attempt("bucket-made", async () => {
+    const name = at("bucket-name").value;
+    await api(bucketsAccount(), "STREAM.CREATE.KV_" + name, { name: "KV_" + name, subjects: ["$KV." + name + ".>"],
+      max_msgs_per_subject: Number(at("bucket-history").value || 1), discard: "new", allow_rollup_hdrs: true, deny_delete: true, allow_direct: true });
+    look();
+    return "created " + name;
+  });
 };
 window.addEventListener("unlocked", () => { if (bucket) listKeys(); });
 choices.buckets = (name) => { if (name && name !== bucket) chooseBucket(name); };

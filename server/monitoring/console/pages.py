@@ -8,13 +8,16 @@ and never sent out.
 import json
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from aiohttp import web
 
 from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.monitoring import whole
+from midge.server.monitoring.arguments import Arguments
 from midge.server.monitoring.console import streams
 from midge.server.monitoring.console.actions import Actions, WrongRequest
+from midge.server.monitoring.console.history import History
 
 if TYPE_CHECKING:
     from midge.server.monitoring.http import Monitor
@@ -23,7 +26,10 @@ _ASSETS = {
     "console.css": "text/css",
     "console.js": "text/javascript",
     "buckets.js": "text/javascript",
+    "clients.js": "text/javascript",
+    "objects.js": "text/javascript",
     "streams.js": "text/javascript",
+    "subjects.js": "text/javascript",
     "tail.js": "text/javascript",
 }
 _PAGE = "console.html"
@@ -39,7 +45,7 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 _TOKEN = "X-Console-Token"  # nosec B105 - the name of a header
-_ACTIONS = ("publish", "request", "tail", "messages", "keys", "unlock")
+_ACTIONS = ("publish", "request", "tail", "messages", "keys", "disconnect", "unlock")
 
 
 def add_console(monitor: "Monitor") -> None:
@@ -60,6 +66,16 @@ def add_console(monitor: "Monitor") -> None:
             }
         )
 
+    history = History(state)
+    history.start()
+    monitor.at_end = history.stop
+
+    async def past(_request: web.Request) -> web.Response:
+        return _json(history.page())
+
+    async def interest(request: web.Request) -> web.Response:
+        return _json(await whole.whole_interest(state, Arguments(request.query)))
+
     async def now(_request: web.Request) -> web.Response:
         return _json(await whole.whole_clients_now(state))
 
@@ -74,6 +90,8 @@ def add_console(monitor: "Monitor") -> None:
 
     monitor.add_page("/console/facts", facts)
     monitor.add_page("/console/now", now)
+    monitor.add_page("/console/history", past)
+    monitor.add_page("/console/interest", interest)
     monitor.add_page("/console/streams", show_streams)
     monitor.add_page("/console/consumers", show_consumers)
     for action in _ACTIONS:
@@ -91,6 +109,9 @@ def _asset(name: str, kind: str) -> Any:
 
 def _action(actions: Actions, name: str) -> Any:
     async def act(request: web.Request) -> web.Response:
+        origin = request.headers.get("Origin")
+        if origin is not None and urlsplit(origin).netloc != request.host:
+            return _json({"error": "a page of another origin"}, 403)
         if not actions.is_allowed(request.headers.get(_TOKEN, "")):
             return _json({"error": "the console's token is needed"}, 403)
         if request.method != "POST":

@@ -1,19 +1,8 @@
 "use strict";
 const SEARCHED = 50;
-let chosenStream = "", streamCounts = {}, nextSeq = 0;
+let chosenStream = "", nextSeq = 0;
 
 const streamsAccount = () => at("streams-account").value || "$G";
-
-// Messages per second of each stream, from one look to the next.
-function streamRates(account, streams) {
-  const now = performance.now(), found = {};
-  for (const { name, state } of streams) {
-    const key = account + " " + name, last = streamCounts[key];
-    found[name] = last ? Math.max(0, (state.last_seq - last.seq) / ((now - last.at) / 1000)) : 0;
-    streamCounts[key] = { seq: state.last_seq, at: now };
-  }
-  return found;
-}
 
 const span = (seconds) => {
   if (seconds === null) return "";
@@ -25,11 +14,11 @@ pages.streams = async () => {
   const account = streamsAccount();
   if (!facts.jetstream) { show("streams-shown", "· JetStream is off"); facts = {}; return; }
   const found = await get("console/streams?account=" + encodeURIComponent(account));
-  const rate = streamRates(account, found.streams);
+  const rate = ratesOf("streams " + account, new Map(found.streams.map((one) => [one.name, one.state.last_seq])));
   show("streams-shown", found.total > found.streams.length ? "· the first " + found.streams.length + " of " + found.total : found.total ? "" : "· there are none");
   fill("stream-list", ["name", "subjects", "messages", "bytes", "per second", "first", "last", "last stored", "consumers", "storage", "retention"],
     found.streams.map(({ name, subjects, state, storage, retention, mirror }) => [name, mirror ? "mirror of " + mirror : (subjects || []).join(", "),
-      state.messages, short(state.bytes) + "B", short(rate[name]), state.first_seq, state.last_seq, moment(state.last_ts),
+      state.messages, short(state.bytes) + "B", short(rate.get(name)), state.first_seq, state.last_seq, moment(state.last_ts),
       state.consumer_count, storage, retention]), chooseStream, chosenStream);
   if (chosenStream && !found.streams.some(({ name }) => name === chosenStream)) chooseStream("");
   if (chosenStream) await showConsumers(account);
@@ -41,15 +30,17 @@ async function showConsumers(account) {
   fill("consumers", ["name", "lag", "pending", "redelivered", "waiting", "next due", "bound", "filter", "acks", "acknowledged to", "state"],
     found.consumers.map((one) => [one.name, one.num_pending, one.num_ack_pending, one.num_redelivered, one.num_waiting,
       span(one.next_due_s), one.bound.join(", "), one.filters.join(", "), one.ack_policy, one.ack_floor.stream_seq,
-      one.is_paused ? "paused" : ""]));
+      one.is_paused ? "paused" : ""]), chooseConsumer, chosenConsumer);
 }
 
 function chooseStream(name) {
   chosenStream = name;
   if (page === "streams") address("streams", name);
-  for (const id of ["stream", "stream-messages", "purge-box"]) at(id).hidden = !name;
+  for (const id of ["stream", "stream-messages", "stream-config", "purge-box"]) at(id).hidden = !name;
   show("stream-name", name); show("searched", ""); show("purged", "");
   at("found").replaceChildren(); at("search-next").disabled = true;
+  chooseConsumer("");
+  if (name && page === "streams") look();
 }
 
 // JSON is folded to a line; the whole of it, indented, is one click away.
@@ -57,7 +48,7 @@ function messageBox(message) {
   const box = document.createElement("div"), name = document.createElement("b");
   box.className = "message";
   name.textContent = message.subject;
-  box.append(message.seq + "  " + moment(message.time) + "  ", name);
+  box.append(message.seq ? message.seq + "  " + moment(message.time) + "  " : "", name);
   for (const [key, values] of Object.entries(message.headers)) {
     const line = document.createElement("div");
     line.textContent = key + ": " + values.join(", ");
@@ -92,35 +83,87 @@ async function search(seq) {
   }
 }
 
-// Say in `id` what came of something that was to be done.
-async function attempt(id, what) {
-  try {
-    const said = await what();
-    at(id).className = "said good"; show(id, said);
-  } catch (error) {
-    at(id).className = "said bad"; show(id, error.message);
-  }
-}
-
 choices.streams = (name) => { if (name !== chosenStream) chooseStream(name); };
 at("streams-account").onchange = () => chooseStream("");
 at("search").onsubmit = (event) => { event.preventDefault(); search(0); };
 at("search-next").onclick = () => search(nextSeq);
+// What is edited is the stream, or the consumer that is chosen, or a new one.
+let chosenConsumer = "", isNewConsumer = false;
+function chooseConsumer(name) {
+  chosenConsumer = name; isNewConsumer = false;
+  at("config-text").value = "";
+  show("config-of", name ? "consumer " + name : "stream " + chosenStream); show("configured", "");
+  if (token && chosenStream) loadConfig();
+}
+
+function loadConfig() {
+  isNewConsumer = false;
+  const path = chosenConsumer ? "CONSUMER.INFO." + chosenStream + "." + chosenConsumer : "STREAM.INFO." + chosenStream;
+  const stream = chosenStream, consumer = chosenConsumer;
+  return attempt("configured", async () => {
+    const { config } = await api(streamsAccount(), path);
+    if (!isNewConsumer && stream === chosenStream && consumer === chosenConsumer) at("config-text").value = JSON.stringify(config, null, 2);
+    return "";
+  });
+}
+
+at("config-load").onclick = loadConfig;
+at("config-new").onclick = () => {
+  chosenConsumer = ""; isNewConsumer = true;
+  show("config-of", "a new consumer"); show("configured", "");
+  at("config-text").value = JSON.stringify({ durable_name: "workers", ack_policy: "explicit", filter_subject: "" }, null, 2);
+};
+at("config").onsubmit = (event) => {
+  event.preventDefault();
+  attempt("configured", async () => {
+    let config;
+    try { config = JSON.parse(at("config-text").value); } catch (error) { throw new Error("this is no JSON: " + error.message); }
+    if (!isNewConsumer && !chosenConsumer) {
+      await api(streamsAccount(), "STREAM.UPDATE." + chosenStream, config);
+      return "saved stream " + chosenStream;
+    }
+    const name = chosenConsumer || config.durable_name || config.name;
+    await api(streamsAccount(), "CONSUMER.DURABLE.CREATE." + chosenStream + "." + name,
+      { stream_name: chosenStream, config, action: isNewConsumer ? "create" : "update" });
+    look();
+    return "saved consumer " + name;
+  });
+};
 at("create").onsubmit = (event) => {
   event.preventDefault();
   attempt("created", async () => {
     const name = at("create-name").value, subjects = at("create-subjects").value.split(",").map((one) => one.trim()).filter(Boolean);
-    await api(streamsAccount(), "STREAM.CREATE." + name, { name, subjects, storage: at("create-storage").value });
+    await api(streamsAccount(), "STREAM.CREATE." + name, { name, subjects, storage: at("create-storage").value,
+      retention: at("create-retention").value, max_msgs: Number(at("create-max").value || -1) });
+    look();
     return "created " + name;
   });
 };
+
+// The name has to be written out for what cannot be taken back.
+function named() {
+  if (at("purge-name").value !== chosenStream) throw new Error("write the name of the stream, " + chosenStream + ", to be sure");
+  at("purge-name").value = "";
+}
+
 at("purge").onsubmit = (event) => {
   event.preventDefault();
   attempt("purged", async () => {
-    if (at("purge-name").value !== chosenStream) throw new Error("write the name of the stream, " + chosenStream + ", to be sure");
+    named();
     const filter = at("purge-subject").value;
     const done = await api(streamsAccount(), "STREAM.PURGE." + chosenStream, filter ? { filter } : undefined);
-    at("purge-name").value = "";
     return "purged " + done.purged + " messages";
   });
 };
+at("delete-stream").onclick = () => attempt("purged", async () => {
+  named();
+  await api(streamsAccount(), "STREAM.DELETE." + chosenStream);
+  show("created", "deleted " + chosenStream); chooseStream(""); look();
+  return "";
+});
+asking("delete-consumer", () => chosenConsumer && "Really delete " + chosenConsumer + "?", () => attempt("purged", async () => {
+  const name = chosenConsumer;
+  await api(streamsAccount(), "CONSUMER.DELETE." + chosenStream + "." + name);
+  chooseConsumer(""); look();
+  return "deleted consumer " + name;
+}));

@@ -15,6 +15,8 @@ from midge.server.routing.role import Role
 from midge.sublist.subjects import matches
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from midge.protocol.frame import Frame
     from midge.server.broker.broker import Broker
     from midge.server.clock import Timer
@@ -35,7 +37,8 @@ _EVERYTHING = b">"
 class Tail(Observer):
     """The messages of one account on subjects that match `pattern`, since the last look."""
 
-    def __init__(self, account: Account, pattern: bytes) -> None:
+    def __init__(self, account: Account, pattern: bytes, wall: Callable[[], float]) -> None:
+        self._wall = wall
         self.account = account
         self.pattern = pattern
         self._is_whole = pattern == _EVERYTHING
@@ -77,7 +80,8 @@ class Tail(Observer):
             return
         self._seen += count
         if len(self._kept) < KEPT_MAX:
-            self._kept.append(_shown(publisher, frame, taken))
+            shown = _shown(publisher, frame, taken)
+            self._kept.append({"time": self._wall(), **shown})
 
 
 class Tails:
@@ -99,7 +103,7 @@ class Tails:
             self.end(name)
             if len(self._tails) >= TAILS_MAX:
                 return None
-            tail = Tail(account, pattern)
+            tail = Tail(account, pattern, self._broker.clock.wall)
             self._broker.watch_messages(tail)
         again = self._broker.clock.call_later(_FORGOTTEN_AFTER_S, self.end, name)
         self._tails[name] = tail, again

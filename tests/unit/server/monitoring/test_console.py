@@ -10,6 +10,7 @@ import pytest
 
 import midge
 from midge.server.config.options import Console, Limits, Listen, Monitoring, Options
+from midge.server.monitoring.console.interest import merged
 from midge.testing import ManualClock, SimulatedDisk
 
 Start = Callable[..., Awaitable[str]]
@@ -71,7 +72,8 @@ async def test_the_page_brings_everything_with_it(console: Page) -> None:
     assert headers["Content-Security-Policy"].startswith("default-src 'none'; style-src 'self'")
     assert "unsafe" not in headers["Content-Security-Policy"]
     assert headers["X-Frame-Options"] == "DENY"
-    names = ["console.js", "tail.js", "streams.js", "buckets.js", "console.css"]
+    scripts = ("console", "clients", "subjects", "tail", "streams", "buckets", "objects")
+    names = [*(f"{name}.js" for name in scripts), "console.css"]
     assert all(f"./console/{name}" in html for name in names)
     for text in [html, *[(await console.text(f"/{name}"))[0] for name in names]]:
         assert "http://" not in text
@@ -85,10 +87,13 @@ async def test_facts_and_counts(console: Page) -> None:
     assert facts["jetstream"] is True
     assert facts["accounts"] == ["$G", "$SYS"]
     assert TOKEN not in json.dumps(facts)
-    assert await console.get("now") == {"subscriptions": 0, "slow": []}  # JetStream's do not count
+    now = await console.get("now")
+    assert now == {"subscriptions": 0, "slow": [], "limits": {}}  # JetStream's do not count
 
 
-@pytest.mark.parametrize("action", ["publish", "request", "tail", "messages", "keys", "unlock"])
+@pytest.mark.parametrize(
+    "action", ["publish", "request", "tail", "messages", "keys", "disconnect", "unlock"]
+)
 async def test_nothing_is_done_without_the_token(console: Page, action: str) -> None:
     for token in ("wrong", "", "é"):
         answer = await console.act(action, token.encode().decode("latin-1"), subject="a")
@@ -97,6 +102,77 @@ async def test_nothing_is_done_without_the_token(console: Page, action: str) -> 
     async with console._session.get(f"{console._url}/{action}", headers=headers) as answer_to_get:
         assert answer_to_get.status == 405
     assert console.server.broker.router.observer is None
+
+
+async def test_a_page_of_another_origin_does_nothing(console: Page) -> None:
+    host = console._url.split("/")[2]
+    for origin, status in (("http://evil.example", 403), ("null", 403), (f"http://{host}", 200)):
+        headers = {"X-Console-Token": TOKEN, "Origin": origin}
+        async with console._session.post(f"{console._url}/unlock", headers=headers) as answer:
+            assert answer.status == status
+
+
+async def test_it_disconnects_a_client(console: Page) -> None:
+    reader, writer = await asyncio.open_connection(console.server.host, console.server.port)
+    writer.write(b"CONNECT {}\r\nPING\r\n")
+    while await reader.readline() != b"PONG\r\n":
+        pass
+    (client,) = console.server.connections
+    assert await console.act("disconnect", cid=client.cid) == {"cid": client.cid}
+    await reader.read()
+    writer.close()
+    answer = await console.act("disconnect", cid=client.cid)
+    assert answer == {"error": f"there is no client {client.cid}"}
+
+
+async def test_the_tree_of_subjects_and_the_groups(console: Page) -> None:
+    reader, writer = await asyncio.open_connection(console.server.host, console.server.port)
+    lines = [f"SUB orders.{number} {number}\r\n" for number in range(5)]
+    lines += [
+        "SUB orders.1.eu q 6\r\n",
+        "SUB orders.1.eu q 7\r\n",
+        "SUB orders.> 8\r\n",
+        "SUB > 9\r\n",
+    ]
+    writer.write(("CONNECT {}\r\n" + "".join(lines) + "PING\r\n").encode())
+    while await reader.readline() != b"PONG\r\n":
+        pass
+    for _ in range(6):
+        console.server.publish("orders.1.eu", "")
+    top = await console.get("interest?account=$G")
+    assert top["total"] == 2
+    assert top["entries"] == [
+        {"subject": ">", "subscriptions": 1, "below": 0, "messages": 6},
+        {"subject": "orders", "subscriptions": 0, "below": 8, "messages": 12},
+    ]
+    page = await console.get("interest?account=$G&prefix=orders.&offset=1&limit=3")
+    assert page["total"] == 6
+    assert [one["subject"] for one in page["entries"]] == ["orders.1", "orders.2", "orders.3"]
+    assert (page["entries"][0]["subscriptions"], page["entries"][0]["below"]) == (1, 2)
+    groups = await console.get("interest?account=$G&groups=1")
+    (group,) = groups["entries"]
+    assert (group["subject"], group["queue"]) == ("orders.1.eu", "q")
+    assert (group["subscriptions"], group["messages"], len(group["members"])) == (2, 6, 2)
+    assert group["members"][0]["messages"] + group["least"] == 6
+    assert await console.get("interest?account=NONE") == {"total": 0, "entries": []}
+    writer.close()
+
+
+async def test_a_page_of_several_workers_is_put_together() -> None:
+    def group(queue: str, *counts: int) -> dict[str, Any]:
+        members = [{"cid": count, "name": "", "messages": count} for count in counts]
+        fields = {"subscriptions": len(counts), "below": 0, "messages": sum(counts)}
+        return {"subject": "a", "queue": queue, **fields, "least": min(counts), "members": members}
+
+    pages: list[dict[str, Any]] = [
+        {"total": 2, "entries": [group("p", 5, 1), group("q", 3)]},
+        {"total": 1, "entries": [group("q", 7, 2)]},
+    ]
+    found = merged(pages, 1, 5)
+    assert found["total"] == 2
+    (shared,) = found["entries"]
+    assert (shared["queue"], shared["subscriptions"], shared["messages"]) == ("q", 3, 12)
+    assert (shared["least"], [one["cid"] for one in shared["members"]]) == (2, [7, 3, 2])
 
 
 async def test_without_a_token_configured_none_is_right() -> None:
@@ -174,6 +250,7 @@ async def test_a_request_gets_its_answer_or_a_reason(console: Page) -> None:
     console.server.subscribe("price", lambda message: message.respond("3"))
     answer = await console.act("request", subject="price")
     assert (answer["text"], answer["size"]) == ("3", 1)
+    assert answer["took_ms"] >= 0
     answer = await console.act("request", subject="nobody")
     assert answer == {"error": "nobody answers on 'nobody'"}
 
@@ -206,6 +283,7 @@ async def test_a_tail_shows_what_passes_and_what_it_leaves_out(console: Page) ->
     found = await console.act("tail", subject=">", name="all")
     assert (found["seen"], found["left_out"], len(found["messages"])) == (151, 51, 100)
     binary, text = found["messages"][:2]
+    assert binary["time"] > 1_700_000_000
     assert (binary["subject"], binary["base64"], binary["cut"]) == ("a.0", "/w==", False)
     assert (text["size"], len(text["text"]), text["cut"]) == (2000, 1024, True)
     assert text["headers"] == {"A": ["1"]}
@@ -240,6 +318,17 @@ class TestOnATurnedClock:
         assert console.server.broker.router.observer is not None
         settings["clock"].advance(1)
         assert console.server.broker.router.observer is None
+
+    async def test_an_hour_of_counts_is_kept(self, console: Page, settings: dict[str, Any]) -> None:
+        for _ in range(400):
+            settings["clock"].advance(10)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        shown = await console.get("history")
+        assert shown["fields"][:3] == ["time", "in_messages", "out_messages"]
+        times = [sample[0] for sample in shown["samples"]]
+        assert len(times) == 361
+        assert times[-1] - times[0] == 3600
 
     async def test_streams_and_consumers(self, console: Page, settings: dict[str, Any]) -> None:
         server = console.server

@@ -11,7 +11,9 @@ import pytest
 from midge.server.broker.broker import Broker
 from midge.server.clients.connection import Connection
 from midge.server.config.options import Options
-from midge.server.monitoring import connz, long_lists
+from midge.server.monitoring import connz, long_lists, whole
+from midge.server.monitoring.arguments import Arguments
+from midge.server.monitoring.console.interest import interest
 from midge.server.monitoring.long_lists import SizeBudget, StepBudget
 from midge.server.monitoring.state import State
 from midge.sublist.subscription import Subscription
@@ -98,6 +100,74 @@ async def test_the_fields_of_a_few_connections_are_listed_in_a_turn(
     counting.cancel()
     assert page["num_connections"] == listed.total() == 200
     assert max(listed.values()) <= 32
+
+
+async def test_the_first_in_order_are_those_of_a_sort() -> None:
+    items = [Random(1).randrange(1000) for _ in range(3000)]
+    wanted = sorted(items, key=lambda number: -number)
+    for most in (0, 1, 700, 3000, 5000):
+        found = await long_lists.first_in_order(items, lambda number: -number, most)
+        assert found == wanted[:most]
+
+
+MANY = 3000
+PAGES_OF_MANY: dict[str, Callable[[State], Awaitable[Any]]] = {
+    "varz": whole.whole_varz,
+    "totals": whole.whole_totals,
+    "accstatz": lambda state: whole.whole_accstatz(state, Arguments({"unused": "1"})),
+    "sorted": lambda state: connz.connz(state, connz.ConnzOptions(sort="pending", limit=50)),
+    "deep": lambda state: connz.connz(state, connz.ConnzOptions(offset=MANY - 50, limit=50)),
+    "searched": lambda state: connz.connz(state, connz.ConnzOptions(search="client-7", limit=50)),
+    "now": whole.whole_clients_now,
+    "tree": lambda state: interest(state.broker, Arguments({"account": "$G", "limit": "50"})),
+    "groups": lambda state: interest(state.broker, Arguments({"account": "$G", "groups": "1"})),
+}
+
+
+@pytest.mark.parametrize("name", PAGES_OF_MANY)
+async def test_a_page_about_many_clients_takes_many_turns(many: State, name: str) -> None:
+    """A turn looks at no more than about a thousand of them, 0.5 ms."""
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.ensure_future(count())
+    await PAGES_OF_MANY[name](many)
+    counting.cancel()
+    assert turns >= MANY // 1024
+
+
+@pytest.fixture(scope="module")
+def many() -> State:
+    """A server with many clients."""
+    broker = Broker(Options(), ManualClock(), Random(1))
+    for cid in range(1, MANY + 1):
+        connection = Connection(broker, cid, ("127.0.0.1", 1), "STANDARD")
+        connection.channel.connection_made(Transport())
+        subscriptions = f"SUB a.{cid} 1\r\nSUB b q{cid} 2\r\n"
+        connection.channel.feed(f'CONNECT {{"name":"client-{cid}"}}\r\n{subscriptions}'.encode())
+    return State(broker)
+
+
+async def test_connz_is_searched(page: Page, connect: Connect) -> None:
+    for name in ("Tug", "tugboat", "ferry"):
+        await connect(name=name)
+    shown = await page("/connz?search=TUG&limit=1&sort=cid")
+    assert (shown["total"], [one["name"] for one in shown["connections"]]) == (2, ["Tug"])
+    assert (await page("/connz?search=127.0.0.1"))["total"] == 3
+    assert (await page("/connz?search=nobody"))["connections"] == []
+
+
+async def test_subsz_lists_one_client_in_pages(page: Page, subjects: list[str]) -> None:
+    cid = (await page("/connz?search=1&sort=cid"))["connections"][-1]["cid"]
+    shown = await page(f"/subsz?subs=1&cid={cid}&offset=8&limit=5")
+    assert shown["total"] == 10
+    assert [one["subject"] for one in shown["subscriptions_list"]] == subjects[28:]
+    assert (await page("/subsz?subs=1&cid=999"))["total"] == 0
 
 
 @pytest.fixture
