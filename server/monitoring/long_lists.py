@@ -49,7 +49,7 @@ async def first_in_order(
     for start in range(0, len(items), _TURN_STEPS):
         runs.append(sorted(items[start : start + _TURN_STEPS], key=key))
         await steps.charge(_TURN_STEPS)
-    for item in islice(merge(*runs, key=key), most):
+    for item in islice(merge(*runs, key=key), min(most, len(items))):
         found.append(item)
         await steps.charge(2)
     return found
