@@ -179,7 +179,7 @@ class Pending:
         return now_ns + line.wait_ns
 
     def wait_until(self, entry: Entry, due_ns: int) -> None:
-        """Let the wait of an entry end at `due_ns`, whatever its line."""
+        """Set the end of an entry's wait to `due_ns`, whatever its line."""
         self.stop_waiting(entry)
         entry.line = DELAYED
         entry.due_ns = due_ns

@@ -21,10 +21,10 @@ _SCANNED_PER_WORK = 8  # notes that are looked at in 10 ns
 class Filters:
     """Several patterns, of which a message must match one.
 
-    What was found about a subject is noted under its number, in one byte: 0 for nothing yet, 1 for
-    no, 2 for yes. The index of subjects takes a note back when it gives the number to another one.
+    The result for a subject is cached under its number, in one byte: 0 for unknown, 1 for no, 2 for
+    yes. The subject index clears this byte when it gives the number to another subject.
 
-    `last_seq` is the last message that matches of those up to `last_upto`, for the store to note.
+    `last_seq` is the last matching message up to `last_upto`; the store sets both.
     `work` counts the comparisons, see `Store.work`.
     """
 
@@ -87,13 +87,13 @@ class Filters:
         return noted == _YES
 
     def noted(self) -> bytearray:
-        """Return what was found so far: a byte for the number of each subject."""
+        """Return the cached results: a byte for the number of each subject."""
         return self._noted
 
     def note_all(self) -> bytearray:
-        """Compare every subject that has not been; return what is noted.
+        """Compare all subjects with unknown result; return the results.
 
-        That takes some 10 ns a subject, where asking for each in the order of messages takes 45.
+        That takes some 10 ns a subject; comparing them in the order of messages takes 45.
         """
         self.note_some(0, self._subjects.limit())
         return self._noted

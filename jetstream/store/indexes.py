@@ -22,9 +22,9 @@ _PATTERNS_KEPT = 8192  # of all of them together: some 6 MiB
 
 
 class Run:
-    """The sequences from `first_seq` to that of the next run, and the `place` they lie in.
+    """The sequences from `first_seq` to the next run's first one, and the `place` they lie in.
 
-    `live` counts the messages left of them and `live_bytes` what those count towards the bytes.
+    `live` counts the remaining messages and `live_bytes` their bytes.
     """
 
     __slots__ = ("first_seq", "live", "live_bytes", "place")
@@ -77,15 +77,15 @@ class Incoming:
 class Indexes:
     """The indexes of one stream's store, and its counts.
 
-    `removals` grows with every message that goes, for whatever reason, so that a count made earlier
-    can be known to be stale. `subject_count` is the number of distinct subjects stored.
+    `removals` grows with every removed message, whatever the reason, so that an earlier count is
+    known to be stale. `subject_count` is the number of distinct subjects stored.
 
-    `work` counts the items that searches and removals looked at, 10 ns each, to charge a client.
+    `work` counts the items that searches and removals have visited, 10 ns each, to charge a client.
 
-    `keepers` are told of every message before it goes, as a snapshot needs that is being written.
+    `keepers` are notified of every message before its removal, for snapshots in progress.
 
-    `is_async` tells that changes count as durable at once, without waiting for their group: so it
-    is in memory, and in a file stream that is to be so.
+    With `is_async` changes count as durable at once, without waiting for their group: in memory,
+    and in a file stream with `persist_mode: async`.
 
     A message counts `fixed_bytes` towards `bytes` beside its parts, one with headers
     `fixed_bytes_with_headers`. `turns` does what can be done later.
@@ -110,7 +110,7 @@ class Indexes:
         self.message_index = MessageIndex()
         self.runs: list[Run] = []
         self.turns = turns if turns is not None else Turns()
-        self.is_releasing = False  # subjects of which nothing is left are forgotten in turns
+        self.is_releasing = False  # whether subjects without messages are being freed in pieces
         self._fixed_bytes = fixed_bytes
         self._fixed_bytes_with_headers = fixed_bytes_with_headers
         self._filters: dict[tuple[bytes, ...], Filters] = {}
@@ -187,7 +187,7 @@ class Indexes:
             subjects.set_last(number, seq - before)
 
     def keep(self, seq: int) -> None:
-        """Let the keepers read a message that is about to go."""
+        """Notify the keepers of a message that is about to be removed."""
         for keeper in list(self.keepers):
             keeper.removing(seq)
 
@@ -226,7 +226,7 @@ class Indexes:
         return low - 1
 
     def filters_of(self, filters: tuple[bytes, ...]) -> Filters:
-        """Return the filters with what is known of the stored subjects; they are kept."""
+        """Return the filters with their cached results for the stored subjects."""
         if filters is self._latest_filters and self._latest_found is not None:
             return self._latest_found
         found = self._filters.get(filters)
@@ -248,16 +248,16 @@ class Indexes:
         """Raise if nothing may be changed."""
 
     def moved(self) -> None:
-        """Take note that messages at the head have gone, or that `last_seq` has moved."""
+        """Called after messages at the head have been removed, or `last_seq` has moved."""
 
     def removed(self, seq: int, erase: bool) -> None:
-        """Take note that a message has been removed on its own."""
+        """Called after a single message has been removed."""
 
     def purged(self, subject: bytes, upto: int) -> None:
-        """Take note that all that matches `subject` and is below `upto` has gone."""
+        """Called after the removal of all messages below `upto` that match `subject`."""
 
     def run_shrank(self, i: int, run: Run, size: int) -> None:
-        """Take note that messages of the run with index `i` have gone."""
+        """Called after messages of the run with index `i` have been removed."""
 
     def run_gone(self, run: Run) -> None:
-        """Take note that a run has gone with all its messages."""
+        """Called after a run has been removed with all its messages."""

@@ -23,7 +23,7 @@ class StoreFullError(StoreError):
 
 
 class StoreFailedError(StoreError):
-    """A sync failed: the store takes no more changes until it is opened anew."""
+    """A sync failed: the store refuses changes until it is opened again."""
 
 
 class StoredMessage:
@@ -110,24 +110,24 @@ class GroupListener:
     """Is told the result of each group of a store; all calls come on the event loop."""
 
     def durable(self, group: int) -> None:
-        """Take note that `group` and all before it are on the disk."""
+        """Called when `group` and all earlier groups are on the disk."""
 
     def failed(self, group: int, error: StoreError) -> None:
-        """Take note that `group` and all after it are lost: their changes have been taken back."""
+        """Called when `group` and all later ones are lost, and their changes have been undone."""
 
 
 class Keeper:
     """Reads messages before they are removed."""
 
     def removing(self, seq: int) -> None:
-        """Take note that a message is about to be removed; it can still be loaded.
+        """Called before a message is removed; it can still be loaded.
 
         See also `Store.load_departing`.
         """
         raise NotImplementedError
 
     def removing_all(self) -> None:
-        """Take note that all messages are about to be removed at once."""
+        """Called before all messages are removed at once."""
         raise NotImplementedError
 
 
@@ -135,4 +135,4 @@ class Waiter(Protocol):
     """Reads messages, and can wait for those that are not in memory."""
 
     def fetched(self) -> None:
-        """Take note that what had to be fetched is there."""
+        """Called when the data has been fetched."""

@@ -19,12 +19,12 @@ _ROWS_MAX = 4096  # rows looked through before all subjects are
 _PWC = ord("*")  # numbers: to look for bytes in bytes, CPython raises and catches an exception
 _FWC = ord(">")
 _ROWS_PER_SUBJECT = 8
-"""Rows that are looked through before all subjects are: one for so many subjects.
+"""Subjects for each row that is visited before all subjects are compared.
 
-A row takes 44 ns and a subject 11, so that is half of the time that all subjects take.
+A row takes 44 ns and a subject 11, so the rows take half of the time of all subjects.
 """
 _NOTED_ROWS = 4
-"""Subjects that are compared rather than each row looked up: at most so many for one row."""
+"""Most subjects for each row where comparing all subjects is preferred to visiting the rows."""
 _WANTED = WANTED  # a C number where this is compiled
 
 # Work, in items of 10 ns; see `Store.work`.
@@ -174,9 +174,9 @@ def subject_names(
 
 
 def note_subjects(store: Indexes, filters: tuple[bytes, ...], number: int, count: int) -> int:
-    """Compare `count` subjects from `number` with filters, for what is asked of them next.
+    """Compare `count` subjects from `number` with filters, and cache the results.
 
-    Returns the number to go on with; -1 when there are no more.
+    Returns the number to continue with; -1 when there are no more.
     """
     end = min(number + count, store.subject_index.limit())
     store.filters_of(filters).note_some(number, end)

@@ -167,7 +167,7 @@ def _nth_matching(store: Indexes, filters: tuple[bytes, ...], count: int) -> int
 
 
 def remove_matching(store: Indexes, subject: bytes, upto: int) -> int:
-    """Remove what is stored of a subject, which may hold wildcards, below `upto`."""
+    """Remove the messages below `upto` with a subject, which may have wildcards."""
     filters = store.filters_of((subject,))
     if filters.literal is not None:
         number = store.subject_index.find(subject, 0, len(subject))
@@ -179,7 +179,7 @@ def remove_matching(store: Indexes, subject: bytes, upto: int) -> int:
 
 
 def _remove_chain(store: Indexes, number: int, upto: int) -> int:
-    """Remove what is stored of one subject below `upto`, from message to message."""
+    """Remove the messages below `upto` with one subject, along its chain."""
     count = 0
     left = store.subject_index.count(number)
     while left > 0:
@@ -196,9 +196,9 @@ def _remove_chain(store: Indexes, number: int, upto: int) -> int:
 def _sweep(
     store: Indexes, filters: tuple[bytes, ...], upto: int, least_count: int, least_size: int
 ) -> int:
-    """Remove the oldest that match and are below `upto`; return how many.
+    """Remove the oldest matching messages below `upto`; return their number.
 
-    It ends as soon as at least so many messages and so many bytes are gone.
+    It ends when at least `least_count` messages and `least_size` bytes have been removed.
     """
     if store.keepers:
         _keep_before(store, filters, upto, least_count, least_size)
@@ -239,7 +239,7 @@ def _keep_before(
 
 
 def _swept(store: Indexes, sweep: Sweep) -> None:
-    """Take note of what a sweep has removed."""
+    """Update the indexes after a sweep."""
     if sweep.total_count == 0:
         return
     store.message_index.drop_empty()

@@ -1,14 +1,13 @@
 """The store of a stream's messages, as streams and consumers see it.
 
-Everything that decides (limits, expected
-sequences, duplicates) uses the state as of the open group: `last_seq`, `messages`, `bytes` and the
-look-ups count what has been appended but is not yet durable. Everything that shows a message to
-anyone stops at `visible_seq`: above it lies what a crash may still take away.
+Decisions (limits, expected sequences, duplicates) use the state of the open group: `last_seq`,
+`messages`, `bytes` and the look-ups count messages that are appended but not yet durable. Reads for
+clients stop at `visible_seq`, because a crash may still lose the messages above it.
 
-Changes join the open group of the store. `group` is its number, and `GroupListener.durable` is told
-of every group in order once it is on the disk. What one command changes before control returns to
-the event loop is one group: it survives as a whole or not at all. In a memory store every group is
-durable at once.
+Changes join the open group of the store. `group` is its number, and `GroupListener.durable` is
+called for every group, in order, once it is on the disk. All changes of one command before control
+returns to the event loop are in one group: they survive together or not at all. In a memory store
+every group is durable at once.
 """
 
 from __future__ import annotations
@@ -41,9 +40,8 @@ _NEAR = _FAR - 1024  # so far apart messages may be of which many are stored at 
 class Store(Indexes):
     """The messages of one stream, with the state of its consumers.
 
-    Filters are tuples of subjects that may hold wildcards; the empty tuple stands for all messages.
-    An `end_seq` or `upto_seq` of 0 stands for `last_seq`. Sequences start at 1, so that 0 stands
-    for no message.
+    Filters are tuples of subjects that may have wildcards; the empty tuple means all messages. An
+    `end_seq` or `upto_seq` of 0 means `last_seq`. Sequences start at 1, so 0 means no message.
     """
 
     def __init__(
@@ -80,9 +78,9 @@ class Store(Indexes):
     ) -> int:
         """Store a message after the last one and return its sequence.
 
-        `seq` of 0 means the next one; a larger one leaves a gap, as a mirror needs. `time_ns`
-        earlier than that of the message before is raised to it. `ttl_s` (-1: never expires) and
-        `msg_id` are kept beside the message, so that `ttls` and `ids` know them after a restart.
+        `seq` of 0 means the next one; a larger one leaves a gap, as a mirror needs. A `time_ns`
+        before the previous message's time is raised to it. `ttl_s` (-1: never expires) and
+        `msg_id` are stored beside the message, so that `ttls` and `ids` know them after a restart.
 
         Raises:
             StoreFullError: the disk is full.
@@ -137,7 +135,7 @@ class Store(Indexes):
         return self._known.begin_epoch()
 
     def know_subject(self, data: bytearray, start: int, end: int, epoch: int) -> None:
-        """Take note that the subject ``data[start:end]`` is known in `epoch`, if it is stored."""
+        """Mark the subject ``data[start:end]`` as known in `epoch`, if it is stored."""
         if self._known is not None:
             self._known.mark(data, start, end, epoch)
 
@@ -231,8 +229,8 @@ class Store(Indexes):
     def expire(self, before_ns: int, limit: int, waiter: Waiter | None = None) -> int:
         """Remove up to `limit` of the oldest messages stored before `before_ns`; return how many.
 
-        It stops at the first message that is younger, and with a `waiter` at one whose age cannot
-        be told without waiting for a disk; see `is_time_at_hand`.
+        It stops at the first younger message, and with a `waiter` at a message whose time has to be
+        read from the disk; see `is_time_at_hand`.
         """
         self.admit()
         # All before that is older, so that at most the times of one block of the index are read.
@@ -316,16 +314,16 @@ class Store(Indexes):
         return True
 
     def is_time_at_hand(self, seq: int, waiter: Waiter) -> bool:
-        """Return whether `time_of` can be told without waiting for a disk.
+        """Return whether `time_of` can return without waiting for a disk.
 
-        Otherwise what it needs is fetched for `waiter`. There need not be such a message.
+        Otherwise the store fetches the data for `waiter`. There need not be such a message.
         """
         return True
 
     def is_first_time_at_hand(self, waiter: Waiter) -> bool:
-        """Return whether `first_time_ns` can be told without waiting for a disk.
+        """Return whether `first_time_ns` can return without waiting for a disk.
 
-        Otherwise what it needs is fetched for `waiter`.
+        Otherwise the store fetches the data for `waiter`.
         """
         return True
 
@@ -394,11 +392,11 @@ class Store(Indexes):
         return lookups.subjects(self, subject)
 
     def subject_numbers(self) -> int:
-        """Return the number that is above those of all stored subjects."""
+        """Return a number above the numbers of all stored subjects."""
         return self.subject_index.limit()
 
     def stretch_end(self, start_seq: int, messages: int) -> int:
-        """Return a sequence before which lie at least so many messages from `start_seq` on.
+        """Return a sequence with at least `messages` messages between `start_seq` and it.
 
         There may be somewhat more of them; behind the last message it is any later sequence.
         """
@@ -471,9 +469,9 @@ class Store(Indexes):
         """Replace all that is stored for a consumer: its state and the operations on it."""
 
     def log_consumer(self, name: bytes, operation: bytes, remove_seq: int = 0) -> None:
-        """Add an operation to what is stored for a consumer.
+        """Append an operation to the stored state of a consumer.
 
-        `remove_seq` is removed in the same record, as an ack does on a work queue.
+        The same record removes the message `remove_seq`, as an ack on a work queue does.
         """
         if remove_seq:
             self.remove(remove_seq)
@@ -500,7 +498,7 @@ class Store(Indexes):
         return False
 
     def set_dedup_window(self, window_ns: int) -> None:
-        """Say how long ids must be known after a restart."""
+        """Set the time for which ids must be known after a restart."""
 
     def delete(self) -> None:
         """Delete the stream with everything stored for it; the store must not be used after."""
@@ -539,8 +537,8 @@ class Store(Indexes):
         raise NotImplementedError
 
     def view_at(self, view: MessageView, run: Run, offset: int, size: int, number: int) -> bool:
-        """Have `view`, whose sequence is set, show the message that lies at `offset` of a run.
+        """Point `view`, whose sequence is set, at the message at `offset` of a run.
 
-        It counts `size` bytes, and its subject has this number. False when it cannot be read.
+        The message counts `size` bytes, and `number` is its subject's. False if it is unreadable.
         """
         raise NotImplementedError

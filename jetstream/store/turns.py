@@ -53,7 +53,7 @@ class Turns:
         return len(self._steps)
 
     def begin(self, soon: Soon | None) -> None:
-        """Run work in pieces, in turns of the loop, from now on."""
+        """Run work in pieces, one in each turn of the loop, from now on."""
         self._soon = soon
 
     def measure(self, now: Callable[[], int]) -> None:

@@ -1,4 +1,4 @@
-"""Fast batches: messages whose publisher is told how many unacknowledged ones it may send.
+"""Fast batches: messages whose publisher learns how many unacknowledged ones it may send.
 
 The reply subject of a message has the data of its batch,
 ``<prefix>.<id>.<flow>.<ok or fail>.<sequence>.<operation>.$FI``, and answers go to it. Each message

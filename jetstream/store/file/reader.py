@@ -45,9 +45,9 @@ class RecordReader(Store):
         self._ahead_end = 0
         self._read_segment = 0
         self._read_end = 0
-        self._is_erasing = False  # what is being removed is to be overwritten
-        self._is_trying = False  # what is in no memory is not to be read
-        self._is_away = False  # as was found then
+        self._is_erasing = False  # whether the message being removed will be overwritten
+        self._is_trying = False  # whether to read only records that are in memory
+        self._is_away = False  # whether the record of the last such read was not
 
     def try_next(
         self,
@@ -74,7 +74,7 @@ class RecordReader(Store):
     def load_departing(self, seq: int, take: Callable[[StoredMessage | None], object]) -> None:
         """Hand over a message that is about to be removed; see `Store`."""
         position = self.message_index.locate(seq)
-        if position < 0 or self._is_erasing:  # what is erased cannot be read later
+        if position < 0 or self._is_erasing:  # an erased message cannot be read later
             take(self.load(seq))
             return
         offset = self.message_index.block.offset(position)
@@ -134,7 +134,7 @@ class RecordReader(Store):
         )
 
     def is_time_at_hand(self, seq: int, waiter: Waiter) -> bool:
-        """Return whether `time_of` can be told without waiting for a disk; see `Store`."""
+        """Return whether `time_of` can return without waiting for a disk; see `Store`."""
         position = self.message_index.locate(seq)
         block = self.message_index.block
         if position < 0:
@@ -155,7 +155,7 @@ class RecordReader(Store):
         return fetches.read(segment, offset, _HEAD, _HEAD, _HEAD, waiter) is not None
 
     def is_first_time_at_hand(self, waiter: Waiter) -> bool:
-        """Return whether `first_time_ns` can be told without waiting; see `Store`."""
+        """Return whether `first_time_ns` can return without waiting; see `Store`."""
         seq = self.first_seq
         if self.messages == 0 or self.message_index.knows_time(seq):
             return True
@@ -193,7 +193,7 @@ class RecordReader(Store):
         return self.message_index.block.time_ns
 
     def drop_ahead(self) -> None:
-        """Give up what was read ahead; a view that shows something of it keeps it alive."""
+        """Drop the bytes read ahead; a view of a message in them keeps them alive."""
         self._ahead = bytearray()
         self._ahead_segment = 0
 
@@ -215,9 +215,9 @@ class RecordReader(Store):
         return time
 
     def _drop_one(self, size: int) -> None:
-        """Drop what was read if it is one message alone, of `size`, that was read for its time.
+        """Drop the buffer if it has only one message, of `size`, that was read for its time.
 
-        That is no reading of messages: new ones stay passing.
+        Such a read is no reason to keep new messages in the page cache.
         """
         if len(self._ahead) <= size + _BEYOND:
             self._log.buffers.emptied(self)
@@ -263,7 +263,7 @@ class RecordReader(Store):
         return True
 
     def _is_ahead(self, segment: Segment, offset: int, size: int) -> bool:
-        """Return whether a record has been read ahead, from what was durable by then."""
+        """Return whether a record has been read ahead, when it was durable."""
         return (
             self._ahead_segment == segment.number
             and offset >= self._ahead_start
@@ -271,9 +271,9 @@ class RecordReader(Store):
         )
 
     def _bytes_at(self, segment: Segment, offset: int, size: int) -> int:
-        """Have a checked record in `_ahead`; return where it begins there, -1 when it is damaged.
+        """Read a record into `_ahead` and check it; return its index there, -1 when it is damaged.
 
-        `size` is about as long as it is. What is read one after the other is read ahead.
+        `size` is its approximate length. Sequential reads read ahead.
         """
         group: Group | None = self._log.find(segment, offset)
         if group is not None:
@@ -284,8 +284,8 @@ class RecordReader(Store):
             self._log.buffers.filled(self, len(self._ahead))
             return 0
         at = offset - self._ahead_start
-        # Behind what was durable then, the buffer has zeros where there may be records by now. What
-        # ends within `_BEYOND` of that is read again: the head of its record must be there.
+        # Behind the bytes that were durable then, the buffer has zeros where there may be records
+        # now. Records that end within `_BEYOND` of there are read again: their heads must be there.
         if not self._is_ahead(segment, offset, min(size, segment.end - offset)):
             is_next = self._is_next(segment, offset)
             self._read_ahead(segment, offset, max(size, _AHEAD) if is_next else size)

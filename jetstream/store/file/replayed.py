@@ -66,7 +66,7 @@ class ReplayedStore(RecordWriter):
             self._replay_consumer(kind, seq, bytes(data[at + _HEAD : end]), segment)
 
     def lose(self, seq: int) -> None:
-        """Take note that the message of a sequence cannot be read, unless it is gone anyway."""
+        """Record that the message of a sequence cannot be read, unless it has been removed."""
         self.lost.add(seq)
         self.last_seq = max(self.last_seq, seq)
         if self.messages == 0:
@@ -94,7 +94,7 @@ class ReplayedStore(RecordWriter):
             self.first_seq = last_seq + 1
 
     def finish_replay(self) -> set[int]:
-        """Serve what has been recovered; return the messages that are lost and were not removed."""
+        """Make the recovered messages visible; return the lost ones that were not removed."""
         self.visible_seq = self.last_seq
         self.lost = {seq for seq in self.lost if seq >= self._removed_below}
         self._lost_from = min(self.lost, default=0)
@@ -102,7 +102,7 @@ class ReplayedStore(RecordWriter):
         return set(self.lost)
 
     def reset(self) -> None:
-        """Forget everything, to be replayed anew."""
+        """Forget everything before another replay."""
         self.clear()
         self.first_seq = self.last_seq = self.visible_seq = self.last_time_ns = 0
         self.version = 0
@@ -188,7 +188,7 @@ class ReplayedStore(RecordWriter):
                 self._forget(seq)
 
     def _note_written(self, name: bytes, segment: Segment) -> None:
-        """Take note that a segment has a record of a consumer, not of its deletion."""
+        """Record that a segment has a record of a consumer other than its deletion."""
         first, last = self._written_in.get(name, (segment.number, 0))
         if segment.number != last:
             if self._latest != (first, segment.number):
@@ -204,11 +204,11 @@ class ReplayedStore(RecordWriter):
         self._operations.setdefault(name, []).append(operation)
 
     def _drop_consumer(self, name: bytes) -> bool:
-        """Forget what is stored for a consumer; False when nothing is."""
+        """Delete the stored state of a consumer; return False if there is none."""
         self._operations.pop(name, None)
         return self._consumers.pop(name, None) is not None
 
     def _forget(self, seq: int) -> None:
-        """Drop a message, or what is known of it being lost."""
+        """Drop a message, or the record of its loss."""
         if not self.drop(seq):
             self.lost.discard(seq)

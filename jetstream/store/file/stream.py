@@ -77,7 +77,7 @@ class FileStore(ReplayedStore):
         self._write_consumer(records.CONSUMER, 0, name, state)
 
     def log_consumer(self, name: bytes, operation: bytes, remove_seq: int = 0) -> None:
-        """Add an operation to what is stored for a consumer."""
+        """Append an operation to the stored state of a consumer."""
         self.admit()
         self._keep_operation(name, operation)
         self._write_consumer(records.CONSUMER_STEP, remove_seq, name, operation)
@@ -103,14 +103,14 @@ class FileStore(ReplayedStore):
             self._log.barrier(callback)
 
     def is_held(self, then: Callable[[], object]) -> bool:
-        """Return whether who writes much has to wait; see `Store`."""
+        """Return whether a busy publisher has to wait; see `Store`."""
         if not self._log.is_pressed:
             return False
         self._log.barrier(then)
         return True
 
     def set_dedup_window(self, window_ns: int) -> None:
-        """Say how long ids must be known after a restart."""
+        """Set the time for which ids must be known after a restart."""
         self.dedup_window_ns = window_ns
 
     def delete(self) -> None:
@@ -125,7 +125,7 @@ class FileStore(ReplayedStore):
         self.drop_ahead()
 
     def made_durable(self, last_seq: int) -> None:
-        """Take note that everything up to `last_seq` is on the disk."""
+        """Make the messages up to `last_seq` visible: they are on the disk."""
         self.visible_seq = max(self.visible_seq, last_seq)
 
     def is_in(self, log: object) -> bool:
@@ -146,13 +146,13 @@ class FileStore(ReplayedStore):
         return run.place is segment
 
     def move(self, seq: int, segment: Segment, offset: int, target: int) -> None:
-        """Take note that a message lies elsewhere in its segment now, if it is still there."""
+        """Record the new offset of a message in its segment, unless it has been removed."""
         if self.is_at(seq, segment, offset):
             self.message_index.block.set_offset(self.message_index.locate(seq), target)
             self._ahead_segment = 0
 
     def forget_segment(self, segment: Segment) -> None:
-        """Take note that a segment is gone, in which no message was left."""
+        """Forget a removed segment, in which no message was left."""
         self.runs = [run for run in self.runs if run.place is not segment]
         self._ahead_segment = 0
 

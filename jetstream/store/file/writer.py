@@ -43,7 +43,7 @@ class RecordWriter(RecordReader):
         self._lost_from = 0
 
     def close_group(self) -> None:
-        """Write down what has been removed, as the group is about to go to the disk."""
+        """Write the records of removals, before the group goes to the disk."""
         if self._removals:
             removals = bytes(self._removals)
             self._removals = bytearray()
@@ -111,7 +111,7 @@ class RecordWriter(RecordReader):
         """See `Store.place_lines`."""
         log = self._log
         if self.group != log.group or log.full or log.failure is not None:
-            return 0  # the next message opens or joins the group, or is told why it cannot
+            return 0  # the next message opens or joins the group, or gets the error
         group = log.opened()
         end = min(len(group.data), group.segment.promised - _RESERVE - group.base)
         if not log.is_pressed:
@@ -185,7 +185,7 @@ class RecordWriter(RecordReader):
         self._note_kind(kind, group.segment)
 
     def _note_kind(self, kind: int, segment: Segment) -> None:
-        """Take note of what a segment has besides messages."""
+        """Record that a segment has records other than messages."""
         if kind == records.STREAM:
             self._configured_in = segment.number
         elif kind == records.BOUNDS:
@@ -202,8 +202,8 @@ class RecordWriter(RecordReader):
     def _erasure(self, seq: int) -> tuple[Segment, int, int] | None:
         """Return which bytes of a message to overwrite: subject, headers and payload.
 
-        The record's head stays, so that the message is known to be gone, and its id is written
-        down anew, for the checksum over the body no longer holds.
+        The record's head stays, so that the message is known to be removed. Its id is written
+        again, because the checksum over the body no longer matches.
         """
         position = self.message_index.locate(seq)
         block = self.message_index.block
