@@ -362,9 +362,7 @@ class CythonBuild(build_ext):
         if not stale:
             return
         stale.sort(key=lambda extension: -Path(extension.sources[0]).stat().st_size)
-        self.force = (
-            True  # what is listed is to be compiled, whatever setuptools makes of its dates
-        )
+        self.force = True  # setuptools looks at fewer dates than `is_outdated` does
         jobs = self.parallel if isinstance(self.parallel, int) else os.cpu_count() or 1
         with translators(jobs) as translated, ThreadPoolExecutor(jobs) as threads:
             waiting = {threads.submit(self.make, one, translated): one.name for one in stale}
