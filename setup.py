@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 COMPILED_FOLDERS = ("protocol", "sublist", "jetstream", "server")
 
-# A `.pxd` of nothing but `cdef inline` functions is C for those who cimport it; the `.py` beside it
-# is its interpreted twin, so there is nothing to compile.
+# A `.pxd` that has only `cdef inline` functions is compiled into the modules that cimport it. The
+# `.py` beside it is its interpreted twin, and is not compiled.
 INLINE_ONLY = frozenset(
     {
         "midge.jetstream.archive.crc32c",
@@ -71,12 +71,13 @@ OPTIMIZED = frozenset(
         "midge.jetstream.store.file.reader",
         "midge.jetstream.store.file.records",
         "midge.jetstream.store.file.writer",
-        "midge.jetstream.store.indexed",
+        "midge.jetstream.store.indexes",
         "midge.jetstream.store.known_subjects",
         "midge.jetstream.store.lookups",
         "midge.jetstream.store.memory",
         "midge.jetstream.store.message_index",
         "midge.jetstream.store.published",
+        "midge.jetstream.store.store",
         "midge.jetstream.store.subject_index",
         "midge.jetstream.stream.direct_get",
         "midge.jetstream.stream.header_scan",
@@ -90,7 +91,7 @@ OPTIMIZED = frozenset(
         "midge.server.links.outbound",
         "midge.server.recorder.rows",
         "midge.server.recorder.tap",
-        "midge.server.routing.flush_rule",
+        "midge.server.routing.flush_scheduler",
         "midge.server.routing.outbound",
         "midge.server.routing.over_links",
         "midge.server.routing.router",
@@ -144,7 +145,7 @@ def compiled_modules(root: Path = Path()) -> dict[str, Path]:
 
 
 def is_set(switch: str) -> bool:
-    """Tell whether the environment variable `switch` is set to anything but nothing or 0."""
+    """Return whether the environment variable `switch` is set, and is neither empty nor 0."""
     return os.environ.get(switch, "") not in {"", "0"}
 
 
@@ -249,8 +250,8 @@ def extensions() -> list[Extension]:
 def heed_no_gc() -> None:
     """Make Cython heed `@cython.no_gc` on a class in a `.pxd`.
 
-    Cython 3.3.1 analyses such a class twice, for the `.pxd` and for the `.py`, and the second time
-    replaces the directives of the first, `no_gc` among them, by those of the module.
+    Cython 3.3.1 analyses such a class twice, for the `.pxd` and for the `.py`. The second analysis
+    replaces the directives of the first, including `no_gc`, with the module's directives.
     `tests/unit/test_compiled.py` reads the flags of every class that is marked.
     """
     from Cython.Compiler import Nodes  # noqa: PLC0415 - a pure build does without Cython
@@ -334,7 +335,7 @@ class CythonBuild(build_ext):
     is_ending = False
 
     def run(self) -> None:
-        """Build everything anew when the last build in place was of another variant."""
+        """Rebuild everything when the last build in place was of another variant."""
         if self.extensions and (lacking := missing_compiler()):
             sys.exit(lacking)
         built = LAST_VARIANT.read_text() if LAST_VARIANT.exists() else variant()
@@ -362,7 +363,9 @@ class CythonBuild(build_ext):
         if not stale:
             return
         stale.sort(key=lambda extension: -Path(extension.sources[0]).stat().st_size)
-        self.force = True  # setuptools looks at fewer dates than `is_outdated` does
+        self.force = (
+            True  # compile every listed module; setuptools would compare dates by its own rules
+        )
         jobs = self.parallel if isinstance(self.parallel, int) else os.cpu_count() or 1
         with translators(jobs) as translated, ThreadPoolExecutor(jobs) as threads:
             waiting = {threads.submit(self.make, one, translated): one.name for one in stale}

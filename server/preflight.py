@@ -169,10 +169,10 @@ def _try_cluster(table: tables.Cluster) -> Iterator[Problem]:
 
 def _try_remotes(options: tables.Options) -> Iterator[Problem]:
     from midge.protocol.credentials import decode_user_seed  # noqa: PLC0415 - as above
-    from midge.server.leafnodes.credentials import parse_address  # noqa: PLC0415 - as above
-    from midge.server.links.client_tls import (  # noqa: PLC0415 - as above
+    from midge.server.auth.client_tls import (  # noqa: PLC0415 - as above
         build_client_context,
     )
+    from midge.server.leafnodes.credentials import parse_address  # noqa: PLC0415 - as above
 
     """Yield the faults of the servers to connect to."""
     for index, remote in enumerate(options.leafnodes.remotes):

@@ -11,7 +11,8 @@ from msgspec import structs
 from midge.protocol.route_messages import GOSSIP_DEFAULT, RouteInfo
 from midge.server.auth import Identity, Refusal
 from midge.server.auth.authenticator import Authenticator
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.auth.client_tls import build_client_context
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.cluster.addresses import parse_address
 from midge.server.cluster.cluster import Cluster
 from midge.server.cluster.dialler import Dialler
@@ -22,7 +23,6 @@ from midge.server.config.leafnodes import LeafRemoteTls
 from midge.server.config.options import Authorization, Options
 from midge.server.errors import ConfigError
 from midge.server.links.addresses import Address
-from midge.server.links.client_tls import build_client_context
 from midge.server.links.listener import LinkListener
 from midge.server.listeners.tls import build_server_context
 from midge.server.log.logger import get_logger
@@ -330,7 +330,6 @@ class ClusterService:
         """Send INFO to clients, to some now and to the rest in later turns."""
         for _ in range(min(len(left), _TOLD_AT_ONCE)):
             left.pop().renew_info()
-        self._broker.router.flush_unless_due()
         if left:
             asyncio.get_running_loop().call_soon(self._tell, left)
 

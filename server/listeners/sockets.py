@@ -17,9 +17,9 @@ _MAPPED = "::ffff:"
 LOCAL_RECEIVE_BYTES = 256 * 1024
 """Receive buffer of a connection from this machine.
 
-By itself it would grow to tens of MiB (`net.ipv4.tcp_rmem`) as soon as the peer is the faster one,
-and each read would copy what has left the CPU's cache meanwhile: publishing 16 B took 15 ns a
-message of CPU instead of 7. Over a loopback no window is too small, as it has no delay to fill.
+Without a limit the kernel lets it grow to tens of MiB (`net.ipv4.tcp_rmem`) as soon as the peer is
+faster, and each read copies bytes that have left the CPU's cache meanwhile: publishing 16 B took
+15 ns of CPU a message instead of 7. A loopback has no delay, so no window is too small for it.
 """
 
 

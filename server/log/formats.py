@@ -62,9 +62,6 @@ _WORDS = {
 }
 """The events whose names say nothing to people, in words."""
 
-_COLOURS = {"trace": 2, "debug": 32, "info": 32, "warning": 33}
-"""The terminal's colours of levels; the others are red."""
-
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -93,28 +90,18 @@ class HumanForm:
     def __init__(self, options: Logging, _pid: int, stream: TextIO) -> None:
         """Take the time zone from `options`; use colours if `stream` is a terminal."""
         self._utc = options.logtime_utc
-        self._is_coloured = not options.file and stream.isatty()
+        colours = not options.file and stream.isatty()
+        import structlog  # noqa: PLC0415 - with all of its dependencies, for this form alone
+
+        self._render = structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=28)
 
     def __call__(self, time_s: float, level: str, event: str, fields: dict[str, Any]) -> str:
         """Return the line of an event."""
+        shown = dict(with_unit(name, value) for name, value in fields.items())
+        line = {name: printable(value) for name, value in shown.items()}
         stamp = _moment(time_s, utc=self._utc).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-        shown = sorted(with_unit(name, value) for name, value in fields.items())
-        details = " ".join(
-            f"{self._paint(36, name)}={self._paint(35, _quoted(printable(value)))}"
-            for name, value in shown
-        )
-        grade = self._paint(_COLOURS.get(level, 31), f"{level:<9}")
-        text = self._paint(1, f"{words_of(printable(event)):<28}")
-        return f"{self._paint(2, stamp)} [{grade}] {text} {details}".rstrip()
-
-    def _paint(self, code: int, text: str) -> str:
-        """Return `text` in the terminal's colour or weight `code`, where there are colours."""
-        return f"\x1b[{code}m{text}\x1b[0m" if self._is_coloured else text
-
-
-def _quoted(text: str) -> str:
-    """Return a field's value, with quotes if it could be taken for several."""
-    return repr(text) if {" ", "=", "'", '"'}.intersection(text) else text
+        line |= {"event": words_of(printable(event)), "level": level, "timestamp": stamp}
+        return str(self._render(None, level, line))
 
 
 class JsonForm:

@@ -75,5 +75,5 @@ def test_constraints_cover_what_is_needed_in_turn(root: Path) -> None:
     assert len(seen) > len(server)
 
 
-def test_an_embedded_server_needs_a_codec_and_a_loop_alone() -> None:
-    assert {requirement.name for requirement in RUNTIME} == {"msgspec", "uvloop"}
+def test_an_embedded_server_needs_a_codec_a_loop_and_a_log_alone() -> None:
+    assert {requirement.name for requirement in RUNTIME} == {"msgspec", "structlog", "uvloop"}

@@ -19,7 +19,7 @@ from midge.server.preflight import missing_packages
 NKEY = "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4"
 HASH = "$2b$04$" + "a" * 53
 TLS = {"cert_file": "x", "key_file": "x"}
-OPTIONAL = sorted({*EXTRAS, "structlog", "uvloop", "pyarrow"})
+OPTIONAL = sorted({*EXTRAS, "uvloop", "pyarrow"})
 
 WITHOUT = f"""
 import sys

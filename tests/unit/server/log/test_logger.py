@@ -117,7 +117,7 @@ def test_human_form_is_in_colour_on_a_terminal() -> None:
     stream = Terminal()
     logging.configure(Logging(format="human"), stream=stream, wall_clock=lambda: MOMENT)
     logging.get_logger().warning("slow_consumer_closed", reason="it's late")
-    assert "\x1b[33mwarning  \x1b[0m" in stream.getvalue()
+    assert "\x1b[33m\x1b[1mwarning  \x1b[0m" in stream.getvalue()
     assert """\x1b[36mreason\x1b[0m=\x1b[35m"it's late"\x1b[0m""" in stream.getvalue()
 
 
