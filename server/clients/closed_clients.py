@@ -104,7 +104,7 @@ def client_record(connection: Connection, stopped_at: float) -> ConnectionRecord
 
 
 def common_facts(connection: ChannelOwner, stopped_at: float) -> dict[str, Any]:
-    """Return what is found alike at clients and links."""
+    """Return the fields that clients and links have in common."""
     return {
         "cid": connection.cid,
         "account_name": connection.account.name,
