@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from midge import platforms
 from midge.jetstream.store.disk import Committer, Disk, DiskFile, Write
 from midge.jetstream.store.disk_threads import DiskThreads
 from midge.jetstream.store.file.commit_thread import CommitThread
@@ -27,7 +27,7 @@ class RealDisk(Disk):
         remove_reader: Ends that.
 
     Raises:
-        StoreError: another process has the directory.
+        StoreError: another process has the directory, or this system has no locks.
     """
 
     def __init__(
@@ -36,6 +36,8 @@ class RealDisk(Disk):
         add_reader: Callable[[int, Callable[[], None]], object],
         remove_reader: Callable[[int], object],
     ) -> None:
+        if not platforms.HAS_LOCKS:
+            raise StoreError("streams on a disk need file locks (flock), which this system lacks")
         self.path = path
         self.add_reader = add_reader
         self.remove_reader = remove_reader
@@ -46,7 +48,7 @@ class RealDisk(Disk):
         self.descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         self._lock = os.open(Path(path) / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            platforms.lock(self._lock)
         except OSError as error:
             os.close(self._lock)
             os.close(self.descriptor)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import fcntl
 import os
 
+from midge import platforms
 from midge.jetstream.store.disk import DiskFile
 
 _NO_WAITING = getattr(os, "RWF_NOWAIT", 0)
@@ -90,7 +89,7 @@ class RealFile(DiskFile):
 
     def sync(self) -> None:
         """Return once what the file holds is on the disk."""
-        _sync(self.descriptor)
+        platforms.sync(self.descriptor)
 
     def close(self) -> None:
         """Release the file."""
@@ -101,13 +100,3 @@ class RealFile(DiskFile):
         descriptor = self.descriptor
         self.descriptor = -1
         return descriptor
-
-
-def _sync(descriptor: int) -> None:
-    """Sync a file to the medium, where macOS has a way of its own."""
-    full = getattr(fcntl, "F_FULLFSYNC", None)
-    if full is not None:
-        with contextlib.suppress(OSError):  # a network file system has only fsync
-            fcntl.fcntl(descriptor, full)
-            return
-    getattr(os, "fdatasync", os.fsync)(descriptor)

@@ -11,7 +11,6 @@ of Delta's log, never the position of a consumer. What `deltalake` does by itsel
   empty, under a lock, and then loaded.
 """
 
-import fcntl
 import json
 import os
 import re
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from midge import platforms
 from midge.client.errors import reason_of
 from midge.extras import install_command
 from midge.pipeline.errors import PipelineError, TableError
@@ -281,7 +281,7 @@ def locked(url: str, wait_s: float = 0.0) -> Iterator[None]:
         deadline = time.monotonic() + wait_s
         while True:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                platforms.lock(file.fileno())
                 break
             except BlockingIOError as error:
                 if time.monotonic() >= deadline:

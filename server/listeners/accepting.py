@@ -9,6 +9,7 @@ import asyncio
 import errno
 from typing import TYPE_CHECKING
 
+from midge.platforms import add_reader, remove_reader
 from midge.server.listeners.sockets import accept, listen
 from midge.server.log.logger import get_logger
 
@@ -58,7 +59,7 @@ class Acceptor:
             self._resume_timer.cancel()
             self._resume_timer = None
         if self._socket is not None:
-            asyncio.get_running_loop().remove_reader(self._socket)
+            remove_reader(asyncio.get_running_loop(), self._socket)
             self._socket.close()
             self._socket = None
         if self._headers is not None:
@@ -67,7 +68,7 @@ class Acceptor:
     def hold(self) -> None:
         """Accept nothing until `go_on`; the system queues connections meanwhile."""
         if self._socket is not None:
-            asyncio.get_running_loop().remove_reader(self._socket)
+            remove_reader(asyncio.get_running_loop(), self._socket)
 
     def go_on(self) -> None:
         """Accept again behind `hold`."""
@@ -80,7 +81,7 @@ class Acceptor:
     def _watch(self) -> None:
         self._resume_timer = None
         if self._socket is not None:
-            asyncio.get_running_loop().add_reader(self._socket, self._accept)
+            add_reader(asyncio.get_running_loop(), self._socket, self._accept)
 
     def _accept(self) -> None:
         """Accept waiting connections, up to one turn's share."""
@@ -134,7 +135,7 @@ class Acceptor:
     def _stop_accepting(self, delay_s: float) -> None:
         """Stop accepting for `delay_s`; the system queues connections meanwhile."""
         if self._socket is not None:
-            asyncio.get_running_loop().remove_reader(self._socket)
+            remove_reader(asyncio.get_running_loop(), self._socket)
             self._resume_timer = self._clock.call_later(delay_s, self._watch)
 
     def _go_on_accepting(self) -> None:

@@ -14,9 +14,10 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import socket
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
+from midge.platforms import add_reader, remove_reader
 from midge.server.log.logger import get_logger
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ class AwaitedHeaders:
         self._waiting[accepted] = self._clock.call_later(
             HEADER_TIMEOUT_S, self._refuse, accepted, proxy, "no header in time"
         )
-        loop.add_reader(accepted, self._is_read, accepted, proxy, header, begin)
+        add_reader(loop, accepted, partial(self._is_read, accepted, proxy, header, begin))
 
     def close(self) -> None:
         """Close all that wait."""
@@ -220,4 +221,4 @@ class AwaitedHeaders:
         timer = self._waiting.pop(accepted, None)
         if timer is not None:
             timer.cancel()
-            asyncio.get_running_loop().remove_reader(accepted)
+            remove_reader(asyncio.get_running_loop(), accepted)

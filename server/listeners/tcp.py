@@ -10,6 +10,7 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, Any
 
+from midge.platforms import HAS_EPOLL, add_reader, remove_reader
 from midge.protocol import errors
 from midge.server.broker.broker import Broker
 from midge.server.channels.closed_reason import ClosedReason
@@ -120,7 +121,7 @@ class Listener(Acceptor):
         If it were cancelled, a half-made transport would never call `connection_lost`, and the
         server would wait for it when it stops.
         """
-        if context is None:
+        if context is None and HAS_EPOLL:
             self._attach(accepted, connection)
             return
         loop = asyncio.get_running_loop()
@@ -206,8 +207,9 @@ class Listener(Acceptor):
         loop: asyncio.AbstractEventLoop,
         accepted: socket.socket,
         connection: Connection,
-        context: ssl.SSLContext,
+        context: ssl.SSLContext | None,
     ) -> None:
+        """Make the loop's own transport, with TLS if there is a `context`."""
         from midge.server.channels.loop_adapter import (  # noqa: PLC0415 - no start needs it
             forget,
             protocol_for,
@@ -217,7 +219,7 @@ class Listener(Acceptor):
         protocol = protocol_for(loop, connection.channel)
         try:
             # The connection's own timer, on the server's clock, must fire first.
-            timeout_s = self._broker.options.tls.timeout_s + _GRACE_S
+            timeout_s = self._broker.options.tls.timeout_s + _GRACE_S if context else None
             with alerting(accepted):
                 await loop.connect_accepted_socket(
                     lambda: protocol, accepted, ssl=context, ssl_handshake_timeout=timeout_s
@@ -247,11 +249,11 @@ async def _first_byte(accepted: socket.socket, clock: Clock, wait_s: float) -> b
     loop = asyncio.get_running_loop()
     decided = asyncio.Event()
     timer = clock.call_later(wait_s, decided.set)
-    loop.add_reader(accepted, decided.set)
+    add_reader(loop, accepted, decided.set)
     try:
         await decided.wait()
     finally:
-        loop.remove_reader(accepted)
+        remove_reader(loop, accepted)
         timer.cancel()
     try:
         return accepted.recv(1, socket.MSG_PEEK)

@@ -14,7 +14,7 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any, Protocol
 
-from midge.platforms import new_event_loop
+from midge.platforms import handle_signals, new_event_loop
 from midge.protocol import COMPATIBLE_VERSION
 from midge.protocol.errors import MidgeError
 from midge.server.auth.passwords import has_plain_ones
@@ -49,13 +49,14 @@ LISTENERS = {
 TLS_LISTENERS = {("monitoring", "https"): "monitoring_tls_started"}
 """Event for a kind of listener when it is encrypted and has a name of its own."""
 
-SIGNAL_TEXTS = {
-    signal.SIGTERM: "terminated",
-    signal.SIGINT: "interrupt",
-    signal.SIGHUP: "hangup",
-    signal.SIGUSR1: "user defined signal 1",
-    signal.SIGUSR2: "user defined signal 2",
+_TEXTS = {
+    "SIGTERM": "terminated",
+    "SIGINT": "interrupt",
+    "SIGHUP": "hangup",
+    "SIGUSR1": "user defined signal 1",
+    "SIGUSR2": "user defined signal 2",
 }
+SIGNAL_TEXTS = {one: _TEXTS[one.name] for one in signal.Signals if one.name in _TEXTS}
 """The names of the signals in nats-server's log."""
 
 
@@ -238,20 +239,18 @@ class Daemon:
                 self._ports_file.remove()
 
     def _handle_signals(self) -> None:
-        loop = asyncio.get_running_loop()
-        for number in SIGNAL_TEXTS:
-            loop.add_signal_handler(number, self._receive, number)
+        handle_signals(asyncio.get_running_loop(), SIGNAL_TEXTS, self._receive)
 
     def _receive(self, number: signal.Signals) -> None:
         log.info("signal_received", signal=SIGNAL_TEXTS[number])
         if number == signal.SIGINT or (number == signal.SIGTERM and not self._is_lame_duck):
             self._stopping.set()
-        elif number == signal.SIGHUP:
+        elif number.name == "SIGHUP":
             self._begin(self._reload_on_signal())
-        elif number == signal.SIGUSR1:
+        elif number.name == "SIGUSR1":
             logging.JOURNAL.reopen()
             log.info("log_reopened")
-        elif number == signal.SIGUSR2 and not self._is_lame_duck:
+        elif number.name == "SIGUSR2" and not self._is_lame_duck:
             self._is_lame_duck = True
             self._begin(self._lame_duck())
 

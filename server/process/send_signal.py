@@ -8,13 +8,18 @@ from pathlib import Path
 
 from midge.server.errors import ConfigError
 
+_NAMES = {
+    "stop": "SIGKILL",
+    "quit": "SIGINT",
+    "term": "SIGTERM",
+    "reopen": "SIGUSR1",
+    "ldm": "SIGUSR2",
+    "reload": "SIGHUP",
+}
 COMMANDS = {
-    "stop": signal.SIGKILL,
-    "quit": signal.SIGINT,
-    "term": signal.SIGTERM,
-    "reopen": signal.SIGUSR1,
-    "ldm": signal.SIGUSR2,
-    "reload": signal.SIGHUP,
+    command: signal.Signals[name]
+    for command, name in _NAMES.items()
+    if name in signal.Signals.__members__
 }
 """nats-server's names for the actions of signals."""
 

@@ -66,7 +66,7 @@ def receive_next(
         os.sched_yield()
 
 
-def ready(epoll: select.epoll, descriptor: int, found: list[int]) -> int:  # noqa: ARG001 - of C
+def ready(epoll: "select.epoll", descriptor: int, found: list[int]) -> int:  # noqa: ARG001 - of C
     """Put the descriptors that `epoll` has events of into `found`, READY_MAX at most.
 
     `descriptor` is that of `epoll`. Of those that have come to their end, or have an error, the

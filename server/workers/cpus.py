@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from midge.server.errors import ConfigError
 
 if TYPE_CHECKING:
     from midge.server.config.options import Options
@@ -14,9 +17,13 @@ _UNLIMITED = float("inf")
 
 
 def worker_count(options: Options) -> int:
-    """Return the number of workers that `options` ask for."""
+    """Return the number of workers that `options` ask for. Raises: ConfigError."""
     workers = options.server.workers
-    return usable_cpus() if workers == "auto" else workers
+    count = usable_cpus() if workers == "auto" else workers
+    if count > 1 and not hasattr(socket, "AF_UNIX"):
+        text = "several workers need AF_UNIX sockets, which this system lacks"
+        raise ConfigError(text, key="server.workers")
+    return count
 
 
 def usable_cpus(root: Path = _ROOT, affine: int | None = None) -> int:

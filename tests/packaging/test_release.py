@@ -115,7 +115,7 @@ SO = "midge/protocol/frame.cpython-311-x86_64-linux-gnu.so"
     ("more", "tag", "fault"),
     [
         ({}, "py3-none-any", None),
-        ({SO: b"ELF"}, "cp311-cp311-linux_x86_64", None),
+        ({SO: b"ELF", "midge/protocol/": b""}, "cp311-cp311-linux_x86_64", None),
         ({SO: b"ELF"}, "py3-none-any", "its tag does not say"),
         ({}, "cp311-cp311-linux_x86_64", "its tag does not say"),
         ({SO: b"ELF.symtab\0"}, "cp311-cp311-linux_x86_64", "has symbols"),

@@ -30,7 +30,7 @@ def faults(wheel: Path, files: set[str]) -> list[str]:
     """Return the faults of a wheel of the package with these `files`; a sentence each."""
     found = []
     with zipfile.ZipFile(wheel) as archive:
-        entries = archive.infolist()
+        entries = [one for one in archive.infolist() if not one.is_dir()]
         if any(stat.S_ISLNK(one.external_attr >> 16) for one in entries):
             found.append("it has a symbolic link")
         names = {one.filename for one in entries if ".dist-info/" not in one.filename}

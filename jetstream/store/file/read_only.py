@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
 
+from midge import platforms
 from midge.jetstream.store.disk import Committer, Disk, DiskFile, Write
 from midge.jetstream.store.file.directory import is_own
 from midge.jetstream.store.interface import StoreError
@@ -107,7 +107,7 @@ class ReadOnlyDisk(Disk):
         self._lock = os.open(path / LOCK, os.O_RDONLY) if is_there else -1
         if self._lock >= 0:
             try:
-                fcntl.flock(self._lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                platforms.lock(self._lock, shared=True)
             except OSError as error:
                 os.close(self._lock)
                 raise StoreError(f"the store in {path} is in use by another process") from error
