@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -69,7 +68,13 @@ from midge.pipeline.offsets import (
 from midge.pipeline.spark_source.options import SinkOptions, SourceOptions
 from midge.pipeline.spark_source.partitions import SequenceRange, split
 from midge.pipeline.spark_source.pushdown import Narrowing, rfc3339
-from midge.pipeline.spark_source.reader import Columns, RangeReader, header_pairs
+from midge.pipeline.spark_source.reader import (
+    Columns,
+    RangeReader,
+    header_pairs,
+    microseconds,
+    subject_array,
+)
 from midge.pipeline.spark_source.sink import NatsStreamWriter, NatsWriter
 from midge.pipeline.spark_source.spark_worker import handed_to_spark, plain_errors
 from midge.pipeline.spark_source.store_reader import (
@@ -576,16 +581,3 @@ def to_arrow(columns: Columns, stream: str, schema: pa.Schema) -> pa.RecordBatch
     }
     arrays = [made[field.name](field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def microseconds(times_ns: list[int]) -> pa.Array:
-    """Return times in nanoseconds as whole microseconds, rounded down."""
-    return pc.divide(pa.array(times_ns, pa.int64()), 1000)
-
-
-def subject_array(subjects: list[bytes]) -> pa.Array:
-    r"""Return subjects as text. Bytes that are not UTF-8 appear as `\xNN`."""
-    try:
-        return pa.array(subjects, pa.string())
-    except (pa.ArrowInvalid, UnicodeDecodeError):
-        return pa.array([subject.decode(errors="backslashreplace") for subject in subjects])

@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from midge.client.client import Backoff, Client
 from midge.client.errors import AuthorizationError, ServerError, StreamNotFoundError
 from midge.client.headers import parse_headers
@@ -153,12 +156,12 @@ class RangeReader:
         columns = self._columns
         columns.seqs += seqs
         columns.times_ns += times_ns
-        columns.subjects += [message.subject for message in messages]
-        columns.payloads += [message.payload for message in messages]
-        columns.headers += [message.headers for message in messages]
-        columns.size_bytes += sum(
-            len(message.payload) + len(message.headers) for message in messages
-        )
+        if messages:
+            subjects, _, _, headers, payloads = zip(*messages, strict=True)
+            columns.subjects += subjects
+            columns.payloads += payloads
+            columns.headers += headers
+            columns.size_bytes += sum(map(len, payloads)) + sum(map(len, headers))
         return self._cursor >= self._end
 
     def _note_gap(self, seqs: list[int]) -> None:
@@ -215,3 +218,16 @@ def header_pairs(raw: bytes) -> list[tuple[str, list[str]]] | None:
         return None
     pairs = parse_headers(raw).fields.items()
     return [(name, values) for name, values in pairs if name != _SIZE_HEADER] or None
+
+
+def microseconds(times_ns: list[int]) -> pa.Array:
+    """Return times in nanoseconds as whole microseconds, rounded down."""
+    return pc.divide(pa.array(times_ns, pa.int64()), 1000)
+
+
+def subject_array(subjects: list[bytes]) -> pa.Array:
+    r"""Return subjects as text. Bytes that are not UTF-8 appear as `\xNN`."""
+    try:
+        return pa.array(subjects, pa.string())
+    except (pa.ArrowInvalid, UnicodeDecodeError):
+        return pa.array([subject.decode(errors="backslashreplace") for subject in subjects])

@@ -16,10 +16,14 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from midge.client.errors import OptionError
-from midge.pipeline.spark_source.reader import Columns, header_pairs
+from midge.pipeline.spark_source.reader import (
+    Columns,
+    header_pairs,
+    microseconds,
+    subject_array,
+)
 from midge.protocol.key_value import PUT, operation_of
 
 OTHER = "_other"
@@ -93,8 +97,8 @@ class Decoder:
         """Return the rows of messages, in order."""
         base = [
             pa.array(messages.seqs, pa.int64()),
-            pc.divide(pa.array(messages.times_ns, pa.int64()), 1000).cast(_TIME),
-            pa.array([text.decode(errors="backslashreplace") for text in messages.subjects]),
+            microseconds(messages.times_ns).cast(_TIME),
+            subject_array(messages.subjects),
         ]
         bad: list[tuple[int, str]] = []
         values: dict[str, list[Any]] = {}
@@ -193,7 +197,7 @@ class Decoder:
         columns: dict[str, list[Any]] = {}
         for number, (name, kind) in enumerate(zip(names, kinds, strict=True)):
             columns[name] = list(map(attrgetter(f"f{number}"), rows))
-            if kind.convert is not None:
+            if kind.convert is not None and not kind.is_plain(columns[name]):
                 others.update(_convert(columns[name], kind.convert))
         return columns, sorted(others)
 
@@ -365,6 +369,10 @@ def _small_double(value: float) -> float:
     return value
 
 
+def _are_small(values: list[float | None]) -> bool:
+    return max(map(abs, filter(None, values)), default=0.0) < _EXACT_DOUBLE
+
+
 def _text(raw: msgspec.Raw) -> str | None:
     text = bytes(raw).decode()
     return None if text == "null" else text
@@ -378,6 +386,8 @@ class _Kind(NamedTuple):
     """The type that msgspec decodes a value to, when it fits at once."""
     convert: Callable[[Any], Any] | None = None
     """Makes the value of what msgspec decoded, or raises `ValueError`."""
+    is_plain: Callable[[list[Any]], bool] = lambda _: False
+    """Returns whether no value of a column has to be converted."""
 
 
 KINDS = {
@@ -385,7 +395,7 @@ KINDS = {
     "int64": _Kind(
         pa.int64(), _read_int64, Annotated[int, msgspec.Meta(ge=_INT64.start, le=_INT64.stop - 1)]
     ),
-    "double": _Kind(pa.float64(), _read_double, float, _small_double),
+    "double": _Kind(pa.float64(), _read_double, float, _small_double, _are_small),
     "boolean": _Kind(pa.bool_(), _read_boolean, bool),
     "timestamp": _Kind(_TIME, _read_timestamp, str, _moment),
     "json": _Kind(pa.string(), bytes.decode, msgspec.Raw, _text),
