@@ -1,4 +1,4 @@
-"""Admission: who a client is, its account, and its permissions, decided in this one place.
+"""Admission: the identity, account and permissions of clients, decided in this one place.
 
 A login goes one way, from top to bottom of this list:
 

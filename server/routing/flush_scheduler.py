@@ -9,7 +9,7 @@ frame the work of a turn, because they know when it ends:
   had no receiver in common: see `LoneReads`.
 - a callback of the loop that makes all of its output itself, by `write_after`, or by `postpone`
   and `flush_postponed`: the write needs no turn of its own then.
-- whoever makes observers work per turn without any output, by `flush_soon`.
+- a publisher within the server, whose observers work per turn without any output, by `flush_soon`.
 
 Without a loop, in tests, output is written at the end of each read, and at once outside of one.
 """
