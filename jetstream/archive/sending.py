@@ -72,7 +72,7 @@ class Sending:
         self._timer: Timer | None = None
 
     def start(self) -> None:
-        """Begin as soon as someone listens."""
+        """Start as soon as there is a subscriber."""
         self._had_interest = self._sink.has_interest(self._to)
         if self._had_interest:
             self._go_on()
@@ -85,7 +85,7 @@ class Sending:
         self._go_on()
 
     def acknowledged(self) -> None:
-        """Take note that a chunk has arrived."""
+        """Count the acknowledgement of a chunk, and go on."""
         self._slots += 1
         self._go_on()
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from midge.jetstream.environment.surroundings import Surroundings
 from midge.jetstream.json import type_names
 from midge.jetstream.json.encode import encode, text
 from midge.jetstream.json.times import format_time
 from midge.jetstream.stream.answers import Answers
-from midge.jetstream.stream.surroundings import Surroundings
 
 _ADVISORY = b"$JS.EVENT.ADVISORY.STREAM."
 
@@ -23,29 +23,29 @@ class StreamEvents:
         self._answers = answers
 
     def created(self) -> None:
-        """Tell that the stream has been made."""
+        """Send the advisory of a new stream."""
         self._advise(b"CREATED.", "stream_action", {"action": "create"})
 
     def updated(self) -> None:
-        """Tell that the configuration has changed."""
+        """Send the advisory of a changed configuration."""
         self._advise(b"UPDATED.", "stream_action", {"action": "modify"})
 
     def deleted(self) -> None:
-        """Tell that the stream is gone."""
+        """Send the advisory of a deleted stream."""
         self._advise(b"DELETED.", "stream_action", {"action": "delete"})
 
     def batch_abandoned(self, batch_id: bytes, reason: str) -> None:
-        """Tell that an open batch was given up."""
+        """Send the advisory of an abandoned batch."""
         fields = {"batch": text(batch_id), "reason": reason}
         self._advise(b"BATCH_ABANDONED.", "stream_batch_abandoned", fields)
 
     def snapshot_created(self, shown_state: dict[str, Any], client: dict[str, Any]) -> None:
-        """Tell that a snapshot begins to be sent, for which `client` has asked."""
+        """Send the advisory of a snapshot that `client` asked for."""
         fields = {"state": shown_state, "client": client}
         self._advise(b"SNAPSHOT_CREATE.", "snapshot_create", fields)
 
     def snapshot_complete(self, begun_ns: int, error: str, client: dict[str, Any]) -> None:
-        """Tell that a snapshot has been sent, or why it has not."""
+        """Send the advisory of a sent snapshot, or of one that failed with `error`."""
         end_ns = self._around.clock.wall_ns()
         fields: dict[str, Any] = {"start": format_time(begun_ns), "end": format_time(end_ns)}
         if error:
@@ -73,14 +73,14 @@ class StreamEvents:
 
 
 def advise_restore_create(around: Surroundings, stream: bytes, client: dict[str, Any]) -> None:
-    """Tell that a stream begins to be restored by a client."""
+    """Send the advisory of a restore that a client begins."""
     _advise_restore(around, b"RESTORE_CREATE.", "restore_create", stream, {"client": client})
 
 
 def advise_restore_complete(
     around: Surroundings, stream: bytes, begun_ns: int, size: int, client: dict[str, Any]
 ) -> None:
-    """Tell that a stream has been restored, or that it could not be."""
+    """Send the advisory of a restore that ended, with a stream or without one."""
     fields = {
         "start": format_time(begun_ns),
         "end": format_time(around.clock.wall_ns()),

@@ -231,7 +231,7 @@ def identity(created_ns: int) -> bytes:
 
 
 def _ignore(_: ApiError) -> None:
-    """Be told that the stream is gone."""
+    """Do nothing: the stream was deleted."""
 
 
 def _transform(source: str, destination: str, random: Any) -> Transform | None:
