@@ -16,13 +16,13 @@ from midge.jetstream.errors import ApiError, JetStreamError
 from midge.jetstream.json import type_names
 from midge.jetstream.json.encode import encode
 from midge.jetstream.store.interface import StoreError
-from midge.jetstream.stream import details, events
+from midge.jetstream.stream import events, state
 
 if TYPE_CHECKING:
     from midge.jetstream.config.stream import StreamConfig
     from midge.jetstream.environment.clock import Timer
-    from midge.jetstream.environment.surroundings import Surroundings
     from midge.jetstream.stream.stream import Stream
+    from midge.jetstream.stream.surroundings import Surroundings
 
 _ANSWER = f"{type_names.API}stream_create_response"
 _PATIENCE_S = 5.0
@@ -151,7 +151,7 @@ class Receiving:
         return spent
 
     def _finish(self, reply: bytes) -> None:
-        """Make the stream, and answer when it is durable."""
+        """Make the stream, and tell when it is durable."""
         try:
             self._unpacker.finish()
             stream = self._host.finish_restore(self.restored)
@@ -163,8 +163,8 @@ class Receiving:
             return
         self._forget()
         self._tell_complete()
-        info = details.info(
-            stream, config=stream.config.versioned_fields(), shown_state=details.state(stream)
+        info = state.info(
+            stream, config=stream.config.versioned_fields(), shown_state=state.state(stream)
         )
         answer = encode({"type": _ANSWER, **info})
         stream.store.barrier(lambda: self._around.sink.send(reply, b"", b"", answer))
@@ -195,7 +195,7 @@ class Receiving:
         self._progress_timer = self._around.clock.call_later(_PROGRESS_S, self._check_progress)
 
     def _drop(self) -> None:
-        """End the transfer and delete what it stored."""
+        """Forget the transfer and what it stored."""
         self._forget()
         self._host.drop_restore(self.restored)
 

@@ -72,7 +72,7 @@ class Sending:
         self._timer: Timer | None = None
 
     def start(self) -> None:
-        """Start as soon as there is a subscriber."""
+        """Begin as soon as someone listens."""
         self._had_interest = self._sink.has_interest(self._to)
         if self._had_interest:
             self._go_on()
@@ -85,7 +85,7 @@ class Sending:
         self._go_on()
 
     def acknowledged(self) -> None:
-        """Count the acknowledgement of a chunk, and go on."""
+        """Take note that a chunk has arrived."""
         self._slots += 1
         self._go_on()
 

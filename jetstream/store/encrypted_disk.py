@@ -1,20 +1,13 @@
-"""A disk that encrypts what is written to another one, and the keys and ciphers for that.
+"""A disk that encrypts what is written to another one.
 
-The user's key is stretched with the store's id. The result wraps the store's key, a random one that
-is in the store's identity and never changes, so that a new user key rewrites only two small files.
-The store's key wraps the data keys: each file has a random one of its own, and each byte of its key
-stream encrypts the byte at one position, once. Keys are wrapped by RFC 3394, which needs no nonce.
-
-The key stream hides what is written and does not authenticate it, as in nats-server: checksums
-detect accidents, and not an attacker who can write to the disk.
-
-A file begins with its wrapped data key, twice; position 0 of the log comes after that. The key
-stream covers the file by position, and no position is ever encrypted twice with different contents:
-groups are only appended, an existing file is not appended to after a start or a torn tail, erased
-bytes are overwritten by bare zeros, and recovery writes the same bytes that were there first.
+A file begins with its data key, wrapped by the store's key, twice; what the log calls position 0
+comes after that. The key stream covers the file by position, and nothing is ever encrypted twice at
+one position with another content: groups are only appended, none after a start or a torn tail goes
+into a file that was there, what is overwritten is overwritten by bare zeros, and what recovery
+writes again or puts right is what stood there first.
 
 A run of 64 zeros or more on the disk is not cipher text: it was never written, or overwritten. It
-reads as zeros. A file without a readable key is read as it is, so that it is found to be damaged.
+reads as zeros. A file without a readable key reads as it is, so that it is found damaged or torn.
 """
 
 from __future__ import annotations
@@ -22,112 +15,17 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 
-from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
-from cryptography.hazmat.primitives.ciphers.algorithms import AES, ChaCha20
-from cryptography.hazmat.primitives.ciphers.modes import CTR
-from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
-from cryptography.hazmat.primitives.keywrap import InvalidUnwrap, aes_key_unwrap, aes_key_wrap
-
 from midge.jetstream.store.disk import Committer, Disk, DiskFile, Write
+from midge.jetstream.store.encryption import (
+    AES_CTR,
+    CHACHA,
+    KEY_SIZE,
+    WRAPPED_SIZE,
+    KeyStream,
+    unwrap,
+    wrap,
+)
 from midge.jetstream.store.file import records
-from midge.jetstream.store.interface import StoreKeyError
-
-KEY_SIZE = 32
-WRAPPED_SIZE = 40
-
-CHACHA = "chacha"
-AES_CTR = "aes"
-
-_BLOCKS = {CHACHA: 64, AES_CTR: 16}
-
-# 16 MiB and some 50 ms, once at a start: what RFC 7914 recommends for an interactive use.
-_SCRYPT_N = 1 << 14
-_SCRYPT_R = 8
-
-
-def stretched(key: bytes, salt: bytes) -> bytes:
-    """Return the wrapping key that a user's key stands for, in some 50 ms."""
-    return Scrypt(salt=salt, length=KEY_SIZE, n=_SCRYPT_N, r=_SCRYPT_R, p=1).derive(key)
-
-
-class UserKeys:
-    """The user's key, the one before it, and the cipher to write with.
-
-    `stretch` makes wrapping keys of them and of the store's id; tests have a faster one.
-    """
-
-    def __init__(
-        self,
-        current: bytes,
-        previous: bytes = b"",
-        cipher: str = CHACHA,
-        stretch: Callable[[bytes, bytes], bytes] = stretched,
-    ) -> None:
-        self.current = current
-        self.previous = previous
-        self.cipher = cipher
-        self._stretch = stretch
-
-    def wrap(self, store_key: bytes, store_id: bytes) -> bytes:
-        """Return the store's key as it is written down."""
-        return aes_key_wrap(self._stretch(self.current, store_id), store_key)
-
-    def unwrap(self, wrapped: bytes, store_id: bytes) -> tuple[bytes, bool]:
-        """Return the store's key, and whether the current key opened it.
-
-        Raises:
-            StoreKeyError: neither key opens it.
-        """
-        for key in filter(None, (self.current, self.previous)):
-            try:
-                return aes_key_unwrap(self._stretch(key, store_id), wrapped), key is self.current
-            except InvalidUnwrap:
-                continue
-        raise StoreKeyError("the store is encrypted with another key")
-
-
-def wrap(store_key: bytes, data_key: bytes) -> bytes:
-    """Return a data key as a file holds it."""
-    return aes_key_wrap(store_key, data_key)
-
-
-def unwrap(store_key: bytes, wrapped: bytes) -> bytes | None:
-    """Return a file's data key; None when it is damaged."""
-    try:
-        return aes_key_unwrap(store_key, wrapped)
-    except InvalidUnwrap:
-        return None
-
-
-class KeyStream:
-    """The key stream of one file, from any position on."""
-
-    def __init__(self, cipher: str, data_key: bytes) -> None:
-        self.cipher = cipher
-        self._key = data_key
-        self._block = _BLOCKS[cipher]
-
-    def apply(self, data: bytes | bytearray | memoryview, position: int) -> bytes:
-        """Encrypt, or decrypt, what stands at `position` of the file."""
-        return self._context(position).update(data)
-
-    def apply_into(
-        self, data: bytes | bytearray | memoryview, position: int, result: memoryview
-    ) -> None:
-        """Do the same into `result`, which must be a block longer than `data`."""
-        self._context(position).update_into(data, result)
-
-    def _context(self, position: int) -> CipherContext:
-        count, offset = divmod(position, self._block)
-        if self.cipher == AES_CTR:
-            cipher = Cipher(AES(self._key), CTR(count.to_bytes(16, "big")))
-            context = cipher.encryptor()
-        else:
-            context = Cipher(ChaCha20(self._key, count.to_bytes(16, "little")), None).encryptor()
-        if offset:
-            context.update(bytes(offset))
-        return context
-
 
 HEADER = 4096
 """Bytes before position 0, so that pages of the log remain pages of the file."""
@@ -172,11 +70,11 @@ class EncryptedFile(DiskFile):
         self.inner.rewrite(start + HEADER, end + HEADER)
 
     def allocate(self, size: int) -> None:
-        """Extend the file with zeros to `size` bytes, and reserve room for them on the disk."""
+        """Make the file `size` bytes long, of zeros where it is not yet, with room on the disk."""
         self.inner.allocate(size + HEADER)
 
     def truncate(self, size: int) -> None:
-        """Set the length of the file to `size` bytes."""
+        """Make the file `size` bytes long."""
         self.inner.truncate(size + HEADER)
 
     def size(self) -> int:
@@ -224,7 +122,7 @@ class EncryptedDisk(Disk):
         return EncryptedFile(file, stream)
 
     def create(self, name: str) -> DiskFile:
-        """Create an empty file with its own key; replace an existing one of this name."""
+        """Make an empty file with a key of its own, in place of any there is of this name."""
         data_key = self.random_bytes(KEY_SIZE)
         number = _CIPHERS.index(self._cipher)
         copy = _MAGIC + bytes([number]) + wrap(self._store_key, data_key)
@@ -261,7 +159,7 @@ class EncryptedDisk(Disk):
         return EncryptingCommitter(self._inner.committer(done))
 
     def fetch(self, file: DiskFile, position: int, size: int, done: Callable[[], object]) -> None:
-        """Read a part of a file into the page cache; it is decrypted when it is read."""
+        """Have what is in a file brought to hand; it is decrypted when it is read."""
         if isinstance(file, EncryptedFile):
             self._inner.fetch(file.inner, position + HEADER, size, done)
         else:

@@ -8,9 +8,10 @@ from typing import Protocol
 from midge.jetstream import errors
 from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.consumer.consumer_set import ConsumerSet
+from midge.jetstream.consumer.consumer_set import Surroundings as ConsumerSurroundings
 from midge.jetstream.consumer.pull import PullConsumer
-from midge.jetstream.environment.surroundings import Surroundings
 from midge.jetstream.store.store import Store
+from midge.jetstream.stream.surroundings import Surroundings
 
 
 class Woken(Protocol):
@@ -38,7 +39,21 @@ class Audience:
         self._announced_seq = store.visible_seq
         self._asked_group = 0
         self.followers: set[Woken] = set()
-        self.consumers = ConsumerSet(config, store, shared, remove, self._on_join)
+        around = ConsumerSurroundings(
+            shared.sink,
+            shared.clock,
+            shared.random,
+            shared.ready,
+            remove,
+            shared.account,
+            shared.domain,
+            shared.account_hash,
+            shared.has_second_acks,
+            shared.max_payload,
+            self._joined,
+            shared.turns.add,
+        )
+        self.consumers = ConsumerSet(config, store, around)
 
     def follow(self, config: StreamConfig) -> None:
         """Follow a change of the stream's configuration."""
@@ -56,7 +71,7 @@ class Audience:
 
     # What consumers are told.
 
-    def _on_join(self) -> None:
+    def _joined(self) -> None:
         """Tell a new consumer of what was stored before it came, and is not visible yet."""
         if len(self.consumers) == 1:
             # Without consumers nothing was announced; a new one counts what is visible itself.

@@ -74,7 +74,7 @@ def read(last: StoredMessage | None) -> tuple[int, Sources]:
 
 
 def set_total(message: Incoming, total: int, sources: Sources) -> None:
-    """Set the message's payload and headers to the total."""
+    """Make the total what is stored."""
     message.counter_value = str(total)
     message.payload = b'{"val":"%d"}' % total
     if sources:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from midge.jetstream.environment.surroundings import Surroundings
 from midge.jetstream.json import type_names
 from midge.jetstream.json.encode import encode, text
 from midge.jetstream.json.times import format_time
 from midge.jetstream.stream.answers import Answers
+from midge.jetstream.stream.surroundings import Surroundings
 
 _ADVISORY = b"$JS.EVENT.ADVISORY.STREAM."
 
@@ -23,29 +23,29 @@ class StreamEvents:
         self._answers = answers
 
     def created(self) -> None:
-        """Send the advisory of a new stream."""
+        """Tell that the stream has been made."""
         self._advise(b"CREATED.", "stream_action", {"action": "create"})
 
     def updated(self) -> None:
-        """Send the advisory of a changed configuration."""
+        """Tell that the configuration has changed."""
         self._advise(b"UPDATED.", "stream_action", {"action": "modify"})
 
     def deleted(self) -> None:
-        """Send the advisory of a deleted stream."""
+        """Tell that the stream is gone."""
         self._advise(b"DELETED.", "stream_action", {"action": "delete"})
 
     def batch_abandoned(self, batch_id: bytes, reason: str) -> None:
-        """Send the advisory of an abandoned batch."""
+        """Tell that an open batch was given up."""
         fields = {"batch": text(batch_id), "reason": reason}
         self._advise(b"BATCH_ABANDONED.", "stream_batch_abandoned", fields)
 
     def snapshot_created(self, shown_state: dict[str, Any], client: dict[str, Any]) -> None:
-        """Send the advisory of a snapshot that `client` asked for."""
+        """Tell that a snapshot begins to be sent, for which `client` has asked."""
         fields = {"state": shown_state, "client": client}
         self._advise(b"SNAPSHOT_CREATE.", "snapshot_create", fields)
 
     def snapshot_complete(self, begun_ns: int, error: str, client: dict[str, Any]) -> None:
-        """Send the advisory of a sent snapshot, or of one that failed with `error`."""
+        """Tell that a snapshot has been sent, or why it has not."""
         end_ns = self._around.clock.wall_ns()
         fields: dict[str, Any] = {"start": format_time(begun_ns), "end": format_time(end_ns)}
         if error:
@@ -73,14 +73,14 @@ class StreamEvents:
 
 
 def advise_restore_create(around: Surroundings, stream: bytes, client: dict[str, Any]) -> None:
-    """Send the advisory of a restore that a client begins."""
+    """Tell that a stream begins to be restored by a client."""
     _advise_restore(around, b"RESTORE_CREATE.", "restore_create", stream, {"client": client})
 
 
 def advise_restore_complete(
     around: Surroundings, stream: bytes, begun_ns: int, size: int, client: dict[str, Any]
 ) -> None:
-    """Send the advisory of a restore that ended, with a stream or without one."""
+    """Tell that a stream has been restored, or that it could not be."""
     fields = {
         "start": format_time(begun_ns),
         "end": format_time(around.clock.wall_ns()),

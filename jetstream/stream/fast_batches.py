@@ -12,11 +12,12 @@ from midge.jetstream.config.versions import is_known_level
 from midge.jetstream.errors import ApiError
 from midge.jetstream.headers import parse_number
 from midge.jetstream.json.encode import encode, text
-from midge.jetstream.stream import batches
+from midge.jetstream.stream import batch_checks
 from midge.jetstream.stream import incoming as names
-from midge.jetstream.stream.batches import OpenBatches, check_room
+from midge.jetstream.stream.batches import check_room
 from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming, Refused
+from midge.jetstream.stream.open_batches import OpenBatches
 from midge.protocol.errors import quote
 
 SUFFIX = b".$FI"
@@ -91,7 +92,7 @@ class FastBatches:
         return True
 
     def clear(self) -> None:
-        """Drop all open batches."""
+        """Forget all open batches."""
         self._open.clear()
 
     def _take(self, request: _Request | None, message: Incoming) -> None:
@@ -164,8 +165,8 @@ class FastBatches:
         if request.sequence == 1 and not request.commits and self._stream.acks:
             self._send_flow(message.reply, 0, batch.every)
         try:
-            batches.Stage(self._stream).check(message)
-        except batches.DuplicateId as duplicate:
+            batch_checks.Stage(self._stream).check(message)
+        except batch_checks.DuplicateId as duplicate:
             self._duplicate(request, batch, message, duplicate.seq)
             return
         except Refused as refused:
@@ -194,7 +195,7 @@ class FastBatches:
         self._commit(request.batch_id, batch, message.reply)
 
     def _failed(self, request: _Request, batch: _Batch, message: Incoming, error: ApiError) -> None:
-        """Report that a message cannot be stored; without gaps that ends the batch."""
+        """Tell that a message cannot be stored; without gaps that ends the batch."""
         if not request.gap_ok and batch.last == 1:
             self._open.close(request.batch_id)
             self._stream.refuse(message, error)

@@ -231,7 +231,7 @@ def identity(created_ns: int) -> bytes:
 
 
 def _ignore(_: ApiError) -> None:
-    """Do nothing: the stream was deleted."""
+    """Be told that the stream is gone."""
 
 
 def _transform(source: str, destination: str, random: Any) -> Transform | None:

@@ -10,8 +10,8 @@ from typing import Any
 from midge.jetstream.account.account import JetStreamAccount
 from midge.jetstream.api import dispatch, routes
 from midge.jetstream.consumer.consumer import Consumer
-from midge.jetstream.environment.surroundings import Surroundings
 from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.stream.surroundings import Surroundings
 from midge.server.jetstream.message_requests import MessageRequests
 from tests.differential.jetstream.consumer_programs import (
     INBOXES,

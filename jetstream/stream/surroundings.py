@@ -1,13 +1,14 @@
-"""What the streams and consumers of an account share: sink, clock, random numbers, limits."""
+"""Surroundings shared by an account's streams: sink, clock, random numbers, limits of batches."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from midge.jetstream.config.names import short_hash
+from midge.jetstream.consumer.host import Deliverer
 from midge.jetstream.environment.clock import Clock
 from midge.jetstream.environment.sink import Sink
 from midge.jetstream.json.times import SECOND_NS
@@ -17,19 +18,12 @@ _TURN_BYTES = 1 << 20
 _ID_LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
-class Deliverer(Protocol):
-    """A consumer that has something to deliver."""
-
-    def deliver(self, budget: int) -> int:
-        """Deliver what takes about `budget` bytes of a turn; return what it took."""
-
-
 class Surroundings:
-    """What the streams and consumers of an account share.
+    """The outside of an account's streams.
 
     `domain` is empty without one, `account_hash` names the account in acks; `max_payload` is the
-    server's limit of a message. `ready` schedules a turn of a consumer that has something to
-    deliver. All accounts of a server share `bounds` and `turns`; `origin_notes` is for the
+    server's limit of a message. `ready` is asked for a turn for a consumer that has something to
+    deliver. `bounds` and `turns` are what all accounts of a server share; `origin_notes` is for the
     operator. `is_republishing` is set while a stored message is published again.
     """
 
@@ -65,16 +59,16 @@ class Surroundings:
 
 
 class OriginNotes:
-    """Reports to the operator about origins in other domains; this class logs nothing."""
+    """Notices to the operator about the origins in other domains; this class logs nothing."""
 
     def gap(self, stream: str, origin: str, first_seq: int, last_seq: int) -> None:
-        """Report that a mirror lacks messages, because the origin no longer has them."""
+        """Take note that a mirror lacks messages, for the origin has them no more."""
 
     def recreated(self, stream: str, origin: str) -> None:
-        """Report that an origin was made again; all its messages are taken."""
+        """Take note that an origin is another stream than before, of which all is taken."""
 
     def refused(self, stream: str, origin: str, error: str) -> None:
-        """Report that an origin refuses a consumer."""
+        """Take note that an origin gives no consumer."""
 
 
 def _deliver_at_once(consumer: Deliverer) -> None:
