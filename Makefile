@@ -172,7 +172,7 @@ $(STAMPS)/venv: constraints.txt
 	@mkdir -p $(@D) && touch $@
 
 $(STAMPS)/install: $(STAMPS)/venv pyproject.toml setup.py
-	@$(EDITABLE) . Cython nats-py
+	@$(EDITABLE) '.[cli,server]' Cython nats-py
 	@touch $@
 
 $(STAMPS)/dev: $(STAMPS)/install

@@ -141,6 +141,8 @@ class Server:
         """Open the listeners that the options configure: clients, monitoring, WebSocket."""
         options = self.options
         assert self._listener is not None
+        if (operator := broker.admission.authenticator.operator) is not None:
+            await operator.begin(broker.admission.scan_tokens)
         if options.recorder.directory:
             # Imported here: only a recording server needs pyarrow and pays for the import.
             from midge.server.recorder.recorder import Recorder  # noqa: PLC0415

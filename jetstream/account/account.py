@@ -35,11 +35,11 @@ class JetStreamAccount:
     """JetStream of one account.
 
     `limits` holds the account's limits by tier; `NO_TIER` alone without tiers.
-    `stream_added` and `stream_removed` are told of streams that begin or cease to take messages,
-    `stream_changed` of those with a new configuration. `delete_store` deletes a stream's store.
-    `quarantined` has the stores that were found but cannot be used, and the reasons: only the
-    deletion of its stream changes such a store. `stream_quarantined` is called for each.
-    `unanswered` has the requests that are answered once the disk has what they changed.
+    `stream_added` and `stream_removed` are called when a stream begins or ceases to accept
+    messages, `stream_changed` when its configuration changes. `delete_store` deletes a stream's
+    store. `quarantined` has the unusable stores and the reasons: only the deletion of its stream
+    changes such a store. `stream_quarantined` is called for each. `unanswered` has the requests
+    that are answered once their changes are on the disk.
     """
 
     def __init__(
@@ -272,7 +272,7 @@ class JetStreamAccount:
         return RestoredStream(config, store, now_ns, around.max_payload, self.allowance(), usage)
 
     def drop_restore(self, restored: RestoredStream) -> None:
-        """Delete what has been restored, and give back what was reserved for it."""
+        """Delete the restored messages, and release their reservation."""
         restored.release()
         self._reserve(restored.config, -max(restored.config.max_bytes, 0))
         self.delete_store(restored.store)

@@ -21,8 +21,8 @@ _CHUNK_MAX = 1024 * 1024
 """A full chunk; larger ones would make copying one a pause of more than a millisecond."""
 
 _READY = 256 * 1024
-"""Memory that is asked for at once where many messages come: a page takes a third of the time that
-way. No more of it is at hand than is soon filled."""
+"""Memory that is requested at once for many messages, because a page then takes a third of the
+time. It is little enough to be filled soon."""
 
 _FIXED = 16  # what nats-server counts for a message in memory beside its parts
 
@@ -38,7 +38,7 @@ class Chunk:
         self._ready = 0
 
     def make_ready(self, length: int) -> None:
-        """Have memory at hand for `length` bytes more, if this is one of the larger chunks."""
+        """Request memory for `length` more bytes, if this is one of the larger chunks."""
         if self.used + length > self._ready and len(self.data) >= _CHUNK_MAX:
             ready = min(self.used + max(length, _READY), len(self.data))
             pages.populate(self.data, max(self._ready, self.used), ready)
@@ -163,7 +163,7 @@ class MemoryStore(Store):
         self._chunk = None
 
     def shrink_next(self) -> bool:
-        """Copy what is left of a thin chunk; False if no chunk is thin.
+        """Copy the remaining messages of a thin chunk; return False if no chunk is thin.
 
         That is 0.3 ms a chunk, and a purge may leave hundreds of them.
         """

@@ -1,9 +1,9 @@
 """Checks of everything that enters a store by another way than a client's own request.
 
 A client's messages pass the protocol's parser, and its configurations the checks of their requests.
-Archives, another server's files, origins of mirrors and sources, transforms and what lies in a
-store at the start bring names and subjects that no parser has read. They pass here, so that no
-store holds anything that the API would refuse. Two kinds of harm follow otherwise:
+Archives, another server's files, origins of mirrors and sources, transforms and the records of a
+store at its start bring names and subjects that no parser has read. They are checked here, so that
+no store holds anything that the API would refuse. Otherwise two kinds of harm follow:
 
 * A subject or a name with a line end in it becomes a line of the protocol where it is written: on
   a route or a leaf link that line may name any account.

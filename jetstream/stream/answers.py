@@ -74,7 +74,7 @@ class Answers:
                     self.sink.send(subject, b"", b"", refusal)
 
     def _release(self, held: Held) -> None:
-        """Send what is `held`, and what waits before it."""
+        """Send the answers in `held`, and the earlier ones that still wait."""
         while self._waiting:
             first = self._waiting.pop(0)
             if first is self._open:

@@ -1,8 +1,8 @@
 """The lists of STREAM.INFO made on request: subjects with their counts, and deleted sequences.
 
-A large stream is read in pieces, while it stays in use. Its subjects are counted by ranges of the
-alphabet first; then those of the ranges that the page needs are gathered, so that no more than a
-page of a million subjects is ever sorted or held.
+A large stream is read in pieces while it stays in use. Its subjects are first counted by ranges of
+the alphabet; then the subjects of the page's ranges are collected, so that only a page of a million
+subjects is sorted and held in memory.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _RANGES = 256
 
 
 class Details(NamedTuple):
-    """Members of the JSON object of the subjects, elements of the list of what is gone.
+    """Members of the JSON object of the subjects, elements of the list of deleted sequences.
 
-    `total` says how many subjects match.
+    `total` is the number of matching subjects.
     """
 
     subjects: bytes = b""

@@ -1,8 +1,8 @@
-"""Messages read without the JSON of the API: as messages, one, by subject, in batches.
+"""Direct gets: messages read without the JSON of the API, one, by subject or in batches.
 
-Nothing is copied that was not asked for: a batch reads one message after the other. Large batches,
-and searches of large streams by patterns, are done in pieces. A request for what is only on the
-disk is answered when that has been fetched, perhaps behind later ones.
+A batch reads one message after the other, and copies no others. Large batches, and searches of
+large streams by patterns, are done in pieces. A request for a message that is only on the disk is
+answered when the message has been fetched, perhaps after later requests.
 """
 
 from __future__ import annotations

@@ -28,12 +28,12 @@ _NO_BYTES = b""
 
 
 class StreamHost:
-    """A stream as its parts see it.
+    """The interface of a stream for its parts.
 
-    `now_ns` is the wall time as of the message that is being handled, `skipped_ns` that of the last
-    one without an interested consumer. `siblings` are the streams of the account by name, the
-    stream itself among them; None without an account. `is_expiry_armed` tells that a look at what
-    has expired is planned, or that there is nothing to plan for.
+    `now_ns` is the wall time of the message in progress, `skipped_ns` the time of the last message
+    without an interested consumer. `siblings` are the streams of the account by name, with the
+    stream itself; None without an account. `is_expiry_armed` is True while a check for expired
+    messages is scheduled, or none is needed.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class StreamHost:
         raise NotImplementedError
 
     def save_origins(self) -> None:
-        """Keep how far the origins have been read, as messages that tell it are about to go."""
+        """Save the positions in the origins, because messages that have them will be removed."""
         raise NotImplementedError
 
     def _remove_settled(self, seq: int) -> None:

@@ -1,8 +1,8 @@
-"""How far the origins of a stream were read: saved beside it, and told by the messages taken.
+"""The positions of a stream in its origins: saved beside it, and found in the messages taken.
 
-Each message taken from a source tells its position there. The last of each source may lie anywhere
-in the stream, so it is looked for backwards, in pieces; what is found is saved, and the next search
-ends there.
+Each message from a source has its position there in a header. The last message of each source may
+lie anywhere in the stream, so the search goes backwards, in pieces. The positions found are saved,
+and the next search ends there.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class PositionSearch(Keeper):
         self._load_saved()
 
     def pieces(self) -> WaitingPieces[bool]:
-        """Look at the messages in turns; return False if `stop` has been called before the end."""
+        """Search the messages in pieces; return False if `stop` has been called before the end."""
         store = self._store
         store.keepers.append(self)
         room = _PIECE_BYTES
@@ -77,7 +77,7 @@ class PositionSearch(Keeper):
         if self in self._store.keepers:
             self._store.keepers.remove(self)
 
-    # What goes meanwhile.
+    # Removals during the search.
 
     def removing(self, seq: int) -> None:
         """Look at a message that goes before its turn."""
@@ -93,7 +93,7 @@ class PositionSearch(Keeper):
     # The search.
 
     def _load_saved(self) -> None:
-        """Take up what was saved; of what it names, nothing older has to be looked at."""
+        """Load the saved positions; for their sources no older message has to be searched."""
         for name, state, _ in self._store.consumers():
             if name != _NAME:
                 continue

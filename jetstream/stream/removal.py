@@ -39,7 +39,7 @@ def purge(
     done: Callable[[int], object],
     refused: Callable[[ApiError], object],
 ) -> None:
-    """Purge as `purge_now` does; `done` is told how many messages have gone.
+    """Purge as `purge_now` does; `done` is called with the number of removed messages.
 
     A small stream is purged at once. `refused` is called if the stream is deleted before the end,
     or its store fails.
@@ -54,10 +54,11 @@ def purge(
 
 
 def enforce(stream: StreamHost) -> None:
-    """Remove what is beyond the limits, as after they were lowered.
+    """Remove the messages beyond the limits, after these were lowered.
 
-    That of a large stream goes in pieces; `when_enforced` tells when that is done. Until then
-    publishing removes no more than it must, as it would do all the rest at once.
+    A large stream is trimmed in pieces; `when_enforced` waits for the end. Until then a publish
+    does not enforce the limits itself beyond its own message, because it would do all the rest at
+    once.
     """
     contents = stream.contents
     contents.enforcing += 1
@@ -126,10 +127,10 @@ def _whole(store: Store, subject: bytes | None, keep: int, ends: list[int]) -> P
 
 
 def _enforcing(contents: Contents, number: int) -> Pieces[int]:
-    """Remove what is beyond the limits in pieces; a later change of them ends it.
+    """Remove the messages beyond the limits in pieces; a later change of the limits ends it.
 
-    As in nats-server the limits of all come first, and then that of each subject: where both are
-    lowered less may be left than either allows.
+    As in nats-server the stream's limits come first, and then the limit of each subject: if both
+    are lowered, fewer messages than either allows may be left.
     """
     store = contents.store
     while contents.enforce_some(PIECE_MESSAGES):

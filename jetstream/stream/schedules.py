@@ -44,7 +44,7 @@ _READ_COST = 1024
 """Fixed cost of reading a message, besides its bytes: 3 us, while a MiB takes some 3 ms."""
 
 _FIRE_COST = 16 * 1024
-"""Fixed cost of publishing what is due, besides the bytes of the schedule: some 50 us."""
+"""Fixed cost of publishing a due schedule, besides its bytes: some 50 us."""
 
 _AGAIN_NS = SECOND_NS
 """How soon a schedule is tried again whose message the stream does not take, as it may be full."""
@@ -119,7 +119,7 @@ class Schedules:
         self._planned_ns = 0
 
     def stored(self, message: Incoming, seq: int) -> None:
-        """Take note of a message that has been stored: a schedule, or what ends or moves one."""
+        """Handle a stored message that is a schedule, or that ends or moves one."""
         values = message.values
         wall_ns = self._stream.clock.wall_ns()
         is_schedule = self._take(message.subject, seq, values, self._stream.now_ns, wall_ns)
@@ -206,7 +206,7 @@ class Schedules:
         self._arm()
 
     def _publish_ready(self, ready: list[Due]) -> WaitingPieces[None]:
-        """Publish what is due; a schedule that is replaced or ended meanwhile is passed over."""
+        """Publish the due schedules; skip a schedule that is replaced or ended meanwhile."""
         stream = self._stream
         room = _PIECE_BYTES
         for seq, due_ns, subject in ready:
@@ -272,7 +272,7 @@ def _ignore(_: object) -> None:
 
 
 def _without_schedule(block: bytes) -> bytes:
-    """Return a header block without what belongs to the schedule, or forbids to be stored."""
+    """Return a header block without the schedule's headers, and those that would refuse it."""
     block = headers.remove_prefix(block, names.SCHEDULE)
     block = headers.remove_prefix(block, b"Nats-Expected-")
     for name in (names.MSG_ID, names.TTL, names.ROLLUP):

@@ -46,7 +46,7 @@ def piece_of(filters: tuple[bytes, ...]) -> int:
 
 
 def is_pattern(subject: bytes) -> bool:
-    """Return whether a subject may stand for others."""
+    """Return whether a subject has wildcards."""
     return _PWC in subject or _FWC in subject
 
 

@@ -84,7 +84,7 @@ class SourceOptions:
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """Where to publish, and how a row is told apart from the same row written again."""
+    """Options of the sink: its destination, and the ids by which the stream drops repeated rows."""
 
     CORE: ClassVar[str] = "core"
     JETSTREAM: ClassVar[str] = "jetstream"

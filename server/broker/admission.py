@@ -285,6 +285,7 @@ class Admission:
         plans = plan_configured(options)
 
         def put_in_force() -> None:
+            authenticator.keep_tokens_of(self.authenticator)
             self.authenticator.close()
             self.authenticator = authenticator
             self._of_tokens = None

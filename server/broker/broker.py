@@ -20,7 +20,7 @@ from midge.server.broker.server_keys import ServerKeys, may_delegate
 from midge.server.broker.totals import Totals
 from midge.server.clients.charges import LOG_LINE_BYTES
 from midge.server.clients.client_info import shared_info
-from midge.server.clients.closed_clients import ClosedClient, ClosedClients
+from midge.server.clients.closed_clients import ClosedClients, client_record
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.host import Host
 from midge.server.clients.observer import Observer, Observers
@@ -256,7 +256,7 @@ class Broker(Host):
         if self.interception is not None:
             self._forget_what_waits(connection, self.interception)
         self.totals.add(connection)
-        self.closed.append(ClosedClient(connection, self.clock.monotonic()))
+        self.closed.append(client_record(connection, self.clock.monotonic()))
         if connection.reason is not None:
             self._note_end(connection, connection.reason)
         self.observers.show("client_closed", connection)

@@ -11,6 +11,7 @@ from msgspec import structs
 from midge.protocol.route_messages import GOSSIP_DEFAULT, RouteInfo
 from midge.server.auth import Identity, Refusal
 from midge.server.auth.authenticator import Authenticator
+from midge.server.auth.client_tls import build_client_context
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.cluster.addresses import parse_address
 from midge.server.cluster.cluster import Cluster
@@ -22,7 +23,6 @@ from midge.server.config.leafnodes import LeafRemoteTls
 from midge.server.config.options import Authorization, Options
 from midge.server.errors import ConfigError
 from midge.server.links.addresses import Address
-from midge.server.links.client_tls import build_client_context
 from midge.server.links.listener import LinkListener
 from midge.server.listeners.tls import build_server_context
 from midge.server.log.logger import get_logger

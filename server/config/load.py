@@ -132,7 +132,7 @@ def _put(values: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 
 
 def _merge(layers: list[Layer]) -> tuple[dict[str, Any], dict[KeyPath, Layer]]:
-    """Merge the layers; return the layer of each leaf, too."""
+    """Return the merged layers, and the layer of each leaf."""
     merged: dict[str, Any] = {}
     owners: dict[KeyPath, Layer] = {}
     for layer in layers:

@@ -1,6 +1,6 @@
 """Write options as TOML, for `midge check` and `midge convert`.
 
-What is written loads again into the same options, except for secrets where they are redacted.
+The text loads again into the same options, except for redacted secrets.
 """
 
 from __future__ import annotations

@@ -36,12 +36,12 @@ ASYNC = "async"
 """The persist mode of a stream that acknowledges before the disk has what it stored."""
 
 _TICK_S = 1.0
-"""How often an idle store notes how far it is synced, so that later damage is told from a tear."""
+"""Seconds between records of the synced position, which tell later damage from a torn end."""
 
 _FULL_HINT = "messages of file streams are refused until there is room; purges and limits make some"
 
 _IDLE_TICKS_MAX = 60
-"""After so many without a write nothing is left to be noted, compacted or synced: it rests."""
+"""Ticks without a write after which the timer stops: all is recorded, compacted and synced."""
 
 
 class Stores(Protocol):
@@ -71,13 +71,13 @@ class Stores(Protocol):
         """Delete a stream's store."""
 
     def damages(self) -> Iterable[Damage]:
-        """Return what could not be read of what had been durable."""
+        """Return the durable records that could not be read."""
 
     def aside(self) -> Iterable[str]:
         """Return which files the start has put aside."""
 
     def close(self) -> None:
-        """Make durable what is not, and close all files."""
+        """Sync all pending data, and close all files."""
 
 
 def keys_of(options: JetStream) -> UserKeys | None:
@@ -93,7 +93,7 @@ def keys_of(options: JetStream) -> UserKeys | None:
 class MemoryStores:
     """Keeps every stream in memory, whatever its configuration says.
 
-    What takes long is done in turns of `loop`; without one it is done at once.
+    Long work is done in pieces, in turns of `loop`; without a loop it is done at once.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
@@ -197,7 +197,7 @@ class FileStores:
             store.delete()
 
     def damages(self) -> Iterable[Damage]:
-        """Return what could not be read of what had been durable."""
+        """Return the durable records that could not be read."""
         return self._directory.damages
 
     def aside(self) -> Iterable[str]:
@@ -205,7 +205,7 @@ class FileStores:
         return self._directory.aside
 
     def close(self) -> None:
-        """Make durable what is not, and close all files."""
+        """Sync all pending data, and close all files."""
         self._stop_ticking()
         self._directory.close()
 
@@ -217,7 +217,7 @@ class FileStores:
             self.gate.open()
 
     def _flush_soon(self) -> None:
-        """Hand the open group to the disk once what came in this turn of the loop is in it."""
+        """Write the open group after this turn of the loop, with all the turn's messages in it."""
         self._loop.call_soon(self._directory.flush)
         self._idle_ticks = 0
         if self._timer is None:

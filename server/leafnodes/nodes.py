@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from midge.protocol.leaf_messages import LOOP_PREFIX
 from midge.server.clients.closed_reason import ClosedReason
+from midge.server.leafnodes.record import leafnode_record
 from midge.server.leafnodes.rules import telling
 from midge.server.links.interest import Interests
 from midge.server.log.logger import get_logger
@@ -109,6 +110,7 @@ class LeafNodes:
         if link.told is not None:
             link.told.end()
         if self.links.pop(link.cid, None) is not None:
+            self.broker.closed.append(leafnode_record(link, self.broker.clock.monotonic()))
             reason = "" if link.reason is None else link.reason.value
             log.info("leafnode_closed", cid=link.cid, peer=link.peer, reason=reason)
             if self.left is not None:

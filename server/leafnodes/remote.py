@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from midge.protocol.leaf_messages import LeafInfo, parse_leaf_info
+from midge.server.auth.client_tls import build_client_context
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clock import sleep
 from midge.server.config.account_names import GLOBAL_ACCOUNT
@@ -17,7 +18,6 @@ from midge.server.leafnodes.credentials import parse_address
 from midge.server.leafnodes.link import LeafLink
 from midge.server.leafnodes.solicited import Solicited
 from midge.server.links.addresses import Address
-from midge.server.links.client_tls import build_client_context
 from midge.server.links.dial import (
     ENDED,
     NO_INFO,

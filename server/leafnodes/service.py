@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from midge.server.auth.client_tls import build_client_context
 from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.observer import Observer
 from midge.server.errors import ConfigError
@@ -12,7 +13,6 @@ from midge.server.leafnodes.accepted import Accepted
 from midge.server.leafnodes.listener import LeafListener
 from midge.server.leafnodes.nodes import LeafNodes
 from midge.server.leafnodes.remote import Remote
-from midge.server.links.client_tls import build_client_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -77,8 +77,8 @@ class Listener(Acceptor):
     def _is_busy(self) -> bool:
         """Return whether more handshakes are in progress than connections are allowed.
 
-        Only TLS is asked: in plain text a connection is made at once, and one that is too many is
-        to be told so.
+        This is checked for TLS only: a plain connection is made at once, and gets an -ERR when it
+        is over the limit.
         """
         under_way = len(self._tasks) + len(self._connecting)
         return under_way > self._broker.options.limits.max_connections
@@ -165,7 +165,7 @@ class Listener(Acceptor):
     async def _agree_on_tls(
         self, accepted: socket.socket, connection: Connection, tls: TlsContexts
     ) -> ssl.SSLContext | None:
-        """Send INFO in plain text if that comes first; return the handshake's context, if any."""
+        """Send INFO in plain text if it comes first; return the handshake's context or None."""
         info = self._broker.info_line(connection)
         table = tls.table
         context = tls.context
@@ -175,7 +175,7 @@ class Listener(Acceptor):
         clock = self._broker.clock
         if table.handshake_first == "on" or (
             table.handshake_first == "auto"
-            # As in nats-server, whatever comes unasked begins TLS; the handshake checks the rest.
+            # As in nats-server, any byte before INFO begins TLS; the handshake checks the rest.
             and await _first_byte(accepted, clock, table.handshake_first_fallback_s)
         ):
             connection.owes_info = True

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from midge.protocol import COMPATIBLE_VERSION
+from midge.server.log.logger import get_logger
 from midge.server.monitoring import (
     absent,
     connz,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Page = Callable[[web.Request], Awaitable[web.Response]]
+
+log = get_logger()
 
 _UNCOUNTED = ("/ipqueuesz", "/raftz")  # as on nats-server
 _SHUTDOWN_S = 0.2  # seconds that a request under way may take when the server stops
@@ -62,9 +65,9 @@ class Monitor:
         self._pages[path] = page
 
     def add_action(self, path: str, action: Page) -> None:
-        """Have `path` do something by `action`, which may wait; before `start` only.
+        """Call `action`, which may wait, for requests of `path`; use before `start` only.
 
-        It keeps no page waiting, so it has to bound by itself how much it does at once.
+        Actions do not queue behind pages, so an action must bound its own work.
         """
         self._actions[path] = action
 
@@ -158,7 +161,13 @@ class Monitor:
         async def handle(request: web.Request) -> web.StreamResponse:
             if path not in _UNCOUNTED:
                 self.state.requests[path] += 1
-            return await self._throttle.answer(request, make, is_shared=is_shared)
+            try:
+                return await self._throttle.answer(request, make, is_shared=is_shared)
+            except (Busy, web.HTTPException, ConnectionError):
+                raise
+            except Exception:
+                log.exception("monitoring_page_failed", path=path)
+                raise
 
         return handle
 

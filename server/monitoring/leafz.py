@@ -17,7 +17,7 @@ LISTED_MAX = 10_000
 
 
 def leafz(state: State, arguments: Arguments) -> dict[str, Any]:
-    """Give the links; with `subs`, what each has told of interest."""
+    """Return the page of links; with `subs`, with the interest that each has announced."""
     with_subscriptions = arguments.flag("subs")
     account = arguments.text("acc")
     links = links_of(state, account)

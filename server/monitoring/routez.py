@@ -21,7 +21,7 @@ LISTED_MAX = 10_000
 
 
 def routez(state: State, arguments: Arguments) -> dict[str, Any]:
-    """Return the page; with `subs`, what each server has told of interest."""
+    """Return the page; with `subs`, with the interest that each server has announced."""
     lists, with_detail = arguments.subscriptions()
     links = routes_of(state)
     return {

@@ -3,7 +3,7 @@
 import functools
 from typing import TYPE_CHECKING, Any
 
-from midge.protocol import COMPATIBLE_VERSION
+from midge.protocol import COMPATIBLE_VERSION, Frame
 from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.config.options import WebSocket
 from midge.server.monitoring import go_format
@@ -33,6 +33,7 @@ def _identity(state: "State") -> dict[str, Any]:
         "server_name": state.server_name,
         "version": COMPATIBLE_VERSION,
         "midge_version": __version__,
+        "midge_build": "compiled" if hasattr(Frame, "__pyx_vtable__") else "pure",
         "proto": 1,
         "git_commit": "",
         "go": "python",
@@ -141,7 +142,7 @@ def _unless_default(handshake_timeout_s: float) -> int:
 
 
 def _cluster(state: "State") -> dict[str, Any]:
-    """Say which cluster this is, and where its other servers are; empty without one."""
+    """Return the cluster's name and the addresses of its other servers; empty without one."""
     table = state.broker.options.cluster
     if state.cluster is None:
         return {}

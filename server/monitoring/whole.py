@@ -37,7 +37,7 @@ _DETAIL_SUMMED = ("client_connections", "subscriptions")
 
 
 async def whole_varz(state: State) -> Page:
-    """Return `/varz`: counts are sums, settings those of all."""
+    """Return `/varz`: counts are sums over the workers, settings are the server's."""
     page = varz.varz(state)
     part = state.part
     if part is None:
@@ -291,7 +291,7 @@ def _lame_duck(state: State, cid: int) -> bool:
 
 
 async def own_page(state: State, name: str, arguments: Mapping[str, Any]) -> Any:
-    """Return what this worker adds to a page; `arguments` are those of the functions above.
+    """Return this worker's part of a page; the functions above describe `arguments`.
 
     Raises:
         BadArgument: an argument is invalid.

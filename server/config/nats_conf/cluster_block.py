@@ -70,7 +70,7 @@ def _routes(section: Section, node: Node) -> None:
 
 
 def _authorization(section: Section, node: Node) -> None:
-    """Read who may connect as a server."""
+    """Read the credentials that other servers must present."""
     for name, entry in entries(node).items():
         if name.lower() == "users":
             fail(node, "Cluster authorization does not allow multiple users")
@@ -88,7 +88,7 @@ def _authorization(section: Section, node: Node) -> None:
 
 
 def _permissions(section: Section, node: Node) -> None:
-    """Read what interest is told over routes."""
+    """Read which interest crosses routes."""
     for name, entry in entries(node).items():
         if name.lower() in _RESPONSES and entry.value is not False:
             fail(node, "Cluster permissions do not support dynamic responses")

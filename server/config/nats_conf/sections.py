@@ -81,7 +81,7 @@ class Section(NamedTuple):
     def put_positive(self, name: str, value: float, node: Node, key: str) -> None:
         """Set a number of which 0 means the default.
 
-        With a negative one nats-server serves nobody; midge uses the default and says so.
+        With a negative number nats-server serves no client; midge warns and uses the default.
         """
         if value > 0:
             self.put(name, value, node)
@@ -131,7 +131,7 @@ def read_map(
     table: Mapping[str, Handler],
     unknown: str = "unknown field {}",
 ) -> None:
-    """Read the map `node` into `section`; collect what is wrong in the section's result.
+    """Read the map `node` into `section`; collect errors in the section's result.
 
     `unknown` is nats-server's error text here for a key that no table has.
     """

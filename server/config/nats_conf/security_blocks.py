@@ -442,6 +442,7 @@ def _account_name(name: str, node: Node) -> str:
 
 # Operator mode.
 
+_URL = re.compile(r'URL\(\s*"?([^"\s]*)"?\s*\)', re.IGNORECASE)
 _MEMORY = ("MEM", "MEMORY")
 
 
@@ -461,10 +462,12 @@ def _resolver(section: Section, node: Node) -> None:
     word = text(node)
     if word.upper() in _MEMORY:
         section.put("operator.resolver", "memory", node)
-    elif word.upper().startswith("URL"):
-        fail(node, 'field "resolver": midge does not support the URL resolver')
+    elif found := _URL.fullmatch(word):
+        section.put("operator.resolver", "url", node)
+        section.put("operator.resolver_url", found[1], node)
     else:
-        fail(node, "error parsing account resolver, should be MEM or a map with dir and type")
+        expected = 'MEM or URL("url") or a map with dir and type'
+        fail(node, f"error parsing account resolver, should be {expected}")
 
 
 def _resolver_type(node: Node) -> str:
@@ -488,10 +491,9 @@ RESOLVER: dict[str, Handler] = {
 
 
 def _resolver_tls(section: Section, node: Node) -> None:
-    """Check the encryption of a URL resolver, which midge does not have."""
-    nowhere = Section(section.result, {}, ())
-    read_map(node, nowhere, TLS, "error parsing tls config, unknown field {}")
-    section.note(node, 'field "resolver_tls" has no effect: there is no URL resolver')
+    """Read the encryption of a URL resolver; keys that are for a listener are only checked."""
+    table = section.table("operator", node).table("resolver_tls", node)
+    read_map(node, table, _RESOLVER_TLS, "error parsing tls config, unknown field {}")
 
 
 def _preload(node: Node) -> dict[str, str]:
@@ -645,6 +647,45 @@ TLS: dict[str, Handler] = {
     "cert_match_by": Ignored(_STORES, choice("subject", "issuer", "thumbprint"), ()),
     "cert_match_skip_invalid": Ignored(_STORES, boolean),
     "ca_certs_match": Ignored(_STORES, texts, ()),
+}
+
+
+def _client_certs(section: Section, node: Node) -> None:
+    """Read certificates, of which the other server is shown the first."""
+    for name, path in next(iter(read_certs(node)), {}).items():
+        section.put(name, path, node)
+
+
+_OF_LISTENERS = "it is for a listener"
+
+CLIENT_TLS: dict[str, Handler] = {
+    # Keys without a use for a client have the checks that a listener has.
+    **{
+        name: Ignored(_OF_LISTENERS, one.read, ())
+        for name, one in TLS.items()
+        if isinstance(one, Key | Ignored)
+    },
+    **{name: one for name, one in TLS.items() if isinstance(one, Missing)},
+    "cipher_suites": Ignored("OpenSSL chooses the cipher suite", not_empty, ()),
+    "curve_preferences": TLS["curve_preferences"],
+    "verify_cert_and_check_known_urls": TLS["verify_cert_and_check_known_urls"],
+    "cert_file": Key("cert_file", text),
+    "key_file": Key("key_file", text),
+    "certs": _client_certs,
+    "certificates": _client_certs,
+    "ca_file": Key("ca_file", text),
+    "insecure": Key("insecure", boolean),
+    "verify": Ignored(_OF_LISTENERS, boolean),
+    "verify_and_map": Ignored(_OF_LISTENERS, boolean),
+}
+"""The keys of `tls` where this server is the client."""
+
+_RESOLVER_TLS: dict[str, Handler] = {
+    **CLIENT_TLS,
+    "timeout": Ignored("a request takes at most 1.9 s", span, ()),
+    **dict.fromkeys(
+        ("handshake_first", "first", "immediate"), Ignored("HTTPS begins with TLS", show, ())
+    ),
 }
 
 

@@ -1,4 +1,4 @@
-"""The top-level keys of a nats-server configuration, and those of its WebSocket block."""
+"""The top-level keys of a nats-server configuration, and the keys of its WebSocket block."""
 
 from __future__ import annotations
 
@@ -315,7 +315,7 @@ SERVER: dict[str, Handler] = {
     "no_header_support": Key("limits.header_support", inverted),
     "lame_duck_duration": _lame_duck_duration,
     "lame_duck_grace_period": _lame_duck_grace_period,
-    # Who may do what.
+    # Users and permissions.
     "authorization": read_authorization,
     "no_auth_user": Key("authorization.no_auth_user", text),
     "accounts": read_accounts,

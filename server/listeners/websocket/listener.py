@@ -69,10 +69,11 @@ class WebSocketListener(Listener):
     async def _upgrade(
         self, accepted: socket.socket, protocol: WebSocketProtocol, peer: tuple[str, int]
     ) -> None:
-        """Complete the TLS and HTTP handshakes; who takes too long is cut off.
+        """Complete the TLS and HTTP handshakes; close a client that takes too long.
 
-        Nothing cancels this: uvloop drops a transport whose making is cancelled without calling
-        `connection_lost`, and a server that stops would wait for it if it was upgraded meanwhile.
+        Never cancel this: when the creation of a transport is cancelled, uvloop drops the transport
+        without calling `connection_lost`, and a stopping server would wait for one that was
+        upgraded meanwhile.
         """
         loop = asyncio.get_running_loop()
         timeout_s = self._broker.options.websocket.handshake_timeout_s

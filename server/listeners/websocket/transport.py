@@ -47,8 +47,8 @@ CLOSE_CODES = {
 class WebSocketTransport:
     """The transport of a Connection: every write becomes one frame on the transport below.
 
-    `resumed` is called when the Connection resumes reading after a pause. `is_masked` tells whether
-    frames are masked, as those of a client are.
+    `resumed` is called when the Connection resumes reading after a pause. `is_masked` is True for
+    a client's end, whose frames are masked.
     """
 
     def __init__(

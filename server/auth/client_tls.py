@@ -1,4 +1,4 @@
-"""The TLS context of a link that this server has begun."""
+"""The TLS context of a connection that this server opens."""
 
 from __future__ import annotations
 
@@ -6,13 +6,22 @@ import ssl
 from typing import TYPE_CHECKING
 
 from midge.server.errors import ConfigError
-from midge.server.listeners.tls import choose_curve
 
 if TYPE_CHECKING:
-    from midge.server.config.leafnodes import LeafRemoteTls
+    from midge.server.config.security import ClientTls
 
 
-def build_client_context(table: LeafRemoteTls, where: str = "tls") -> ssl.SSLContext:
+_CURVES = {
+    "X25519": "X25519",
+    "CurveP256": "prime256v1",
+    "CurveP384": "secp384r1",
+    "CurveP521": "secp521r1",
+    "X25519MLKEM768": "",
+}
+"""OpenSSL's names for curves; before 3.5 it does not have the last one."""
+
+
+def build_client_context(table: ClientTls, where: str = "tls") -> ssl.SSLContext:
     """Return the context that `table`, found at `where` in the settings, describes.
 
     Raises:
@@ -37,3 +46,17 @@ def build_client_context(table: LeafRemoteTls, where: str = "tls") -> ssl.SSLCon
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(f"{table.cert_file!r}: {error}", key=f"{where}.cert_file") from error
     return context
+
+
+def choose_curve(context: ssl.SSLContext, curves: tuple[str, ...], where: str) -> None:
+    """Restrict the key exchange to one curve, because Python's TLS takes only one.
+
+    Raises:
+        ConfigError: a curve of the table at `where` is unknown.
+    """
+    for curve in curves:
+        if curve not in _CURVES:
+            text = f"expected one of {', '.join(_CURVES)}; got {curve!r}"
+            raise ConfigError(text, key=f"{where}.curve_preferences")
+    if len(curves) == 1 and (name := _CURVES[curves[0]]):
+        context.set_ecdh_curve(name)
