@@ -91,7 +91,7 @@ OPTIMIZED = frozenset(
         "midge.server.links.outbound",
         "midge.server.recorder.rows",
         "midge.server.recorder.tap",
-        "midge.server.routing.flush_rule",
+        "midge.server.routing.flush_scheduler",
         "midge.server.routing.outbound",
         "midge.server.routing.over_links",
         "midge.server.routing.router",

@@ -1,4 +1,4 @@
-"""The TLS context of a connection that this server opens."""
+"""The TLS context of a connection that this server makes: a link, or a request to a resolver."""
 
 from __future__ import annotations
 

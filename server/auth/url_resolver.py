@@ -1,9 +1,9 @@
 """Account tokens from a web server: `GET <url>/<account key>`, as by nats-server's URL resolver.
 
-A token is asked for when the first client of its account connects, and again in the background once
-it is older than `interval_s`; the last one stays in use while the web server is away. What a client
-names may not keep the resolver busy: few requests are under way at a time, and an account without a
-token is asked for again only after a while.
+The resolver requests a token when the first client of its account connects, and again in the
+background once it is older than `interval_s`; the last one stays in use while the web server is
+away. Clients cannot keep the resolver busy with the accounts that they name: it makes few requests
+at a time, and requests an account without a token again only after `AGAIN_S`.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ TIMEOUT_S = 1.9
 """Longest time for one answer, as on nats-server."""
 
 AGAIN_S = 5.0
-"""Seconds until an account without a valid token is asked for again."""
+"""Seconds until an account without a valid token is requested again."""
 
 ACCOUNTS_MAX = 10_000
-"""Most accounts that are remembered; beyond it those without a token are forgotten."""
+"""Most cached accounts; above it, accounts without a token are dropped."""
 
 _OK = 200
 _THREADS = 4
-_WAITING_MAX = 256  # accounts that are being asked for; clients of others are refused meanwhile
+_WAITING_MAX = 256  # accounts being requested; clients of other accounts are refused meanwhile
 _IMPORTS_MAX = 100  # accounts that are followed through the imports of one
 
 
@@ -46,7 +46,7 @@ def _nothing() -> None:
 
 
 class _Answer(Struct):
-    """The token of an account, None if there is none, and the monotonic time of the answer."""
+    """The token of an account or None, and the time of the request by the monotonic clock."""
 
     token: str | None
     asked_at: float
@@ -75,7 +75,7 @@ class UrlResolver:
         self._threads = ThreadPoolExecutor(_THREADS, "midge-resolver")
 
     def fetch(self, account_key: str) -> str | None:
-        """Return the last token of the account; an old one is renewed in the background."""
+        """Return the last token of the account; request an old one again in the background."""
         known = self._answers.get(account_key)
         if known is None:
             return None
@@ -84,7 +84,7 @@ class UrlResolver:
         return known.token
 
     async def begin(self, system_account: str, changed: Callable[[], None]) -> None:
-        """Try the web server, and ask for the system account; call `changed` after changes.
+        """Try the web server, and request the system account; call `changed` after changes.
 
         Raises:
             ConfigError: the web server does not answer with 200, as nats-server demands.
@@ -100,14 +100,14 @@ class UrlResolver:
             await self.load(system_account)
 
     def may_know_more(self, account_key: str) -> bool:
-        """Return whether it is time to ask for an account of which there is no valid token."""
+        """Return whether to request the token of an account that has no valid one."""
         known = self._answers.get(account_key)
         is_due = known is None or self._age(known) > AGAIN_S
         has_room = account_key in self._asking or len(self._asking) < _WAITING_MAX
         return is_due and has_room and is_public_key(KeyKind.ACCOUNT, account_key)
 
     def load(self, account_key: str) -> Awaitable[None]:
-        """Ask for the token of an account, and for the tokens of accounts that it imports from."""
+        """Request the tokens of an account and of the accounts that it imports from."""
         return self._load(account_key, self._ask(account_key))
 
     async def _load(self, account_key: str, asked: asyncio.Task[None]) -> None:
@@ -123,12 +123,12 @@ class UrlResolver:
                     pending.append(each)
 
     def keep(self, other: UrlResolver) -> None:
-        """Take over the tokens of `other`, and the function that it calls after changes."""
+        """Take over the answers of `other`, and its callback for changes."""
         self._answers |= other._answers
         self._changed = other._changed
 
     def close(self) -> None:
-        """Release the threads, without waiting for pending requests."""
+        """Release the threads without waiting for requests in progress."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _imports_of(self, account_key: str) -> list[str]:

@@ -13,7 +13,7 @@ from midge.server.clients.client_info import issuer_key_of, user_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from midge.server.clients.channel_owner import ChannelOwner
+    from midge.server.channels.channel_owner import ChannelOwner
     from midge.server.clients.connection import Connection
     from midge.server.routing.subscription import RoutedSubscription
 
@@ -99,11 +99,11 @@ def client_record(connection: Connection, stopped_at: float) -> ConnectionRecord
         display_name=connection.identity.display_name if connection.identity else "",
         subscription_count=len(held),
         subscriptions=_remembered(held.values()) if held else [],
-        **common_fields(connection, stopped_at),
+        **common_facts(connection, stopped_at),
     )
 
 
-def common_fields(connection: Connection | ChannelOwner, stopped_at: float) -> dict[str, Any]:
+def common_facts(connection: ChannelOwner, stopped_at: float) -> dict[str, Any]:
     """Return the fields that clients and links have in common."""
     return {
         "cid": connection.cid,

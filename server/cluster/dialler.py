@@ -7,7 +7,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from midge.protocol.route_messages import GOSSIP_DEFAULT
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.clock import sleep
 from midge.server.cluster.link import RouteLink
 from midge.server.cluster.side import SolicitedRoute

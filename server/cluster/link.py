@@ -99,7 +99,7 @@ class RouteLink(Link):
             self.drop(branch, left)
 
     def lost(self) -> None:
-        """Let go of everything."""
+        """Release everything after the transport is lost."""
         Link.lost(self)
         self._here = None
         self.branches.clear()
@@ -184,7 +184,7 @@ class RouteBranch(Client):
         self.link.send(piece)
 
     def move_to(self, account: Account) -> None:
-        """Have the interest told so far be in `account`, which has been made since."""
+        """Move the interest announced so far to `account`, which has been made since."""
         before, self.account = self.account, account
         for told in self.interest.values():
             before.sublist.remove_remote(told)
@@ -193,7 +193,7 @@ class RouteBranch(Client):
     # As a publisher.
 
     def reaches(self, link: Any, origin: str) -> bool:
-        """Return whether what comes from here may go over `link`, to interest of `origin`."""
+        """Return whether a message from this branch may go over `link`, to interest of `origin`."""
         if passes(self.role, link.role) != BOTH:
             return False
         own = self.origin
@@ -235,7 +235,7 @@ class RouteBranch(Client):
 
 
 def _origin_of(publisher: Any) -> str:
-    """Return the cluster of the leaf node that a message of `publisher` comes from, if any."""
+    """Return the cluster of the leaf node that a message of `publisher` comes from, or ""."""
     if isinstance(publisher, RouteBranch):
         return publisher.origin
     if publisher.role == _LEAF or publisher.role == _HUB:

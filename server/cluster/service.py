@@ -12,7 +12,7 @@ from midge.protocol.route_messages import GOSSIP_DEFAULT, RouteInfo
 from midge.server.auth import Identity, Refusal
 from midge.server.auth.authenticator import Authenticator
 from midge.server.auth.client_tls import build_client_context
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.cluster.addresses import parse_address
 from midge.server.cluster.cluster import Cluster
 from midge.server.cluster.dialler import Dialler
@@ -330,7 +330,6 @@ class ClusterService:
         """Send INFO to clients, to some now and to the rest in later turns."""
         for _ in range(min(len(left), _TOLD_AT_ONCE)):
             left.pop().renew_info()
-        self._broker.router.flush_unless_due()
         if left:
             asyncio.get_running_loop().call_soon(self._tell, left)
 

@@ -21,9 +21,9 @@ from midge.protocol.route_messages import (
 )
 from midge.server.auth import AuthRequest, Refusal
 from midge.server.auth.authenticator import NOT_PINNED, is_pinned
-from midge.server.clients.charges import COMMAND_BYTES, LOG_LINE_BYTES
-from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clients.reading import AUTHENTICATING
+from midge.server.channels.charges import COMMAND_BYTES, LOG_LINE_BYTES
+from midge.server.channels.closed_reason import ClosedReason
+from midge.server.channels.reading import AUTHENTICATING
 from midge.server.leafnodes.rules import rules_of
 from midge.server.links.compression import NOT_SUPPORTED, OFF, Compression
 from midge.server.links.dial import NO_INFO, cause_of
@@ -137,7 +137,6 @@ class RouteSide:
         if not self.takes_failure(link, error):
             log.error("route_error", cid=link.cid, peer=link.peer, error=error)
         link.close(reason, wire)
-        self.cluster.broker.router.flush_unless_due()
 
     def takes_failure(self, link: RouteLink, error: str) -> bool:
         """Return whether `error` is logged by the dialler, as the reason of a failed attempt."""
@@ -229,7 +228,7 @@ class RouteSide:
             raise ProtocolError(None, f"INFO: export: {error}") from None
 
     def admit(self, link: RouteLink, info: RouteInfo) -> bool:
-        """Let the server of `info` take part; False, and the link is closed, if it may not."""
+        """Admit the server of `info`; or close the link and return False."""
         cluster = self.cluster
         if info.server_id == cluster.server_id:
             self.refuse(link, None, ClosedReason.DUPLICATE_ROUTE, "a route to this server itself")
@@ -363,7 +362,6 @@ class AcceptedRoute(RouteSide):
     def _end_refused(self, link: RouteLink, wire: str | None, reason: ClosedReason) -> None:
         self._timer = None
         link.close(reason, wire)
-        self.cluster.broker.router.flush_unless_due()
 
     def on_connect(self, link: RouteLink, document: bytes) -> None:
         """Find out whether the server may connect; a second CONNECT breaks the protocol."""
@@ -388,7 +386,7 @@ class AcceptedRoute(RouteSide):
         connect: RouteConnect,
         authenticate: Callable[[AuthRequest], Verdict | Awaitable[Verdict]],
     ) -> None:
-        """Have user and password checked."""
+        """Check user and password."""
         request = AuthRequest(
             user=connect.user or "",
             password=connect.password or "",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from midge.jetstream.consumer.pull import PullConsumer
 from midge.jetstream.environment.surroundings import Deliverer
-from midge.server.clients.fair_turns import BUSY_S, FairTurns
+from midge.server.channels.fair_turns import BUSY_S, FairTurns
 from midge.server.internal.producer import Producer
 from midge.server.jetstream.receiver import ProducersTurn
 from midge.server.routing.account import Account
@@ -85,12 +85,7 @@ class Deliveries:
 
     def _deliver(self) -> None:
         """Deliver for a turn, and write the deliveries in the same call of the loop."""
-        is_postponed = self._router.postpone()
-        try:
-            self._take_turn()
-        finally:
-            if is_postponed:
-                self._router.flush_postponed()
+        self._router.write_after(self._take_turn)
 
     def _take_turn(self) -> None:
         """Deliver for the ready consumers until this turn is used up.

@@ -200,16 +200,7 @@ class Engine(Observer):
         Writing it in another call of the loop would take 3,300 more instructions, and delay a
         publisher that waits for a single acknowledgement by that much.
         """
-        loop.add_reader(descriptor, partial(self._write_after, callback))
-
-    def _write_after(self, callback: Callable[[], None]) -> None:
-        router = self._broker.router
-        is_postponed = router.postpone()
-        try:
-            callback()
-        finally:
-            if is_postponed:
-                router.flush_postponed()
+        loop.add_reader(descriptor, partial(self._broker.router.write_after, callback))
 
     def stop(self) -> None:
         """Refuse new messages, acknowledge the accepted ones, and close the store."""

@@ -7,8 +7,8 @@ from midge.jetstream.stream.stream cimport Stream
 from midge.jetstream.store.store cimport Store
 from midge.protocol.frame cimport Frame
 from midge.protocol.stream_parser cimport LineTaker, StreamParser
-from midge.server.clients.channel_owner cimport ChannelOwner
-from midge.server.clients.gate cimport Gate
+from midge.server.channels.channel_owner cimport ChannelOwner
+from midge.server.channels.gate cimport Gate
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
 from midge.server.routing.subscription cimport RoutedSubscription

@@ -6,9 +6,9 @@ from midge.jetstream.store.published import PublishedLines
 from midge.jetstream.stream.stream import Stream
 from midge.protocol.frame import Frame
 from midge.protocol.stream_parser import LineTaker, StreamParser
-from midge.server.clients.channel_owner import ChannelOwner
-from midge.server.clients.charges import WORK_BYTES
-from midge.server.clients.gate import Gate
+from midge.server.channels.channel_owner import ChannelOwner
+from midge.server.channels.charges import WORK_BYTES
+from midge.server.channels.gate import Gate
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.subscription import RoutedSubscription

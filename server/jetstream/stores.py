@@ -12,7 +12,7 @@ from midge.jetstream.store.file.directory import StoreDirectory
 from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.store.memory import MemoryStore
 from midge.jetstream.store.turns import Turns
-from midge.server.clients.gate import Gate
+from midge.server.channels.gate import Gate
 from midge.server.config.account_names import SYSTEM_ACCOUNT
 from midge.server.log.logger import get_logger
 from midge.server.routing.account import Account
@@ -93,7 +93,7 @@ def keys_of(options: JetStream) -> UserKeys | None:
 class MemoryStores:
     """Keeps every stream in memory, whatever its configuration says.
 
-    Long work is done in pieces, in turns of `loop`; without a loop it is done at once.
+    Long work is done in pieces, one in a turn of `loop`; without a loop it is done at once.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:

@@ -36,11 +36,11 @@ def parse_address(url: str) -> Address:
 
 
 def prove(connect: LeafConnect, remote: LeafRemote, address: Address, nonce: str) -> None:
-    """Put into `connect` what proves to the remote who we are.
+    """Put the remote's credentials, and a signature of its nonce, into `connect`.
 
     Raises:
         OSError: the credentials file cannot be read.
-        ValueError: it, or the seed, is not what it should be.
+        ValueError: the file or the seed is malformed.
     """
     if remote.credentials:
         with Path(remote.credentials).open("rb") as file:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from midge.server.auth.authenticator import Authenticator
 from midge.server.auth.identity import Identity
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.config.options import Account, Authorization, Options, User
 from midge.server.leafnodes.accepted import Accepted

@@ -5,11 +5,17 @@ from __future__ import annotations
 import secrets
 import string
 from collections import Counter
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from midge.protocol.leaf_messages import LOOP_PREFIX
-from midge.server.clients.closed_reason import ClosedReason
-from midge.server.leafnodes.record import leafnode_record
+from midge.server.channels.closed_reason import ClosedReason
+from midge.server.clients.closed_clients import (
+    SUBSCRIPTIONS_KEPT,
+    ClosedSubscription,
+    ConnectionRecord,
+    common_facts,
+)
 from midge.server.leafnodes.rules import telling
 from midge.server.links.interest import Interests
 from midge.server.log.logger import get_logger
@@ -115,3 +121,24 @@ class LeafNodes:
             log.info("leafnode_closed", cid=link.cid, peer=link.peer, reason=reason)
             if self.left is not None:
                 self.left(link)
+
+
+def leafnode_record(
+    link: LeafLink, stopped_at: float, subscriptions_max: int = SUBSCRIPTIONS_KEPT
+) -> ConnectionRecord:
+    """Describe a link to a leaf node or a hub; the latter is not named, as on nats-server."""
+    told = [
+        ClosedSubscription(subject, queue, b" ".join(filter(None, (subject, queue))), 0, 0)
+        for subject, queue in islice(link.interest, subscriptions_max)
+    ]
+    return ConnectionRecord(
+        kind="Leafnode",
+        name=link.name if link.role == Role.LEAF else "",
+        version=link.side.version,
+        user=link.side.user,
+        display_name=link.account.name,
+        pending_bytes=link.outbound.pending_bytes(),
+        subscription_count=len(link.interest),
+        subscriptions=told,
+        **common_facts(link, stopped_at),
+    )

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from midge.protocol.leaf_messages import LeafInfo, parse_leaf_info
 from midge.server.auth.client_tls import build_client_context
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.clock import sleep
 from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.leafnodes.credentials import parse_address
@@ -77,7 +77,6 @@ class Remote:
                 await task
         if self._link is not None:
             self._link.close(reason)
-            self._broker.router.flush_unless_due()
 
     def take(self, table: LeafRemote) -> bool:
         """Go by `table` from the next connection on; False: it describes another link."""
@@ -90,7 +89,6 @@ class Remote:
         """End a link over which this server has introduced itself; the next one is made soon."""
         if self._link is not None and self._link.side.has_connected:
             self._link.close(ClosedReason.CLUSTER_NAME_CONFLICT)
-            self._broker.router.flush_unless_due()
 
     # What its link tells.
 

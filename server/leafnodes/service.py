@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from midge.server.auth.client_tls import build_client_context
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.clients.observer import Observer
 from midge.server.errors import ConfigError
 from midge.server.leafnodes.accepted import Accepted
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from midge.server.broker.broker import Broker
-    from midge.server.broker.token_scan import WhyEnded
+    from midge.server.broker.expiry import WhyEnded
     from midge.server.config.leafnodes import LeafRemote
     from midge.server.config.options import Options
     from midge.server.leafnodes.link import LeafLink
@@ -35,7 +35,6 @@ class LeafNodeService(Observer):
         self._remotes: list[Remote] = []
         self._stopping: set[asyncio.Task[None]] = set()
         self._listener: LeafListener | None = None
-        broker.admission.scans.append(self._end_those_who)
         broker.observers.append(self)
 
     def start(self, doors: Doors) -> None:
@@ -66,7 +65,7 @@ class LeafNodeService(Observer):
         """The factory for links of leafs that come by WebSocket; None where none are accepted."""
         return None if self._listener is None else self._listener.make_websocket_link
 
-    def _end_those_who(self, why_ended: WhyEnded) -> None:
+    def tokens_scanned(self, why_ended: WhyEnded) -> None:
         """Close the links whose users have been taken back."""
         for link in list(self.nodes.links.values()):
             if isinstance(link.side, Accepted):

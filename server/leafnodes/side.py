@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from midge.protocol import errors
 from midge.protocol.leaf_messages import LOOP_PREFIX, LOOP_TEXT
 from midge.server.auth.authenticator import NOT_PINNED, is_pinned
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.log.logger import get_logger
 from midge.sublist.subjects import is_literal
 
@@ -85,7 +85,6 @@ class Side:
         if not self.takes_failure(link, error):
             log.error("leafnode_error", cid=link.cid, peer=link.peer, error=error)
         link.close(reason, wire)
-        self.nodes.broker.router.flush_unless_due()
 
     # What the other server says.
 

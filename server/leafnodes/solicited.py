@@ -15,7 +15,7 @@ from midge.protocol.leaf_messages import (
     parse_leaf_info,
 )
 from midge.server.broker.message_trace import TRACING_PROTOCOL
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.leafnodes.credentials import prove
 from midge.server.leafnodes.interest import LeafDialect
 from midge.server.leafnodes.rules import denied_for, rules_of, telling

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Address(NamedTuple):
-    """Where another server is, and who we are there."""
+    """The address of another server, and the credentials for it."""
 
     host: str
     port: int

@@ -13,9 +13,9 @@ import socket
 import ssl
 from typing import TYPE_CHECKING
 
-from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clients.loop_adapter import forget, protocol_for
-from midge.server.clients.state import State
+from midge.server.channels.channel_state import ChannelState
+from midge.server.channels.closed_reason import ClosedReason
+from midge.server.channels.loop_adapter import forget, protocol_for
 from midge.server.listeners.sockets import bound_receive_buffer, is_loopback
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ async def dial(loop: asyncio.AbstractEventLoop, host: str, port: int) -> socket.
 
 
 async def read_line(loop: asyncio.AbstractEventLoop, bare: socket.socket) -> bytes:
-    """Read what comes up to the end of the first line, and what may have come behind it."""
+    """Read up to the end of the first line, and the bytes that have arrived behind it."""
     line = b""
     while b"\n" not in line:
         piece = await loop.sock_recv(bare, 65536)
@@ -184,7 +184,7 @@ async def attach(
     except BaseException:
         if upgrade is not None:
             upgrade.give_up()
-        had_no_transport = link.channel.state == State.CONNECTING
+        had_no_transport = link.channel.state == ChannelState.CONNECTING
         link.close(ClosedReason.CLIENT_CLOSED)
         if had_no_transport:  # which would report its end
             link.channel.let_go()

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from midge.server.auth import Verdict
-from midge.server.clients.reading import AUTHENTICATING
+from midge.server.channels.reading import AUTHENTICATING
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

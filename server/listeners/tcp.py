@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from midge.protocol import errors
 from midge.server.broker.broker import Broker
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.listeners.accepting import Acceptor
 from midge.server.log.logger import get_logger
 
@@ -130,10 +130,10 @@ class Listener(Acceptor):
 
     def _attach(self, accepted: socket.socket, connection: Connection) -> None:
         """Make the transport of a plain socket."""
-        from midge.server.clients.plain_transport import (  # noqa: PLC0415 - no start needs it
+        from midge.server.channels.plain_transport import (  # noqa: PLC0415 - no start needs it
             PlainTransport,
         )
-        from midge.server.clients.ready_sockets import ReadySockets  # noqa: PLC0415 - as above
+        from midge.server.channels.ready_sockets import ReadySockets  # noqa: PLC0415 - as above
 
         try:
             loop = asyncio.get_running_loop()
@@ -208,7 +208,7 @@ class Listener(Acceptor):
         connection: Connection,
         context: ssl.SSLContext,
     ) -> None:
-        from midge.server.clients.loop_adapter import (  # noqa: PLC0415 - no start needs it
+        from midge.server.channels.loop_adapter import (  # noqa: PLC0415 - no start needs it
             forget,
             protocol_for,
         )

@@ -14,13 +14,13 @@ from midge.server.clients.connection import Connection
 from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.monitoring import go_format
 from midge.server.monitoring.arguments import Arguments, BadArgument
-from midge.server.monitoring.leafz import links_of
 from midge.server.monitoring.long_lists import (
     DETAIL_STEPS,
     SizeBudget,
     StepBudget,
     subscription_detail,
 )
+from midge.server.monitoring.routez import links_of
 from midge.sublist import subjects
 
 if TYPE_CHECKING:
@@ -226,12 +226,9 @@ def _candidates(state: "State", options: ConnzOptions) -> list[Client]:
 def _leafnodes(state: "State", options: ConnzOptions) -> list[Client]:
     """Describe the leaf nodes and hubs that are linked, in the requested account."""
     most = SUBSCRIPTIONS_KEPT if options.subscriptions or options.filter_subject else 0
-    links = links_of(state, options.account)
-    if not links:
-        return []
-    from midge.server.leafnodes.record import leafnode_record  # noqa: PLC0415 - few have links
+    from midge.server.leafnodes.nodes import leafnode_record  # noqa: PLC0415 - few have any
 
-    return [leafnode_record(link, 0.0, most) for link in links]
+    return [leafnode_record(link, 0.0, most) for link in links_of(state, options.account)]
 
 
 async def _select(candidates: list[Client], options: ConnzOptions) -> list[Client]:

@@ -7,10 +7,9 @@ from midge.protocol import COMPATIBLE_VERSION, Frame
 from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.config.options import WebSocket
 from midge.server.monitoring import go_format
-from midge.server.monitoring.account_totals import server_totals
 from midge.server.monitoring.accounts import claims_in
-from midge.server.monitoring.leafz import links_of
-from midge.server.monitoring.routez import routes_of
+from midge.server.monitoring.routez import links_of, routes_of
+from midge.server.monitoring.state import server_totals
 from midge.version import __version__
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from msgspec import structs
 
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.monitoring import accounts, subsz, varz
-from midge.server.monitoring.account_totals import server_totals
 from midge.server.monitoring.arguments import Arguments
+from midge.server.monitoring.state import server_totals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -275,7 +275,6 @@ def _kick(state: State, cid: int) -> bool:
     client = state.broker.clients.get(cid)
     if client is not None:
         client.close(ClosedReason.KICKED)
-        state.broker.router.flush_unless_due()
     return client is not None
 
 
@@ -284,9 +283,7 @@ def _lame_duck(state: State, cid: int) -> bool:
     client = broker.clients.get(cid)
     if client is not None:
         line = broker.info_line(client).replace(b"INFO {", b'INFO {"ldm":true,', 1)
-        client.outbound.append(line)
-        broker.router.touch(client)
-        broker.router.flush_unless_due()
+        client.send(line)
     return client is not None
 
 

@@ -343,8 +343,9 @@ async def _run(daemon_of: Callable[[], Daemon]) -> int:
 
 def import_connections() -> None:
     """Import what the first connection would else import when it comes."""
-    from midge.server.broker import rights, server_info  # noqa: F401, PLC0415 - see above
-    from midge.server.clients import connection, plain_transport  # noqa: F401, PLC0415 - see above
+    from midge.server.broker import server_info  # noqa: F401, PLC0415 - see above
+    from midge.server.channels import plain_transport  # noqa: F401, PLC0415 - see above
+    from midge.server.clients import connection  # noqa: F401, PLC0415 - see above
 
 
 def _explain(error: OSError) -> str:

@@ -229,7 +229,6 @@ def _renew_info(broker: Broker, left: list[Connection]) -> None:
     """Send INFO to clients, to some now and to the rest in later turns."""
     for _ in range(min(len(left), _TOLD_AT_ONCE)):
         left.pop().renew_info()
-    broker.router.flush_unless_due()
     if left:
         asyncio.get_running_loop().call_soon(_renew_info, broker, left)
 

@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
 from midge.protocol import errors
-from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clients.loop_adapter import forget, protocol_for
+from midge.server.channels.closed_reason import ClosedReason
+from midge.server.channels.loop_adapter import forget, protocol_for
 from midge.server.clients.observer import Observer
 from midge.server.log.logger import get_logger
 from midge.server.workers.barrier import Barrier, Round
@@ -102,7 +102,7 @@ class Mesh(Observer):
         self.broker.router.flush()
 
     def left(self, link: WorkerLink) -> None:
-        """Take note that a link has ended."""
+        """Forget a link that has ended."""
         if self.links.get(link.index) is link:
             del self.links[link.index]
             if not self._is_closing:
@@ -114,7 +114,7 @@ class Mesh(Observer):
     # Called by the broker.
 
     def account_made(self, account: Account) -> None:
-        """Tell the interest in a new account, too."""
+        """Also announce the interest in a new account."""
         self.interest.watch(account)
 
     def subscribed(self, connection: Any, subscription: Any) -> None:
@@ -161,7 +161,7 @@ class Side:
         self._release()
 
     def lost(self, link: WorkerLink) -> None:
-        """Let go of the link."""
+        """Do nothing when the transport is lost."""
 
     # The barrier.
 
@@ -173,7 +173,7 @@ class Side:
             self._postponed.append(round_)
 
     def ask_postponed(self) -> None:
-        """Ask for the rounds that had to wait, now that everything has been told."""
+        """Start the postponed rounds, because all interest has been announced."""
         postponed, self._postponed = self._postponed, []
         for round_ in postponed:
             self.link.ask_taken(round_)
@@ -187,7 +187,7 @@ class Side:
     # What a link asks: everything is allowed between workers.
 
     def interest_changed(self, source: Client, told: RemoteSubscription, change: int) -> None:
-        """Tell other servers; the other workers are told by the one that has the interest."""
+        """Announce it to other servers; the worker that has the interest tells the workers."""
         if self._mesh.outside is not None:
             self._mesh.outside.wanted_inside(cast("WorkerPart", source), told, change)
 

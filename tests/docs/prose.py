@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 
-LIMITS = {"bench": 1, "docs": 3, "jetstream": 274, "server": 254}
+LIMITS = {"bench": 1, "docs": 3, "jetstream": 86, "server": 82}
 """The most places in a folder. The root and other folders have none."""
 
 SHAPES = {

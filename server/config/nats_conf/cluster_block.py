@@ -13,14 +13,15 @@ from midge.server.config.nats_conf.sections import (
     Ignored,
     Key,
     Section,
+    read_listen,
     read_map,
     timed,
     timeout,
     write_timeout,
 )
-from midge.server.config.nats_conf.security_blocks import read_subjects, read_tls
+from midge.server.config.nats_conf.security_blocks import read_subjects
+from midge.server.config.nats_conf.tls_block import read_tls
 from midge.server.config.nats_conf.values import (
-    address,
     boolean,
     entries,
     fail,
@@ -47,13 +48,6 @@ def _name(section: Section, node: Node) -> None:
     if any(character.isspace() for character in text(node)):
         fail(node, "cluster name cannot contain spaces")
     section.put("name", text(node), node)
-
-
-def _listen(section: Section, node: Node) -> None:
-    host, number = address(node)
-    if host is not None:
-        section.put("host", host, node)
-    section.put("port", number, node)
 
 
 def _routes(section: Section, node: Node) -> None:
@@ -127,7 +121,7 @@ _ONE_ROUTE = "one route carries all accounts"
 
 CLUSTER: dict[str, Handler] = {
     "name": _name,
-    "listen": _listen,
+    "listen": read_listen,
     "port": Key("port", integer),
     "host": Key("host", text),
     "net": Key("host", text),

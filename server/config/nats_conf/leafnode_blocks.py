@@ -12,14 +12,14 @@ from midge.server.config.nats_conf.sections import (
     Key,
     Missing,
     Section,
+    read_listen,
     read_map,
     timed,
     timeout,
     write_timeout,
 )
-from midge.server.config.nats_conf.security_blocks import CLIENT_TLS, read_tls
+from midge.server.config.nats_conf.tls_block import CLIENT_TLS, read_tls
 from midge.server.config.nats_conf.values import (
-    address,
     boolean,
     duration,
     entries,
@@ -203,13 +203,6 @@ REMOTE: dict[str, Handler] = {
 }
 
 
-def _listen(section: Section, node: Node) -> None:
-    host, number = address(node)
-    if host is not None:
-        section.put("host", host, node)
-    section.put("port", number, node)
-
-
 def _public_nkey(section: Section, node: Node) -> None:
     """Read the public key of the only user."""
     if not re.fullmatch(_PUBLIC_KEY, text(node)):
@@ -276,7 +269,7 @@ LEAF_AUTHORIZATION: dict[str, Handler] = {
 }
 
 LEAFNODES: dict[str, Handler] = {
-    "listen": _listen,
+    "listen": read_listen,
     "port": Key("port", integer),
     "host": Key("host", text),
     "net": Key("host", text),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from midge.protocol.errors import quote
 from midge.server.config.nats_conf.errors import ConfError
 from midge.server.config.nats_conf.values import (
+    address,
     duration,
     entries,
     fail,
@@ -123,6 +124,14 @@ class Ignored(NamedTuple):
 
 Handler = Key | Missing | Ignored | Callable[[Section, "Node"], None]
 """A table's entry for a key: its setting, a missing feature, or a handler."""
+
+
+def read_listen(section: Section, node: Node) -> None:
+    """Read the address of a listener; a port alone leaves the host at its default."""
+    host, number = address(node)
+    if host is not None:
+        section.put("host", host, node)
+    section.put("port", number, node)
 
 
 def read_map(

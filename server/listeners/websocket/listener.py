@@ -6,14 +6,14 @@ import ssl
 from collections.abc import Callable
 
 from midge.server.broker.broker import Broker
-from midge.server.clients.channel_owner import ChannelOwner
+from midge.server.channels.channel_owner import ChannelOwner
 from midge.server.config.options import Options
 from midge.server.listeners.tcp import Listener
 from midge.server.listeners.tls import TlsContexts
 from midge.server.listeners.tls_alert import alerting
 from midge.server.listeners.websocket.messages import InflatedBytes
 from midge.server.listeners.websocket.protocol import WebSocketProtocol
-from midge.server.listeners.websocket.upgrade_request import Request, Upgrade, credentials
+from midge.server.listeners.websocket.upgrade_request import Upgrade, UpgradeRequest, credentials
 from midge.server.log.logger import get_logger
 
 log = get_logger()
@@ -92,12 +92,12 @@ class WebSocketListener(Listener):
             timer.cancel()
             del self._upgrading[protocol]
 
-    def _judge(self, request: Request, encrypted: bool) -> Upgrade:
+    def _judge(self, request: UpgradeRequest, encrypted: bool) -> Upgrade:
         leafnodes = self._make_leaf is not None
         options = self._broker.options.websocket
         return Upgrade(request, options, encrypted=encrypted, leafnodes=leafnodes)
 
-    def _make_connection(self, request: Request, peer: tuple[str, int]) -> ChannelOwner:
+    def _make_connection(self, request: UpgradeRequest, peer: tuple[str, int]) -> ChannelOwner:
         """Make the Connection of an upgraded client, or the link of a leaf node.
 
         The address from a proxy's header is only logged: any client may send such a header, so no

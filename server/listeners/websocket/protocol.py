@@ -14,18 +14,17 @@ from websockets.exceptions import PayloadTooBig, ProtocolError
 from websockets.frames import CTRL_OPCODES, Frame, Opcode
 from websockets.protocol import CLIENT, SERVER, Protocol
 
-from midge.server.clients.bare_transport import shut
-from midge.server.clients.channel_owner import ChannelOwner
-from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clients.fair_turns import FairTurns
-from midge.server.clients.tls_object import rest_of_tls
+from midge.server.channels.channel_owner import ChannelOwner
+from midge.server.channels.closed_reason import ClosedReason
+from midge.server.channels.fair_turns import FairTurns
+from midge.server.channels.transports import rest_of_tls, shut
 from midge.server.listeners.websocket.messages import DeflatedFrame, InflatedBytes, WaitingFrames
 from midge.server.listeners.websocket.transport import WebSocketTransport
 from midge.server.listeners.websocket.upgrade_request import (
     MAX_HEAD_BYTES,
-    Refusal,
-    Request,
     Upgrade,
+    UpgradeRefusal,
+    UpgradeRequest,
 )
 from midge.server.log.logger import get_logger
 
@@ -359,8 +358,8 @@ class WebSocketProtocol(FrameProtocol):
 
     def __init__(
         self,
-        judge: Callable[[Request, bool], Upgrade],
-        make_connection: Callable[[Request], ChannelOwner],
+        judge: Callable[[UpgradeRequest, bool], Upgrade],
+        make_connection: Callable[[UpgradeRequest], ChannelOwner],
         peer: tuple[str, int],
         inflated: InflatedBytes,
     ) -> None:
@@ -391,9 +390,9 @@ class WebSocketProtocol(FrameProtocol):
             return
         self._settle()
         try:
-            request = Request(head)
+            request = UpgradeRequest(head)
             upgrade = self._judge(request, self._tls is not None)
-        except Refusal as refusal:
+        except UpgradeRefusal as refusal:
             peer = f"{self._peer[0]}:{self._peer[1]}"
             log.error("websocket_refused", peer=peer, error=str(refusal))
             transport.write(refusal.answer())

@@ -6,7 +6,7 @@ from typing import Any
 
 from websockets.frames import Close, Frame, Opcode
 
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 
 _COMPRESS_FROM_BYTES = 64  # smaller frames cost more to compress than it saves
 _LONGEST_REASON_BYTES = 123  # room in a control frame

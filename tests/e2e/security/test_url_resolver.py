@@ -69,7 +69,7 @@ class Web:
         self.asked[key] += 1
         self.gate.wait(WAIT_S)
         found = self.tokens.get(key, "") if key else "up"
-        with suppress(OSError):  # the server may have given up
+        with suppress(OSError):  # the client may have gone
             handler.send_response(self.status if found else 404)
             handler.end_headers()
             handler.wfile.write(found.encode())

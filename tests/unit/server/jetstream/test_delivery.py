@@ -13,7 +13,7 @@ from midge.jetstream.consumer.pull import PullConsumer
 from midge.jetstream.environment.surroundings import Surroundings
 from midge.jetstream.store.memory import MemoryStore
 from midge.jetstream.store.turns import Turns
-from midge.server.clients.fair_turns import FairTurns
+from midge.server.channels.fair_turns import FairTurns
 from midge.server.jetstream.delivery import Deliveries
 from midge.server.jetstream.receiver import ProducersTurn
 from midge.server.routing.account import Account

@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from midge.server.clients.fair_turns import FairTurns
+from midge.server.channels.fair_turns import FairTurns
 from midge.server.leafnodes.interest import LeafDialect
 from midge.server.leafnodes.rules import rules_of, telling
 from midge.server.links import told
