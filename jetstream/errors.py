@@ -1,4 +1,4 @@
-"""Every error in JetStream's answers, by nats-server's name for it.
+"""The errors in JetStream's answers, by nats-server's names.
 
 A row is an `ApiError`: the HTTP-like code, the error code that clients compare, and the text.
 `ApiError.fill` replaces any ``{…}`` in the text by values. To refuse a request, raise
@@ -53,29 +53,16 @@ class ApiError(NamedTuple):
 
 ACCOUNT_RESOURCES_EXCEEDED = ApiError(400, 10002, "resource limits exceeded for account")
 BAD_REQUEST = ApiError(400, 10003, "bad request")
-CLUSTER_INCOMPLETE = ApiError(503, 10004, "incomplete results")
-CLUSTER_NO_PEERS = ApiError(400, 10005, "{err}")
-CLUSTER_NOT_ACTIVE = ApiError(500, 10006, "JetStream not in clustered mode")
-CLUSTER_NOT_ASSIGNED = ApiError(500, 10007, "JetStream cluster not assigned to this server")
-CLUSTER_NOT_AVAILABLE = ApiError(503, 10008, "JetStream system temporarily unavailable")
-CLUSTER_NOT_LEADER = ApiError(500, 10009, "JetStream cluster can not handle request")
 CLUSTER_REQUIRED = ApiError(503, 10010, "JetStream clustering support required")
-CLUSTER_TAGS = ApiError(400, 10011, "tags placement not supported for operation")
 CONSUMER_CREATE = ApiError(500, 10012, "{err}")
 CONSUMER_NAME_EXIST = ApiError(400, 10013, "consumer name already in use")
 CONSUMER_NOT_FOUND = ApiError(404, 10014, "consumer not found")
 SNAPSHOT_DELIVER_SUBJECT_INVALID = ApiError(400, 10015, "deliver subject not valid")
-CONSUMER_DURABLE_NAME_NOT_IN_SUBJECT = ApiError(
-    400, 10016, "consumer expected to be durable but no durable name set in subject"
-)
 CONSUMER_DURABLE_NAME_NOT_MATCH_SUBJECT = ApiError(
     400, 10017, "consumer name in subject does not match durable name in request"
 )
 CONSUMER_DURABLE_NAME_NOT_SET = ApiError(
     400, 10018, "consumer expected to be durable but a durable name was not set"
-)
-CONSUMER_EPHEMERAL_WITH_DURABLE_IN_SUBJECT = ApiError(
-    400, 10019, "consumer expected to be ephemeral but detected a durable name set in subject"
 )
 CONSUMER_EPHEMERAL_WITH_DURABLE_NAME = ApiError(
     400, 10020, "consumer expected to be ephemeral but a durable name was set in request"
@@ -99,36 +86,18 @@ MIRROR_MAX_MESSAGE_SIZE_TOO_BIG = ApiError(
     400, 10030, "stream mirror must have max message size >= source"
 )
 MIRROR_WITH_SOURCES = ApiError(400, 10031, "stream mirrors can not also contain other sources")
-MIRROR_WITH_START_SEQ_AND_TIME = ApiError(
-    400, 10032, "stream mirrors can not have both start seq and start time configured"
-)
-MIRROR_WITH_SUBJECT_FILTERS = ApiError(
-    400, 10033, "stream mirrors can not contain filtered subjects"
-)
 MIRROR_WITH_SUBJECTS = ApiError(400, 10034, "stream mirrors can not contain subjects")
-NO_ACCOUNT = ApiError(503, 10035, "account not found")
-CLUSTER_UNSUPPORTED_FEATURE = ApiError(503, 10036, "not currently supported in clustered mode")
 NO_MESSAGE_FOUND = ApiError(404, 10037, "no message found")
 NOT_EMPTY_REQUEST = ApiError(400, 10038, "expected an empty request payload")
 NOT_ENABLED_FOR_ACCOUNT = ApiError(503, 10039, "JetStream not enabled for account")
-CLUSTER_PEER_NOT_MEMBER = ApiError(400, 10040, "peer not a member")
-RAFT_GENERAL = ApiError(500, 10041, "{err}")
-RESTORE_SUBSCRIBE_FAILED = ApiError(
-    500, 10042, "JetStream unable to subscribe to restore snapshot {subject}: {err}"
-)
 SEQUENCE_NOT_FOUND = ApiError(400, 10043, "sequence {seq} not found")
-CLUSTER_SERVER_NOT_MEMBER = ApiError(400, 10044, "server is not a member of the cluster")
 SOURCE_CONSUMER_SETUP_FAILED = ApiError(500, 10045, "{err}")
 SOURCE_MAX_MESSAGE_SIZE_TOO_BIG = ApiError(
     400, 10046, "stream source must have max message size >= target"
 )
 STORAGE_RESOURCES_EXCEEDED = ApiError(500, 10047, "insufficient storage resources available")
-STREAM_ASSIGNMENT = ApiError(500, 10048, "{err}")
 STREAM_CREATE = ApiError(500, 10049, "{err}")
-STREAM_DELETE = ApiError(500, 10050, "{err}")
-STREAM_GENERAL = ApiError(500, 10051, "{err}")
 STREAM_INVALID_CONFIG = ApiError(500, 10052, "{err}")
-STREAM_LIMITS = ApiError(500, 10053, "{err}")
 STREAM_MESSAGE_EXCEEDS_MAXIMUM = ApiError(400, 10054, "message size exceeds maximum allowed")
 STREAM_MIRROR_NOT_UPDATABLE = ApiError(400, 10055, "stream mirror configuration can not be updated")
 STREAM_MISMATCH = ApiError(400, 10056, "stream name in subject does not match request")
@@ -138,28 +107,15 @@ STREAM_NAME_EXIST = ApiError(
 )
 STREAM_NOT_FOUND = ApiError(404, 10059, "stream not found")
 STREAM_NOT_MATCH = ApiError(400, 10060, "expected stream does not match")
-STREAM_REPLICAS_NOT_UPDATABLE = ApiError(400, 10061, "Replicas configuration can not be updated")
 STREAM_RESTORE = ApiError(500, 10062, "restore failed: {err}")
-STREAM_SEQUENCE_NOT_MATCH = ApiError(503, 10063, "expected stream sequence does not match")
-STREAM_SNAPSHOT = ApiError(500, 10064, "snapshot failed: {err}")
 STREAM_SUBJECT_OVERLAP = ApiError(400, 10065, "subjects overlap with an existing stream")
-STREAM_TEMPLATE_CREATE = ApiError(500, 10066, "{err}")
-STREAM_TEMPLATE_DELETE = ApiError(500, 10067, "{err}")
-STREAM_TEMPLATE_NOT_FOUND = ApiError(404, 10068, "template not found")
 STREAM_UPDATE = ApiError(500, 10069, "{err}")
 STREAM_WRONG_LAST_MSG_ID = ApiError(400, 10070, "wrong last msg ID: {id}")
 STREAM_WRONG_LAST_SEQUENCE = ApiError(400, 10071, "wrong last sequence: {seq}")
-TEMP_STORAGE_FAILED = ApiError(500, 10072, "JetStream unable to open temp storage for restore")
-TEMPLATE_NAME_NOT_MATCH_SUBJECT = ApiError(
-    400, 10073, "template name in subject does not match request"
-)
 STREAM_REPLICAS_NOT_SUPPORTED = ApiError(
     500, 10074, "replicas > 1 not supported in non-clustered mode"
 )
-PEER_REMAP = ApiError(503, 10075, "peer remap failed")
-NOT_ENABLED = ApiError(503, 10076, "JetStream not enabled")
 STREAM_STORE_FAILED = ApiError(503, 10077, "{err}")
-CONSUMER_CONFIG_REQUIRED = ApiError(400, 10078, "consumer config required")
 CONSUMER_DELIVER_TO_WILDCARDS = ApiError(400, 10079, "consumer deliver subject has wildcards")
 CONSUMER_PUSH_MAX_WAITING = ApiError(400, 10080, "consumer in push mode can not set max waiting")
 CONSUMER_DELIVER_CYCLE = ApiError(400, 10081, "consumer deliver subject forms a cycle")
@@ -170,11 +126,9 @@ CONSUMER_SMALL_HEARTBEAT = ApiError(400, 10083, "consumer idle heartbeat needs t
 CONSUMER_PULL_REQUIRES_ACK = ApiError(
     400, 10084, "consumer in pull mode requires explicit ack policy on workqueue stream"
 )
-CONSUMER_PULL_NOT_DURABLE = ApiError(400, 10085, "consumer in pull mode requires a durable name")
 CONSUMER_PULL_WITH_RATE_LIMIT = ApiError(
     400, 10086, "consumer in pull mode can not have rate limit set"
 )
-CONSUMER_MAX_WAITING_NEGATIVE = ApiError(400, 10087, "consumer max waiting needs to be positive")
 CONSUMER_HB_REQUIRES_PUSH = ApiError(
     400, 10088, "consumer idle heartbeat requires a push based consumer"
 )
@@ -187,15 +141,10 @@ CONSUMER_DIRECT_REQUIRES_PUSH = ApiError(
 CONSUMER_DIRECT_REQUIRES_EPHEMERAL = ApiError(
     400, 10091, "consumer direct requires an ephemeral consumer"
 )
-CONSUMER_ON_MAPPED = ApiError(400, 10092, "consumer direct on a mapped consumer")
-CONSUMER_FILTER_NOT_SUBSET = ApiError(
-    400, 10093, "consumer filter subject is not a valid subset of the interest subjects"
-)
 CONSUMER_INVALID_POLICY = ApiError(400, 10094, "{err}")
 CONSUMER_INVALID_SAMPLING = ApiError(
     400, 10095, "failed to parse consumer sampling configuration: {err}"
 )
-STREAM_INVALID = ApiError(500, 10096, "stream not valid")
 STREAM_HEADER_EXCEEDS_MAXIMUM = ApiError(400, 10097, "header size exceeds maximum allowed of 64k")
 CONSUMER_WQ_REQUIRES_EXPLICIT_ACK = ApiError(400, 10098, "workqueue stream requires explicit ack")
 CONSUMER_WQ_MULTIPLE_UNFILTERED = ApiError(
@@ -208,12 +157,6 @@ CONSUMER_WQ_CONSUMER_NOT_DELIVER_ALL = ApiError(
     400, 10101, "consumer must be deliver all on workqueue stream"
 )
 CONSUMER_NAME_TOO_LONG = ApiError(400, 10102, "consumer name is too long, maximum allowed is {max}")
-CONSUMER_BAD_DURABLE_NAME = ApiError(400, 10103, "durable name can not contain '.', '*', '>'")
-CONSUMER_STORE_FAILED = ApiError(500, 10104, "error creating store for consumer: {err}")
-CONSUMER_EXISTING_ACTIVE = ApiError(400, 10105, "consumer already exists and is still active")
-CONSUMER_REPLACEMENT_WITH_DIFFERENT_NAME = ApiError(
-    400, 10106, "consumer replacement durable config not the same"
-)
 CONSUMER_DESCRIPTION_TOO_LONG = ApiError(
     400, 10107, "consumer description is too long, maximum allowed is {max}"
 )
@@ -227,18 +170,12 @@ CONSUMER_INVALID_DELIVER_SUBJECT = ApiError(400, 10112, "invalid push consumer d
 STREAM_MAX_BYTES_REQUIRED = ApiError(
     400, 10113, "account requires a stream config to have max bytes set"
 )
-CONSUMER_MAX_REQUEST_BATCH_NEGATIVE = ApiError(
-    400, 10114, "consumer max request batch needs to be > 0"
-)
 CONSUMER_MAX_REQUEST_EXPIRES_TOO_SMALL = ApiError(
     400, 10115, "consumer max request expires needs to be >= 1ms"
 )
 CONSUMER_MAX_DELIVER_BACKOFF = ApiError(
     400, 10116, "max deliver is required to be > length of backoff values"
 )
-STREAM_INFO_MAX_SUBJECTS = ApiError(500, 10117, "subject details would exceed maximum allowed")
-STREAM_OFFLINE = ApiError(500, 10118, "stream is offline")
-CONSUMER_OFFLINE = ApiError(500, 10119, "consumer is offline")
 NO_LIMITS = ApiError(400, 10120, "no JetStream default or applicable tiered limit present")
 CONSUMER_MAX_PENDING_ACK_EXCESS = ApiError(
     400, 10121, "consumer max ack pending exceeds system limit of {limit}"
@@ -246,8 +183,6 @@ CONSUMER_MAX_PENDING_ACK_EXCESS = ApiError(
 STREAM_MAX_STREAM_BYTES_EXCEEDED = ApiError(
     400, 10122, "stream max bytes exceeds account limit max stream bytes"
 )
-STREAM_MOVE_AND_SCALE = ApiError(400, 10123, "can not move and scale a stream in a single update")
-STREAM_MOVE_IN_PROGRESS = ApiError(400, 10124, "stream move already in progress")
 CONSUMER_MAX_REQUEST_BATCH_EXCEEDED = ApiError(
     400, 10125, "consumer max request batch exceeds server limit of {limit}"
 )
@@ -260,7 +195,6 @@ CONSUMER_NAME_CONTAINS_PATH_SEPARATORS = ApiError(
 STREAM_NAME_CONTAINS_PATH_SEPARATORS = ApiError(
     400, 10128, "Stream name can not contain path separators"
 )
-STREAM_RECONFIGURE_NOT_IN_PROGRESS = ApiError(400, 10129, "stream reconfiguration not in progress")
 STREAM_NAME_EXIST_RESTORE_FAILED = ApiError(
     400, 10130, "stream name already in use, cannot restore"
 )
@@ -311,7 +245,6 @@ MIRROR_INVALID_TRANSFORM_DESTINATION = ApiError(400, 10154, "mirror transform: {
 STREAM_TRANSFORM_INVALID_SOURCE = ApiError(400, 10155, "stream transform source: {err}")
 STREAM_TRANSFORM_INVALID_DESTINATION = ApiError(400, 10156, "stream transform: {err}")
 PEDANTIC = ApiError(400, 10157, "pedantic mode: {err}")
-STREAM_DUPLICATE_MESSAGE_CONFLICT = ApiError(409, 10158, "duplicate message id is in process")
 CONSUMER_PRIORITY_POLICY_WITHOUT_GROUP = ApiError(
     400, 10159, "Setting PriorityPolicy requires at least one PriorityGroup to be set"
 )
@@ -323,9 +256,6 @@ CONSUMER_INVALID_GROUP_NAME = ApiError(
     400,
     10162,
     "Valid priority group name must match A-Z, a-z, 0-9, -_/=)+ and may not exceed 16 characters",
-)
-STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_NOT_READY = ApiError(
-    503, 10163, "expected last sequence per subject temporarily unavailable"
 )
 STREAM_WRONG_LAST_SEQUENCE_CONSTANT = ApiError(400, 10164, "wrong last sequence")
 MESSAGE_TTL_INVALID = ApiError(400, 10165, "invalid per-message TTL")
@@ -347,9 +277,6 @@ CONSUMER_PUSH_WITH_PRIORITY_GROUP = ApiError(
     400, 10178, "priority groups can not be used with push consumers"
 )
 ATOMIC_PUBLISH_INVALID_BATCH_ID = ApiError(400, 10179, "atomic publish batch ID is invalid")
-STREAM_MIN_LAST_SEQ = ApiError(412, 10180, "min last sequence")
-CONSUMER_ACK_POLICY_INVALID = ApiError(400, 10181, "consumer ack policy invalid")
-CONSUMER_REPLAY_POLICY_INVALID = ApiError(400, 10182, "consumer replay policy invalid")
 CONSUMER_ACK_WAIT_NEGATIVE = ApiError(400, 10183, "consumer ack wait needs to be positive")
 CONSUMER_BACK_OFF_NEGATIVE = ApiError(400, 10184, "consumer backoff needs to be positive")
 REQUIRED_API_LEVEL = ApiError(412, 10185, "JetStream minimum api level required")
@@ -364,7 +291,6 @@ STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID = ApiError(
     400, 10193, "missing sequence for expected last sequence per subject"
 )
 STREAM_OFFLINE_REASON = ApiError(500, 10194, "stream is offline: {err}")
-CONSUMER_OFFLINE_REASON = ApiError(500, 10195, "consumer is offline: {err}")
 CONSUMER_PRIORITY_GROUP_WITH_POLICY_NONE = ApiError(
     400, 10196, "consumer can not have priority groups when policy is none"
 )
@@ -379,7 +305,6 @@ ATOMIC_PUBLISH_INVALID_BATCH_COMMIT = ApiError(400, 10200, "atomic publish batch
 ATOMIC_PUBLISH_CONTAINS_DUPLICATE_MESSAGE = ApiError(
     400, 10201, "atomic publish batch contains duplicate message id"
 )
-CLUSTER_SERVER_MEMBER_CHANGE_INFLIGHT = ApiError(400, 10202, "cluster member change is in progress")
 MESSAGE_SCHEDULES_SOURCE_INVALID = ApiError(400, 10203, "message schedules source is invalid")
 CONSUMER_INVALID_RESET = ApiError(400, 10204, "invalid reset: {err}")
 BATCH_PUBLISH_DISABLED = ApiError(400, 10205, "batch publish is disabled")
@@ -419,9 +344,7 @@ CONSUMER_ACK_FC_REQUIRES_NO_MAX_DELIVER = ApiError(
     400, 10222, "flow control ack policy requires unset max deliver"
 )
 MESSAGE_SCHEDULES_TIME_ZONE_INVALID = ApiError(400, 10223, "message schedules time zone is invalid")
-CLUSTER_RESCUE = ApiError(400, 10224, "JetStream system rescue not applied: {err}")
 CONSUMER_STREAM_IDENTITY_MISMATCH = ApiError(
     400, 10225, "consumer's stream identity does not match: {msg}"
 )
-STREAM_RECONFIGURE_IN_PROGRESS = ApiError(400, 10226, "stream reconfiguration already in progress")
 MESSAGE_SOURCE_HDR_NOT_ALLOWED = ApiError(400, 10227, "message stream source header is not allowed")

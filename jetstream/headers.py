@@ -7,6 +7,9 @@ added.
 
 from __future__ import annotations
 
+from midge.jetstream.json.encode import text as to_text
+from midge.jetstream.json.times import SECOND_NS, TimeProblem, parse_duration
+
 _VERSION = b"NATS/1.0"
 _VERSION_SIZE = 8
 _EMPTY_SIZE = 12  # length of a block without lines
@@ -16,6 +19,12 @@ _CR = 0x0D
 _LF = 0x0A
 _COLON = 0x3A
 _SPACE = 0x20
+
+NEVER = -1
+"""The TTL of a message that even the stream's age limit does not remove."""
+
+INVALID = -2
+"""Not a TTL."""
 
 REQUEST_INFO = b"Nats-Request-Info"
 """Header in which a service import describes the requester; not stored."""
@@ -266,3 +275,17 @@ def parse_number(text: bytes) -> int:
         return -1
     number = int(text[-_DIGITS_MAX:]) & _WORD
     return number - (1 << 64) if number >> 63 else number
+
+
+def parse_ttl(value: bytes) -> int:
+    """Return the seconds that ``Nats-TTL`` says: 0 for none, `NEVER`, or `INVALID`."""
+    if not value:
+        return 0
+    if value.lower() == b"never":
+        return NEVER
+    try:
+        duration_ns = parse_duration(to_text(value))
+    except TimeProblem:
+        seconds = parse_number(value)
+        return seconds if seconds >= 0 else INVALID
+    return duration_ns // SECOND_NS if duration_ns >= SECOND_NS else INVALID

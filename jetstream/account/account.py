@@ -10,17 +10,17 @@ from midge.jetstream import errors
 from midge.jetstream.account.limits import NO_TIER, AccountLimits, ServerLimits, tier_of
 from midge.jetstream.archive.restored import RestoredStream
 from midge.jetstream.archive.transfers import Transfers
-from midge.jetstream.config import checks, names, source_checks, updates
+from midge.jetstream.config import checks, names, source_checks
 from midge.jetstream.config.consumer_config import Allowance
 from midge.jetstream.config.stream import MEMORY, STREAM, StreamConfig
 from midge.jetstream.config.versions import API_LEVEL
+from midge.jetstream.environment.surroundings import Surroundings
 from midge.jetstream.errors import ApiError, JetStreamError
 from midge.jetstream.json import encode, structure
 from midge.jetstream.store.interface import StoreError
 from midge.jetstream.store.store import Store
 from midge.jetstream.stream import admission
 from midge.jetstream.stream.stream import Stream
-from midge.jetstream.stream.surroundings import Surroundings
 from midge.jetstream.stream.usage import Usage
 from midge.sublist.overlaps import PatternSet
 
@@ -184,7 +184,7 @@ class JetStreamAccount:
         """
         stream = self.lookup(asked.name)
         old = stream.config
-        config = updates.check_update(old, asked, self, pedantic=pedantic)
+        config = checks.check_update(old, asked, self, pedantic=pedantic)
         grown = max(config.max_bytes, 0) - max(old.max_bytes, 0)
         limits = self._require_limits(config.num_replicas)
         self._check_room(limits, config, max(grown, 0), max(config.max_bytes, 0) - max(grown, 0))

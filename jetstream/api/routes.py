@@ -75,15 +75,6 @@ def direct_get(
         stream.direct_get.get_last(reply, subject, body)
 
 
-def take_ack(account: JetStreamAccount, subject: bytes, reply: bytes, body: bytes) -> bool:
-    """Pass an ack to its consumer; return False if no consumer in its subject takes acks."""
-    consumer = consumer_of_ack(account, subject)
-    if consumer is None or not consumer.takes_acks():
-        return False
-    consumer.ack(subject, reply, body)
-    return True
-
-
 def consumer_of_ack(account: JetStreamAccount, subject: bytes) -> Consumer | None:
     """Return the consumer that an ack subject names."""
     names = subject.split(b".", ACK_NAMES_SECOND)

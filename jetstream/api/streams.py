@@ -12,7 +12,7 @@ from midge.jetstream.config.names import SEQ_MAX, to_bytes
 from midge.jetstream.config.stream import REQUEST, StreamRequest
 from midge.jetstream.json.encode import encode, text
 from midge.jetstream.json.structure import is_empty_request
-from midge.jetstream.stream import details, removal, state
+from midge.jetstream.stream import details, removal
 from midge.jetstream.stream.pieces import WaitingPieces, in_turns, until_first_time
 from midge.jetstream.stream.stream import Stream
 from midge.sublist.subjects import is_valid_publish_subject
@@ -88,7 +88,9 @@ def listing(call: Call) -> None:
     def answer(_: None) -> None:
         domain = call.account.surroundings.domain
         shown = [
-            state.info(one, config=one.config.fields(), shown_state=state.state(one), domain=domain)
+            details.info(
+                one, config=one.config.fields(), shown_state=details.state(one), domain=domain
+            )
             for one in page
             if not one.is_closed
         ]
@@ -138,10 +140,10 @@ def _detail(call: Call, stream: Stream, offset: int, found: details.Details) -> 
     page = dict(_NO_PAGE)
     if found.total:
         page = {"total": found.total, "offset": offset, "limit": details.SUBJECTS_MAX}
-    fields = state.info(
+    fields = details.info(
         stream,
         config=stream.config.versioned_fields(),
-        shown_state=state.state(
+        shown_state=details.state(
             stream, with_subjects=bool(found.subjects), with_deleted=bool(found.deleted)
         ),
         domain=call.account.surroundings.domain,
@@ -150,7 +152,7 @@ def _detail(call: Call, stream: Stream, offset: int, found: details.Details) -> 
     written = encode({"type": call.family.type, **page, **fields})
     lists = ((b"subjects", b"{%b}" % found.subjects), (b"deleted", b"[%b]" % found.deleted))
     for name, value in lists:
-        apart = b'"%b":%d' % (name, state.LISTED_APART)
+        apart = b'"%b":%d' % (name, details.LISTED_APART)
         written = written.replace(apart, b'"%b":%b' % (name, value), 1)
     call.respond(written, stream.store)
 
@@ -244,10 +246,10 @@ def clustering_required(_: Call) -> None:
 
 def _info(stream: Stream, *, domain: str = "") -> dict[str, Any]:
     """Return the info of a newly made or changed stream."""
-    return state.info(
+    return details.info(
         stream,
         config=stream.config.versioned_fields(),
-        shown_state=state.state(stream),
+        shown_state=details.state(stream),
         domain=domain,
     )
 

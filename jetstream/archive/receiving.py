@@ -16,13 +16,13 @@ from midge.jetstream.errors import ApiError, JetStreamError
 from midge.jetstream.json import type_names
 from midge.jetstream.json.encode import encode
 from midge.jetstream.store.interface import StoreError
-from midge.jetstream.stream import events, state
+from midge.jetstream.stream import details, events
 
 if TYPE_CHECKING:
     from midge.jetstream.config.stream import StreamConfig
     from midge.jetstream.environment.clock import Timer
+    from midge.jetstream.environment.surroundings import Surroundings
     from midge.jetstream.stream.stream import Stream
-    from midge.jetstream.stream.surroundings import Surroundings
 
 _ANSWER = f"{type_names.API}stream_create_response"
 _PATIENCE_S = 5.0
@@ -163,8 +163,8 @@ class Receiving:
             return
         self._forget()
         self._tell_complete()
-        info = state.info(
-            stream, config=stream.config.versioned_fields(), shown_state=state.state(stream)
+        info = details.info(
+            stream, config=stream.config.versioned_fields(), shown_state=details.state(stream)
         )
         answer = encode({"type": _ANSWER, **info})
         stream.store.barrier(lambda: self._around.sink.send(reply, b"", b"", answer))

@@ -8,11 +8,11 @@ from midge.jetstream import errors, headers
 from midge.jetstream.archive.entries import ArchiveError
 from midge.jetstream.config.consumer_rules import WorkQueue
 from midge.jetstream.errors import JetStreamError
+from midge.jetstream.headers import INVALID, parse_ttl
 from midge.jetstream.json.times import SECOND_NS
 from midge.jetstream.store.store import Store
 from midge.jetstream.stream import admission
 from midge.jetstream.stream import incoming as names
-from midge.jetstream.stream.ttl import INVALID, parse_ttl
 from midge.protocol.errors import quote
 
 if TYPE_CHECKING:

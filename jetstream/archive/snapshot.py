@@ -17,7 +17,7 @@ from midge.jetstream.archive.framing import S2Writer
 from midge.jetstream.archive.packing import MESSAGE_COST, Packer
 from midge.jetstream.json.encode import encode
 from midge.jetstream.store.interface import Keeper, StoredMessage
-from midge.jetstream.stream import state
+from midge.jetstream.stream import details
 from midge.protocol.errors import MidgeError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Snapshot(Keeper):
         self._cuts = [ConsumerCut(one) for one in stream.consumers.listed()]
         if not with_consumers:
             self._cuts = []
-        shown = state.state(stream)
+        shown = details.state(stream)
         shown["consumer_count"] = len(self._cuts)
         self.shown_state: dict[str, Any] = shown
         self.output = S2Writer()

@@ -5,8 +5,7 @@ from __future__ import annotations
 from midge.jetstream import errors, transform
 from midge.jetstream.config import names
 from midge.jetstream.config.source import StreamSource, SubjectTransform
-from midge.jetstream.config.stream import StreamConfig
-from midge.jetstream.config.surroundings import Surroundings
+from midge.jetstream.config.stream import StreamConfig, Surroundings
 from midge.protocol.errors import quote
 
 API_PREFIX = "$JS.API"

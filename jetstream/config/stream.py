@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct, field
 
@@ -235,3 +235,17 @@ _FIELDS = [
 ]
 STREAM = Structure("StreamConfig", StreamConfig, _FIELDS, is_value=True)
 REQUEST = Structure("StreamConfigRequest", StreamRequest, [*_FIELDS, Field("pedantic", Boolean())])
+
+
+class Surroundings(Protocol):
+    """The account and the server's limits that a configuration is checked against."""
+
+    @property
+    def duplicate_window_max_ns(self) -> int:
+        """The server's limit of duplicate windows; 0 for none."""
+
+    def config_of(self, name: str) -> StreamConfig | None:
+        """Return the configuration of another stream of the account, if it exists."""
+
+    def stream_bytes_limits(self, config: StreamConfig) -> tuple[bool, int]:
+        """Return whether `max_bytes` is required, and return its upper limit, 0 for none."""

@@ -21,12 +21,6 @@ VERSION_KEY = "_nats.ver"
 LEVEL_KEY = "_nats.level"
 
 
-def is_supported(metadata: dict[str, str]) -> bool:
-    """Return whether midge has the API level that a stored configuration requires."""
-    level = metadata.get(REQUIRED_LEVEL_KEY, "")
-    return not level or is_known_level(level)
-
-
 def is_known_level(text: str) -> bool:
     """Return whether `text` is an API level that midge has."""
     digits = text[1:] if text[:1] in {"+", "-"} else text

@@ -5,7 +5,6 @@ from __future__ import annotations
 from msgspec import Struct
 
 from midge.jetstream.json import structure
-from midge.jetstream.json.flat import FlatReader
 from midge.jetstream.json.structure import Field, Integer, Structure
 from midge.jetstream.json.times import TimeProblem, parse_duration
 
@@ -57,7 +56,6 @@ _ARGUMENT_MAX_BYTES = 4096
 _OPTIONS = Structure(
     "ConsumerNakOptions", _NakOptions, [Field("delay", Integer("time.Duration"), "delay_ns")]
 )
-_FLAT_OPTIONS = FlatReader(_OPTIONS)
 
 
 def nak_delay_ns(body: bytes) -> int | None:
@@ -66,9 +64,6 @@ def nak_delay_ns(body: bytes) -> int | None:
     if not argument or len(argument) > _ARGUMENT_MAX_BYTES:
         return None
     if argument.startswith(b"{"):
-        options = _NakOptions()
-        if _FLAT_OPTIONS.read(argument, options):
-            return options.delay_ns
         options = _NakOptions()
         try:
             structure.decode_lenient(argument, _OPTIONS, options)

@@ -19,6 +19,8 @@ cdef class ConsumerSet(ConsumerHost):
     cdef readonly object config
     cdef object _around
     cdef object _ready
+    cdef object _remove_message
+    cdef object _joined
     cdef dict _by_name
     cdef dict _unfiltered
     cdef object _work_queue

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import NamedTuple
 
 from midge.jetstream import errors
 from midge.jetstream.config import consumer as configuration
@@ -15,15 +13,13 @@ from midge.jetstream.config.stream import FILE, INTEREST, WORKQUEUE, StreamConfi
 from midge.jetstream.consumer import state
 from midge.jetstream.consumer.consumer import Consumer, FilterSubscription
 from midge.jetstream.consumer.events import ConsumerEvents
-from midge.jetstream.consumer.host import ConsumerHost, Deliverer
+from midge.jetstream.consumer.host import ConsumerHost
 from midge.jetstream.consumer.progress import Progress
 from midge.jetstream.consumer.pull import PullConsumer
 from midge.jetstream.consumer.push import PushConsumer
-from midge.jetstream.environment.clock import Clock
-from midge.jetstream.environment.sink import Sink
+from midge.jetstream.environment.surroundings import Deliverer, Surroundings
 from midge.jetstream.store.interface import StoreError
 from midge.jetstream.store.store import Store
-from midge.jetstream.store.turns import Step, do_at_once
 from midge.sublist.bounded_cache import BoundedCache
 from midge.sublist.subjects import covers, is_literal, overlaps
 from midge.sublist.sublist import SubList
@@ -39,36 +35,24 @@ _MATCHES_REMEMBERED = 4096
 _PIECE_CONSUMERS = 100
 """Advisories of deleted consumers that are sent in one piece: 3 ms."""
 
-_ID_LENGTH = 22
 _NAME_LENGTH = 8
-_LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-
-
-class Surroundings(NamedTuple):
-    """Where a stream's consumers live.
-
-    `ready` is asked for a turn for a consumer, and `remove` removes a message of the stream that
-    all consumers that need it acknowledged. `joined` is called for every consumer that is made.
-    """
-
-    sink: Sink
-    clock: Clock
-    rng: random.Random
-    ready: Callable[[Deliverer], object]
-    remove: Callable[[int], object]
-    account: str = "$G"
-    domain: str = ""
-    account_hash: str = ""
-    has_second_acks: bool = False
-    max_payload: int = 1024 * 1024
-    joined: Callable[[], object] = lambda: None
-    in_turns: Callable[[Step], object] = do_at_once
 
 
 class ConsumerSet(ConsumerHost):
-    """The consumers of one stream, by name."""
+    """The consumers of one stream, by name.
 
-    def __init__(self, config: StreamConfig, store: Store, around: Surroundings) -> None:
+    `remove` removes a message of the stream after all consumers that need it acknowledged it.
+    `joined` is called for every consumer that is made.
+    """
+
+    def __init__(
+        self,
+        config: StreamConfig,
+        store: Store,
+        around: Surroundings,
+        remove: Callable[[int], object],
+        joined: Callable[[], object] = lambda: None,
+    ) -> None:
         super().__init__(names.to_bytes(config.name), store, around.sink, around.clock)
         self.account = around.account
         self.domain = around.domain
@@ -76,6 +60,8 @@ class ConsumerSet(ConsumerHost):
         self.has_second_acks = around.has_second_acks
         self.max_payload = around.max_payload
         self._around = around
+        self._remove_message = remove
+        self._joined = joined
         self._ready = around.ready
         self._by_name: dict[bytes, Consumer] = {}
         self._unfiltered: dict[Consumer, None] = {}
@@ -135,11 +121,11 @@ class ConsumerSet(ConsumerHost):
 
     def random(self) -> float:
         """See `ConsumerHost.random`."""
-        return self._around.rng.random()
+        return self._around.random.random()
 
     def new_id(self) -> str:
         """See `ConsumerHost.new_id`."""
-        return "".join(self._around.rng.choices(_LETTERS, k=_ID_LENGTH))
+        return self._around.new_id()
 
     def moved(self, consumer: Progress) -> None:
         """See `ConsumerHost.moved`."""
@@ -168,7 +154,7 @@ class ConsumerSet(ConsumerHost):
         if len(seqs) <= PIECE_MESSAGES:
             go_on()
         else:
-            self._around.in_turns(go_on)
+            self._around.turns.add(go_on)
 
     def acked(self, seq: int) -> None:
         """Remove a message that no consumer needs any more."""
@@ -183,7 +169,7 @@ class ConsumerSet(ConsumerHost):
     def _remove(self, seq: int) -> None:
         """Remove a message that all its consumers were delivered; no count changes."""
         before = self.store.removals
-        self._around.remove(seq)
+        self._remove_message(seq)
         self.known_removals += self.store.removals - before
 
     # What the stream tells.
@@ -244,7 +230,7 @@ class ConsumerSet(ConsumerHost):
             del self._trimming[consumer]
             return False
 
-        self._around.in_turns(go_on)
+        self._around.turns.add(go_on)
 
     def purged(self, subject: bytes = b"", gone_seq: int = 0) -> None:
         """Notify the consumers of a purge of one subject, or of all.
@@ -407,7 +393,7 @@ class ConsumerSet(ConsumerHost):
             return len(piece) == _PIECE_CONSUMERS
 
         if tell():
-            self._around.in_turns(tell)
+            self._around.turns.add(tell)
 
     def _end(self, consumer: Consumer) -> None:
         """End a consumer for good."""
@@ -433,7 +419,7 @@ class ConsumerSet(ConsumerHost):
         self._trimmed_seq = 0
         self._listed = None
         self._enroll(consumer)
-        self._around.joined()
+        self._joined()
 
     def _enroll(self, consumer: Consumer) -> None:
         """Enter a consumer under its filters, so that it is notified of matching messages."""
@@ -476,7 +462,7 @@ class ConsumerSet(ConsumerHost):
             self._drop_unneeded(floor_seq)
             return
         pieces = self._dropping(floor_seq)
-        self._around.in_turns(lambda: next(pieces, False))
+        self._around.turns.add(lambda: next(pieces, False))
 
     def _dropping(self, floor_seq: int) -> Iterator[bool]:
         """Remove unneeded messages in pieces."""
@@ -497,7 +483,7 @@ class ConsumerSet(ConsumerHost):
         store = self.store
         if not self._by_name:
             store.purge()
-            self._around.remove(0)  # removes no message, but updates the account's usage
+            self._remove_message(0)  # removes no message, but updates the account's usage
             return
         end = upto_seq or store.last_seq
         seq = store.next_seq((), max(floor_seq, store.first_seq), end)

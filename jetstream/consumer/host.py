@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from midge.jetstream.consumer.progress import Progress
 from midge.jetstream.environment.clock import Clock
 from midge.jetstream.environment.sink import Sink
+from midge.jetstream.environment.surroundings import Deliverer
 from midge.jetstream.store.interface import MessageView
 from midge.jetstream.store.store import Store
-
-
-class Deliverer(Protocol):
-    """A consumer, as those see it that divide turns."""
-
-    def deliver(self, budget: int) -> int:
-        """Deliver what takes about `budget` bytes of a turn; return what it took."""
 
 
 class ConsumerHost:

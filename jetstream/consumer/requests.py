@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 from midge.jetstream.environment.sink import Receiver
@@ -69,8 +68,6 @@ _BODY = Structure(
         Field("priority", Integer("int")),
     ],
 )
-_ATTRIBUTES = {field.name: field.attribute for field in _BODY.fields}
-_TYPES = {"no_wait": bool, "group": str, "id": str}
 
 _BODY_MAX_BYTES = 4096
 """The largest body of a pull request: clients write up to 200 bytes."""
@@ -104,36 +101,14 @@ def _read(body: bytes) -> RequestBody:
         if digits.isdigit() and len(digits) <= _DIGITS_MAX and int(digits) <= _INT64_MAX:
             made.batch = int(body)
         return made
-    made = _read_plain(body) or _read_as_go(body)
-    made.has_options = True
-    if made.heartbeat_ns > 0 and made.heartbeat_ns * 2 > made.expires_ns:
-        raise BadRequestError("heartbeat value too large")
-    return made
-
-
-def _read_plain(body: bytes) -> RequestBody | None:
-    """Read what every client writes, fast; None when it takes Go's rules to read it."""
-    try:
-        values = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    made = RequestBody(batch=0)
-    for name, value in values.items():
-        attribute = _ATTRIBUTES.get(name)
-        if attribute is None or type(value) is not _TYPES.get(name, int):
-            return None
-        if type(value) is int and not -_INT64_MAX <= value <= _INT64_MAX:
-            return None
-        setattr(made, attribute, value)
-    return made
-
-
-def _read_as_go(body: bytes) -> RequestBody:
-    made = RequestBody(batch=0)
+    made.batch = 0
     try:
         structure.decode_lenient(body, _BODY, made)
     except structure.JsonProblem as problem:
         raise BadRequestError(str(problem)) from None
+    made.has_options = True
+    if made.heartbeat_ns > 0 and made.heartbeat_ns * 2 > made.expires_ns:
+        raise BadRequestError("heartbeat value too large")
     return made
 
 

@@ -451,6 +451,8 @@ def decode_lenient(data: bytes, structure: Structure, into: Any) -> Any:
     """
     if len(data) > lazy.SMALL_BYTES:
         return _decode_large(data, structure, into, is_strict=False)
+    if structure.plain(plain.read(data), into) is not NOT_PLAIN:
+        return into
     try:
         node = syntax.read_value(data, 0)
         end = syntax.skip_blanks(data, node[3])

@@ -8,10 +8,9 @@ from typing import Protocol
 from midge.jetstream import errors
 from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.consumer.consumer_set import ConsumerSet
-from midge.jetstream.consumer.consumer_set import Surroundings as ConsumerSurroundings
 from midge.jetstream.consumer.pull import PullConsumer
+from midge.jetstream.environment.surroundings import Surroundings
 from midge.jetstream.store.store import Store
-from midge.jetstream.stream.surroundings import Surroundings
 
 
 class Woken(Protocol):
@@ -39,21 +38,7 @@ class Audience:
         self._announced_seq = store.visible_seq
         self._asked_group = 0
         self.followers: set[Woken] = set()
-        around = ConsumerSurroundings(
-            shared.sink,
-            shared.clock,
-            shared.random,
-            shared.ready,
-            remove,
-            shared.account,
-            shared.domain,
-            shared.account_hash,
-            shared.has_second_acks,
-            shared.max_payload,
-            self._joined,
-            shared.turns.add,
-        )
-        self.consumers = ConsumerSet(config, store, around)
+        self.consumers = ConsumerSet(config, store, shared, remove, self._on_join)
 
     def follow(self, config: StreamConfig) -> None:
         """Follow a change of the stream's configuration."""
@@ -71,7 +56,7 @@ class Audience:
 
     # Announcements.
 
-    def _joined(self) -> None:
+    def _on_join(self) -> None:
         """Announce to a new consumer the messages stored before it that are not visible yet."""
         if len(self.consumers) == 1:
             # Without consumers nothing was announced; a new one counts visible messages itself.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from midge.jetstream import errors
-from midge.jetstream.headers import parse_number
+from midge.jetstream.headers import NEVER, parse_number, parse_ttl
 from midge.jetstream.json.encode import text
 from midge.jetstream.stream import incoming as names
-from midge.jetstream.stream import schedule_checks
+from midge.jetstream.stream import schedules
 from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming, Refused
-from midge.jetstream.stream.ttl import NEVER, parse_ttl
 from midge.protocol.errors import quote
 
 _EXPECTATIONS = (
@@ -43,7 +42,7 @@ def check_headers(stream: StreamHost, message: Incoming) -> None:
         _check_last_subject_sequence(stream, message)
         _check_last_sequence(stream, message)
         if not message.is_sourced:
-            schedule_checks.check(stream, message, stream.is_schedule)
+            schedules.check(stream, message, stream.is_schedule)
             check_source_header(message)
     message.msg_id = message.value(names.MSG_ID)
     if message.msg_id and not message.is_checked and not stream.is_mirror:

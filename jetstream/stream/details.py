@@ -1,4 +1,4 @@
-"""The lists of STREAM.INFO made on request: subjects with their counts, and deleted sequences.
+"""The state and the info of a stream, and the lists of STREAM.INFO: subjects and deleted sequences.
 
 A large stream is read in pieces while it stays in use. Its subjects are first counted by ranges of
 the alphabet; then the subjects of the page's ranges are collected, so that only a page of a million
@@ -11,13 +11,76 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import pairwise
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from midge.jetstream.json.encode import encode, text
+from midge.jetstream.json.times import ZERO_TIME, format_time
 from midge.jetstream.store import lookups
 from midge.jetstream.store.store import Store
 from midge.jetstream.stream.pieces import Pieces
 from midge.jetstream.stream.searching import is_pattern
+from midge.jetstream.stream.stream import Stream
+
+LISTED_APART = -1
+"""Placeholder in a state for a list that is written separately, see `details`."""
+
+
+def state(
+    stream: Stream, *, with_subjects: bool = False, with_deleted: bool = False
+) -> dict[str, Any]:
+    """Return the state as answers show it, with `LISTED_APART` for the lists that are asked for."""
+    store = stream.store
+    fields: dict[str, Any] = {
+        "messages": store.messages,
+        "bytes": store.bytes,
+        "first_seq": store.first_seq,
+        "first_ts": _time(store.first_time_ns()),
+        "last_seq": store.last_seq,
+        "last_ts": _time(max(store.last_time_ns, stream.skipped_ns)),
+    }
+    if store.subject_count:
+        fields["num_subjects"] = store.subject_count
+    if with_subjects:
+        fields["subjects"] = LISTED_APART
+    deleted = store.deleted_count() if store.last_seq > store.first_seq else 0
+    if deleted:
+        fields["num_deleted"] = deleted
+        if with_deleted:
+            fields["deleted"] = LISTED_APART
+    lost = getattr(store, "lost", None)
+    lost_bytes = getattr(store, "lost_bytes", 0)
+    if lost or lost_bytes:
+        fields["lost"] = {"msgs": sorted(lost or ()), "bytes": lost_bytes}
+    fields["consumer_count"] = len(stream.consumers)
+    return fields
+
+
+def info(
+    stream: Stream,
+    *,
+    config: dict[str, Any],
+    shown_state: dict[str, Any],
+    domain: str = "",
+    cluster: str = "",
+) -> dict[str, Any]:
+    """Return the info of a stream; `domain` and `cluster`, its leader, only if not empty."""
+    fields: dict[str, Any] = {
+        "config": config,
+        "created": format_time(stream.created_ns),
+        "state": shown_state,
+    }
+    if domain:
+        fields["domain"] = domain
+    if cluster:
+        fields["cluster"] = {"leader": cluster}
+    fields |= stream.origins.info()
+    fields["ts"] = format_time(stream.clock.wall_ns())
+    return fields
+
+
+def _time(ns: int) -> str:
+    return format_time(ns) if ns else ZERO_TIME
+
 
 SUBJECTS_MAX = 100_000
 """Most subjects that one answer details, as in nats-server."""

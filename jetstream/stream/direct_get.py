@@ -7,8 +7,6 @@ answered when the message has been fetched, perhaps after later requests.
 
 from __future__ import annotations
 
-import json
-
 from midge.jetstream.config.names import to_bytes
 from midge.jetstream.json import structure
 from midge.jetstream.json.times import format_time
@@ -35,16 +33,6 @@ _BYTES_PER_WORK = 3
 _BODY_MAX_BYTES = 256 * 1024
 """The largest body of a get: a batch of the last messages of 1,024 subjects."""
 
-_USUAL_FIELDS: dict[str, type] = {
-    "seq": int,
-    "last_by_subj": str,
-    "next_by_subj": str,
-    "batch": int,
-    "max_bytes": int,
-    "up_to_seq": int,
-    "no_hdr": bool,
-}
-_INT64 = 1 << 63
 _SECOND_NS = 1_000_000_000
 
 _HEAD = b"NATS/1.0\r\n"
@@ -395,30 +383,9 @@ def _read(body: bytes) -> GetRequest | None:
     """Return the request that `body` is, None when it is malformed."""
     if len(body) > _BODY_MAX_BYTES:
         return None
-    request = _read_usual(body)
-    if request is not None:
-        return request
     request = GetRequest()
     try:
         structure.decode_lenient(body, GET, request)
     except structure.JsonProblem:
         return None
-    return request
-
-
-def _read_usual(body: bytes) -> GetRequest | None:
-    """Return the request if it is written as clients do, which the C reader is good for."""
-    try:
-        fields = json.loads(body.decode())
-    except (ValueError, RecursionError):
-        return None
-    if type(fields) is not dict:
-        return None
-    request = GetRequest()
-    for name, value in fields.items():
-        if type(value) is not _USUAL_FIELDS.get(name):
-            return None
-        if type(value) is int and not 0 <= value < _INT64:
-            return None
-        setattr(request, name, value)
     return request

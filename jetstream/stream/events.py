@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from midge.jetstream.environment.surroundings import Surroundings
 from midge.jetstream.json import type_names
 from midge.jetstream.json.encode import encode, text
 from midge.jetstream.json.times import format_time
 from midge.jetstream.stream.answers import Answers
-from midge.jetstream.stream.surroundings import Surroundings
 
 _ADVISORY = b"$JS.EVENT.ADVISORY.STREAM."
 

@@ -10,13 +10,13 @@ import heapq
 
 from midge.jetstream import headers
 from midge.jetstream.environment.clock import Timer
+from midge.jetstream.headers import NEVER, parse_ttl
 from midge.jetstream.json.times import SECOND_NS, format_duration
 from midge.jetstream.store.interface import StoreFailedError
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming
 from midge.jetstream.stream.pieces import WaitingPieces, until_at_hand
-from midge.jetstream.stream.ttl import NEVER, parse_ttl
 
 PIECE_BYTES = 1 << 20
 """Read in one piece, or in one turn: some 3 ms."""

@@ -12,12 +12,11 @@ from midge.jetstream.config.versions import is_known_level
 from midge.jetstream.errors import ApiError
 from midge.jetstream.headers import parse_number
 from midge.jetstream.json.encode import encode, text
-from midge.jetstream.stream import batch_checks
+from midge.jetstream.stream import batches
 from midge.jetstream.stream import incoming as names
-from midge.jetstream.stream.batches import check_room
+from midge.jetstream.stream.batches import OpenBatches, check_room
 from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming, Refused
-from midge.jetstream.stream.open_batches import OpenBatches
 from midge.protocol.errors import quote
 
 SUFFIX = b".$FI"
@@ -165,8 +164,8 @@ class FastBatches:
         if request.sequence == 1 and not request.commits and self._stream.acks:
             self._send_flow(message.reply, 0, batch.every)
         try:
-            batch_checks.Stage(self._stream).check(message)
-        except batch_checks.DuplicateId as duplicate:
+            batches.Stage(self._stream).check(message)
+        except batches.DuplicateId as duplicate:
             self._duplicate(request, batch, message, duplicate.seq)
             return
         except Refused as refused:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from midge.jetstream.config.stream import MEMORY, StreamConfig
+from midge.jetstream.environment.surroundings import Surroundings
 from midge.jetstream.environment.ticks import ticks_of
 from midge.jetstream.errors import ApiError
 from midge.jetstream.store.published import PublishedLines
@@ -19,7 +20,6 @@ from midge.jetstream.stream.contents import Contents
 from midge.jetstream.stream.dedup import Dedup
 from midge.jetstream.stream.events import StreamEvents
 from midge.jetstream.stream.incoming import Incoming
-from midge.jetstream.stream.surroundings import Surroundings
 from midge.jetstream.stream.usage import Usage
 from midge.jetstream.transform import Transform
 from midge.protocol.errors import quote

@@ -6,10 +6,10 @@ from collections.abc import Callable, Generator
 from typing import Protocol, TypeVar
 
 from midge.jetstream import errors
+from midge.jetstream.environment.surroundings import Surroundings
 from midge.jetstream.errors import ApiError
 from midge.jetstream.store.interface import StoreError
 from midge.jetstream.store.store import Store
-from midge.jetstream.stream.surroundings import Surroundings
 
 Result = TypeVar("Result")
 

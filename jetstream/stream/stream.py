@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from midge.jetstream import errors, headers
 from midge.jetstream.config.stream import INTEREST, StreamConfig
+from midge.jetstream.environment.surroundings import Surroundings
 from midge.jetstream.errors import ApiError
+from midge.jetstream.headers import INVALID, parse_ttl
 from midge.jetstream.json.encode import encode, text
 from midge.jetstream.store.interface import StoreError
 from midge.jetstream.store.store import Store
@@ -29,8 +31,6 @@ from midge.jetstream.stream.origins import Origins
 from midge.jetstream.stream.pieces import in_turns
 from midge.jetstream.stream.republish import Republisher
 from midge.jetstream.stream.schedules import Schedules
-from midge.jetstream.stream.surroundings import Surroundings
-from midge.jetstream.stream.ttl import INVALID, parse_ttl
 from midge.jetstream.stream.usage import Usage
 from midge.protocol import memory
 from midge.protocol.errors import quote

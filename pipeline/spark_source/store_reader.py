@@ -15,7 +15,7 @@ from typing import NamedTuple
 from midge.client.errors import StreamNotFoundError
 from midge.client.jetstream import StreamState
 from midge.jetstream.json.times import format_time
-from midge.jetstream.store.encryption import UserKeys
+from midge.jetstream.store.encrypted_disk import UserKeys
 from midge.jetstream.store.file.directory import StoreDirectory
 from midge.jetstream.store.file.read_only import ReadOnlyDisk, find_store
 from midge.jetstream.store.file.stream import FileStore

@@ -11,9 +11,9 @@ from midge.jetstream.api import dispatch, routes
 from midge.jetstream.archive.transfers import PREFIX
 from midge.jetstream.archive.work import Work
 from midge.jetstream.config.names import to_bytes
+from midge.jetstream.environment.surroundings import OriginNotes, Surroundings
 from midge.jetstream.json.encode import text
 from midge.jetstream.store.file.stream import FileStore
-from midge.jetstream.stream.surroundings import OriginNotes, Surroundings
 from midge.server.jetstream import subjects
 from midge.server.jetstream.acks import AckIntake
 from midge.server.jetstream.answering import Answering

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from midge.jetstream.account.limits import ServerLimits
+from midge.jetstream.environment.surroundings import BacklogLimits, BatchLimits
 from midge.jetstream.json.times import SECOND_NS
 from midge.jetstream.store.file.directory import is_own
-from midge.jetstream.stream.surroundings import BacklogLimits, BatchLimits
 
 if TYPE_CHECKING:
     from midge.server.config.jetstream import JetStream, JetStreamLimits

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from midge.jetstream.account.limits import ServerLimits
-    from midge.jetstream.stream.surroundings import Bounds
+    from midge.jetstream.environment.surroundings import Bounds
     from midge.jetstream.stream.usage import Usage
     from midge.server.accounts.links import AccountLinks
     from midge.server.channels.fair_turns import FairTurns

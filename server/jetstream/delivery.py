@@ -12,8 +12,8 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
-from midge.jetstream.consumer.host import Deliverer
 from midge.jetstream.consumer.pull import PullConsumer
+from midge.jetstream.environment.surroundings import Deliverer
 from midge.server.channels.fair_turns import BUSY_S, FairTurns
 from midge.server.internal.producer import Producer
 from midge.server.jetstream.receiver import ProducersTurn

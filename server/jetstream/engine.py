@@ -10,11 +10,11 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from midge.jetstream.account.limits import AccountLimits
+from midge.jetstream.environment.surroundings import Bounds
 from midge.jetstream.store.disk import SuppliedDisk
 from midge.jetstream.store.file.identity import establish
 from midge.jetstream.store.interface import GroupListener, StoreError, StoreKeyError
 from midge.jetstream.store.real_disk import RealDisk
-from midge.jetstream.stream.surroundings import Bounds
 from midge.jetstream.stream.usage import Usage
 from midge.server.clients.observer import Observer
 from midge.server.errors import ConfigError

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from midge.jetstream.config.stream import StreamConfig
     from midge.jetstream.store.disk import Disk
-    from midge.jetstream.store.encryption import UserKeys
+    from midge.jetstream.store.encrypted_disk import UserKeys
     from midge.jetstream.store.file.recovery import Damage
     from midge.jetstream.store.interface import GroupListener
     from midge.jetstream.store.store import Store
@@ -84,7 +84,7 @@ def keys_of(options: JetStream) -> UserKeys | None:
     """Return what file streams are encrypted with; None where they are not."""
     if not options.encryption_key:
         return None
-    from midge.jetstream.store.encryption import UserKeys  # noqa: PLC0415 - cryptography
+    from midge.jetstream.store.encrypted_disk import UserKeys  # noqa: PLC0415 - cryptography
 
     current, previous = options.encryption_key.encode(), options.prev_encryption_key.encode()
     return UserKeys(current, previous, options.cipher)

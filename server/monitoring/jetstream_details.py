@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from midge.jetstream.config.versions import API_LEVEL
 from midge.jetstream.consumer.info import info_of
 from midge.jetstream.json.times import format_time
-from midge.jetstream.stream import state as shown
+from midge.jetstream.stream import details as shown
 from midge.jetstream.stream.pieces import until_first_time
 from midge.server.config.jetstream import JetStreamLimits
 from midge.server.monitoring import go_format

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from midge.jetstream.account.account import UNFINISHED
 from midge.jetstream.json.encode import text
-from midge.jetstream.store.encryption import UserKeys
+from midge.jetstream.store.encrypted_disk import UserKeys
 from midge.jetstream.store.file.directory import StoreDirectory
 from midge.jetstream.store.file.read_only import ReadOnlyDisk, find_store
 from midge.jetstream.store.file.stream import FileStore

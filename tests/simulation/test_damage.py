@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from midge.jetstream.store.encryption import UserKeys
+from midge.jetstream.store.encrypted_disk import UserKeys
 from midge.jetstream.store.file.directory import StoreDirectory
 from midge.testing.simulated_disk import Inode, SimulatedDisk
 from tests.simulation.world import Model, StreamModel, quickly_stretched

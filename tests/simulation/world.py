@@ -17,8 +17,13 @@ from typing import Any
 import pytest
 
 from midge.jetstream.store.disk import Write
-from midge.jetstream.store.encrypted_disk import EncryptedFile, EncryptingCommitter
-from midge.jetstream.store.encryption import AES_CTR, CHACHA, UserKeys
+from midge.jetstream.store.encrypted_disk import (
+    AES_CTR,
+    CHACHA,
+    EncryptedFile,
+    EncryptingCommitter,
+    UserKeys,
+)
 from midge.jetstream.store.file.directory import StoreDirectory
 from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.store.interface import GroupListener, StoreError, StoreFullError

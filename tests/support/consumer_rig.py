@@ -10,13 +10,15 @@ from typing import Any, NamedTuple
 from midge.jetstream.config.consumer_config import Allowance, ConsumerConfig
 from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.consumer.consumer import Consumer
-from midge.jetstream.consumer.consumer_set import ConsumerSet, Surroundings
+from midge.jetstream.consumer.consumer_set import ConsumerSet
 from midge.jetstream.consumer.info import info_of, written_report
 from midge.jetstream.environment.sink import Receiver, Sink
+from midge.jetstream.environment.surroundings import Surroundings
 from midge.jetstream.json.encode import encode
 from midge.jetstream.store.interface import MessageView
 from midge.jetstream.store.memory import MemoryStore
 from midge.jetstream.store.store import Store
+from midge.jetstream.store.turns import Turns
 
 SECOND_NS = 1_000_000_000
 START_NS = 1_700_000_000 * SECOND_NS
@@ -191,10 +193,9 @@ class Rig:
         for key, value in stream.items():
             setattr(self.config, key, value)
         self.turns: list[Consumer] = []
-        around = Surroundings(
-            self.sink, self.clock, random.Random(1), self.turns.append, self.store.remove
-        )
-        self.consumers = ConsumerSet(self.config, self.store, around)
+        around = Surroundings(self.sink, self.clock, random.Random(1), ready=self.turns.append)
+        around.turns = Turns()
+        self.consumers = ConsumerSet(self.config, self.store, around, self.store.remove)
 
     def publish(self, *subjects: str, payload: bytes = b"x", headers: bytes = b"") -> None:
         """Store messages, one for each subject, and let consumers deliver."""

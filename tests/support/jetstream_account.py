@@ -12,11 +12,11 @@ from midge.jetstream.account.limits import AccountLimits, ServerLimits
 from midge.jetstream.api import dispatch
 from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.environment.sink import Sink
+from midge.jetstream.environment.surroundings import Surroundings
 from midge.jetstream.store.file.directory import StoreDirectory
 from midge.jetstream.store.memory import MemoryStore
 from midge.jetstream.store.store import Store
 from midge.jetstream.stream.stream import Stream
-from midge.jetstream.stream.surroundings import Surroundings
 from midge.protocol.frame import compose
 from midge.server.jetstream.message_requests import MessageRequests
 from midge.sublist.subjects import matches

@@ -13,10 +13,11 @@ from midge.jetstream.store.disk import Disk
 from midge.jetstream.store.file import records
 from midge.jetstream.store.file.compaction import Compaction
 from midge.jetstream.store.file.group import Segment, segment_name, segment_number
-from midge.jetstream.store.file.head import Contents, Head
 from midge.jetstream.store.file.identity import (
     NAMES,
     NEW,
+    Contents,
+    Head,
     establish,
     put_aside,
     without_aside,
@@ -28,7 +29,7 @@ from midge.jetstream.store.interface import StoreError
 from midge.jetstream.store.turns import Soon, Turns
 
 if TYPE_CHECKING:
-    from midge.jetstream.store.encryption import UserKeys
+    from midge.jetstream.store.encrypted_disk import UserKeys
 
 LEFT_MIN = 64 * 1024
 """Bytes of removed messages for which a segment is left early: the next one takes as many."""

@@ -3,20 +3,107 @@
 A read that waits for a busy disk takes 100 ms and more, in which the event loop would do nothing
 else. So a reader that can wait reads the cached records, starts a fetch of the others, and reads
 again after it.
+
+`Departing` reads messages that were removed before a snapshot got to them and that are only on the
+disk. It reads them one after the other, each after a thread has fetched it, so that a removal does
+not wait for the disk. Their files stay open until then, even if the segments are deleted.
+
+`ReadBuffers` keeps the buffers of all streams of a directory within one budget.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections import Counter, deque
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from midge.jetstream.store.disk import Disk
-from midge.jetstream.store.file.departing import Departing
+from midge.jetstream.store.disk import Disk, DiskFile
 from midge.jetstream.store.numbers import Octets
 
 if TYPE_CHECKING:
     from midge.jetstream.store.file.group import Segment
     from midge.jetstream.store.interface import Waiter
+
+_AHEAD = 1024 * 1024
+"""Fetched at once where the next message is that near, and read in one turn: some 1 ms."""
+
+Departed = tuple[DiskFile, int, int, Callable[[Octets], object]]
+"""The file of a record, its position, its length, and the callback for its bytes."""
+
+
+class Departing:
+    """Those of a store directory, in the order of their removal."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._queue: deque[Departed] = deque()
+        self._used: Counter[DiskFile] = Counter()
+        self._released: dict[DiskFile, Callable[[], object]] = {}
+
+    def add(self, file: DiskFile, offset: int, size: int, take: Callable[[Octets], object]) -> None:
+        """Read `size` bytes and call `take` with them, with b"" if they cannot be read."""
+        self._queue.append((file, offset, size, take))
+        self._used[file] += 1
+        if len(self._queue) == 1:
+            self._fetch()
+
+    def release(self, file: DiskFile, done: Callable[[], object]) -> None:
+        """Close a removed file once no record of it is needed; see `Disk.release`."""
+        if file in self._used:
+            self._released[file] = done
+        else:
+            self._disk.release(file, done)
+
+    def close(self) -> None:
+        """Drop the pending reads, and close the files that waited for them."""
+        self._queue.clear()
+        self._used.clear()
+        for file in self._released:
+            file.close()
+        self._released.clear()
+
+    def _fetch(self) -> None:
+        file, offset, size, _ = self._queue[0]
+        if len(self._queue) > 1:
+            after, start, _, _ = self._queue[1]
+            if after is file and 0 < start - offset < _AHEAD:
+                size = max(size, _AHEAD)
+        self._disk.fetch(file, offset, size, self._fetched)
+
+    def _fetched(self) -> None:
+        """Read the first record in any case, and the next ones that are now in memory."""
+        if not self._queue:
+            return  # it has been closed
+        room = _AHEAD
+        data: Octets | None = None
+        with contextlib.suppress(OSError):
+            file, offset, size, _ = self._queue[0]
+            data = file.read(offset, size)
+        self._take(data or b"")
+        while self._queue and room > 0:
+            file, offset, size, _ = self._queue[0]
+            data = None
+            with contextlib.suppress(OSError):
+                data = file.read_at_hand(offset, size)
+            if data is None or len(data) < size:
+                break
+            room -= size
+            self._take(data)
+        if self._queue:
+            self._fetch()
+
+    def _take(self, data: Octets) -> None:
+        """Hand over what the first one is, and let go of its file."""
+        file, _, _, take = self._queue.popleft()
+        take(data)
+        self._used[file] -= 1
+        if not self._used[file]:
+            del self._used[file]
+            if file in self._released:
+                self._disk.release(file, self._released.pop(file))
+
 
 _WAITERS_MAX = 16 * 1024
 """Waiters above which reads block on the disk again, to slow the readers down: some 16 MB.
@@ -79,3 +166,38 @@ class Fetches:
         for waiter in waiting:
             self._fetched[id(waiter)] = place
             waiter.fetched()
+
+
+BUDGET_BYTES = 64 << 20
+"""Most bytes in the buffers of all streams: enough for a thousand consumers that catch up with 64
+KiB each. A buffer has at least the size of one record."""
+
+
+class Owner(Protocol):
+    """Has a buffer."""
+
+    def drop_ahead(self) -> None:
+        """Drop the buffer; later reads fill it again."""
+
+
+class ReadBuffers:
+    """Drops the buffers that were filled longest ago as soon as all together are too large."""
+
+    def __init__(self, budget_bytes: int = BUDGET_BYTES) -> None:
+        self.total_bytes = 0
+        self._budget_bytes = budget_bytes
+        self._sizes: dict[Owner, int] = {}
+
+    def filled(self, owner: Owner, size: int) -> None:
+        """Count a buffer filled with `size` bytes, and drop older ones above the budget."""
+        self.emptied(owner)
+        self._sizes[owner] = size
+        self.total_bytes += size
+        while self.total_bytes > self._budget_bytes and len(self._sizes) > 1:
+            oldest = next(iter(self._sizes))
+            self.emptied(oldest)
+            oldest.drop_ahead()
+
+    def emptied(self, owner: Owner) -> None:
+        """Note that a buffer was freed."""
+        self.total_bytes -= self._sizes.pop(owner, 0)

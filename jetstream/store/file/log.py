@@ -17,8 +17,7 @@ from typing import Any
 from midge.jetstream.store import numbers
 from midge.jetstream.store.disk import Disk, Write
 from midge.jetstream.store.file import records
-from midge.jetstream.store.file.buffers import ReadBuffers
-from midge.jetstream.store.file.fetches import Fetches
+from midge.jetstream.store.file.fetches import Fetches, ReadBuffers
 from midge.jetstream.store.file.group import Group, Segment
 from midge.jetstream.store.file.next_segment import SEGMENT_MAX, Chore, NextSegment
 from midge.jetstream.store.file.recent import RecentGroups

@@ -11,8 +11,8 @@ from midge.jetstream.config.names import to_bytes
 from midge.jetstream.consumer.info import info_of
 from midge.jetstream.consumer.pull import PullConsumer
 from midge.jetstream.json.times import format_time
+from midge.jetstream.stream import details as shown_state
 from midge.jetstream.stream import searching
-from midge.jetstream.stream import state as shown_state
 from midge.jetstream.stream.details import subject_page
 from midge.jetstream.stream.pieces import until_at_hand, until_first_time
 from midge.protocol.text import decode

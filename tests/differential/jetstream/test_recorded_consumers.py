@@ -10,8 +10,8 @@ from typing import Any
 from midge.jetstream.account.account import JetStreamAccount
 from midge.jetstream.api import dispatch, routes
 from midge.jetstream.consumer.consumer import Consumer
+from midge.jetstream.environment.surroundings import Surroundings
 from midge.jetstream.store.memory import MemoryStore
-from midge.jetstream.stream.surroundings import Surroundings
 from midge.server.jetstream.message_requests import MessageRequests
 from tests.differential.jetstream.consumer_programs import (
     INBOXES,
@@ -112,7 +112,10 @@ class Run:
         if subject is None:
             return None
         reply = self._inboxes[0] if body.startswith("+NXT") else REPLY
-        is_taken = routes.take_ack(self._core.account, subject.encode(), reply, body.encode())
+        consumer = routes.consumer_of_ack(self._core.account, subject.encode())
+        is_taken = consumer is not None and consumer.takes_acks()
+        if consumer is not None and is_taken:
+            consumer.ack(subject.encode(), reply, body.encode())
         if body.startswith("+NXT"):
             return self._shown()
         self._core.run()

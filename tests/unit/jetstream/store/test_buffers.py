@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from midge.jetstream.store.file.buffers import ReadBuffers
 from midge.jetstream.store.file.directory import StoreDirectory
+from midge.jetstream.store.file.fetches import ReadBuffers
 from midge.testing.simulated_disk import SimulatedDisk
 
 

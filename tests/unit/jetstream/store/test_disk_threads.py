@@ -10,8 +10,7 @@ from select import select
 
 import pytest
 
-from midge.jetstream.store.disk_threads import DiskThreads
-from midge.jetstream.store.real_disk import RealDisk
+from midge.jetstream.store.real_disk import DiskThreads, RealDisk
 from tests.unit.jetstream.store.test_commit_thread import Loop
 
 SIZE = 3 << 20

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from midge.jetstream.store.encryption import (
+from midge.jetstream.store.encrypted_disk import (
     AES_CTR,
     CHACHA,
     KeyStream,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from midge.jetstream.stream import positions
+from midge.jetstream.stream import origins
 from midge.jetstream.stream.origins import Origins
 from midge.jetstream.stream.stream import Stream
 from tests.support.jetstream_account import FileAccountRig
@@ -67,8 +67,8 @@ class SourcingRig(FileAccountRig):
 
 @pytest.fixture(autouse=True)
 def pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(positions, "_PIECE_BYTES", 10 * 2100)
-    monkeypatch.setattr(positions, "_SAVED_FROM", 50)
+    monkeypatch.setattr(origins, "_PIECE_BYTES", 10 * 2100)
+    monkeypatch.setattr(origins, "_SAVED_FROM", 50)
 
 
 def test_the_last_message_of_each_origin_is_looked_for_in_turns() -> None:

@@ -11,10 +11,10 @@ import pytest
 
 from midge.jetstream.account.limits import AccountLimits, ServerLimits
 from midge.jetstream.config.stream import StreamConfig
+from midge.jetstream.environment.surroundings import Surroundings
 from midge.jetstream.store.interface import StoreFailedError
 from midge.jetstream.store.memory import MemoryStore
 from midge.jetstream.stream.stream import Stream
-from midge.jetstream.stream.surroundings import Surroundings
 from midge.jetstream.stream.usage import Usage
 from midge.protocol.frame import compose
 from tests.support.consumer_rig import TurnedClock

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from midge.jetstream.environment.surroundings import OriginNotes
 from midge.jetstream.stream.remote_follower import read_delivery
-from midge.jetstream.stream.surroundings import OriginNotes
 from tests.support.jetstream_account import AccountRig
 
 PREFIX = "$JS.far.API."

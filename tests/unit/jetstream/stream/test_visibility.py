@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from midge.jetstream.environment.surroundings import BacklogLimits, BatchLimits, Bounds
 from midge.jetstream.store.file.directory import StoreDirectory
-from midge.jetstream.stream.surroundings import BacklogLimits, BatchLimits, Bounds
 from tests.support.jetstream_account import FileAccountRig
 
 

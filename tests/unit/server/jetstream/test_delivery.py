@@ -8,9 +8,11 @@ import pytest
 
 from midge.jetstream.config.consumer_config import Allowance, ConsumerConfig
 from midge.jetstream.config.stream import StreamConfig
-from midge.jetstream.consumer.consumer_set import ConsumerSet, Surroundings
+from midge.jetstream.consumer.consumer_set import ConsumerSet
 from midge.jetstream.consumer.pull import PullConsumer
+from midge.jetstream.environment.surroundings import Surroundings
 from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.store.turns import Turns
 from midge.server.channels.fair_turns import FairTurns
 from midge.server.jetstream.delivery import Deliveries
 from midge.server.jetstream.receiver import ProducersTurn
@@ -54,10 +56,9 @@ class Place:
             self.clock,  # type: ignore[arg-type]
         )
         config = StreamConfig(name="S", subjects=["a"], num_replicas=1, storage="memory")
-        around = Surroundings(
-            self.sink, self.clock, random.Random(1), deliveries.ready, self.store.remove
-        )
-        self.consumers = ConsumerSet(config, self.store, around)
+        around = Surroundings(self.sink, self.clock, random.Random(1), ready=deliveries.ready)
+        around.turns = Turns()
+        self.consumers = ConsumerSet(config, self.store, around, self.store.remove)
 
     def create(self, name: str) -> PullConsumer:
         config = ConsumerConfig(name=name, durable_name=name, ack_policy="explicit")

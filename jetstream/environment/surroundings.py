@@ -1,14 +1,13 @@
-"""Surroundings shared by an account's streams: sink, clock, random numbers, limits of batches."""
+"""What the streams and consumers of an account share: sink, clock, random numbers, limits."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from midge.jetstream.config.names import short_hash
-from midge.jetstream.consumer.host import Deliverer
 from midge.jetstream.environment.clock import Clock
 from midge.jetstream.environment.sink import Sink
 from midge.jetstream.json.times import SECOND_NS
@@ -16,6 +15,13 @@ from midge.jetstream.store.turns import Turns
 
 _TURN_BYTES = 1 << 20
 _ID_LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+class Deliverer(Protocol):
+    """A consumer that has something to deliver."""
+
+    def deliver(self, budget: int) -> int:
+        """Deliver what takes about `budget` bytes of a turn; return what it took."""
 
 
 class Surroundings:
