@@ -8,9 +8,9 @@ from midge.server.monitoring import go_format
 from midge.server.routing.role import Role
 
 if TYPE_CHECKING:
-    from midge.server.leafnodes.link import LeafLink
     from midge.server.monitoring.arguments import Arguments
     from midge.server.monitoring.state import State
+    from midge.server.peers.leaf import LeafLink
 
 LISTED_MAX = 10_000
 """Most subscriptions of a link that are listed: a page is made in one go."""
@@ -50,10 +50,10 @@ def _entry(link: LeafLink, *, with_subscriptions: bool) -> dict[str, Any]:
         "out_msgs": link.out_messages,
         "in_bytes": link.in_bytes,
         "out_bytes": link.out_bytes,
-        "subscriptions": len(link.interest),
+        "subscriptions": link.interest_count,
     }
     if with_subscriptions:
-        listed = list(link.interest)[:LISTED_MAX]
+        listed = [(one.subject, one.queue) for one in link.interest[:LISTED_MAX]]
         entry["subscriptions_list"] = [
             (subject if queue is None else b"%b %b" % (subject, queue)).decode(errors="replace")
             for subject, queue in listed

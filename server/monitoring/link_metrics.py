@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from prometheus_client.metrics_core import Metric
 
-    from midge.server.leafnodes.link import LeafLink
     from midge.server.monitoring.state import State
+    from midge.server.peers.leaf import LeafLink
 
 _LABELS = ["account", "server", "role"]
 _COUNTERS = {
@@ -68,7 +68,7 @@ def _gauges(by_label: dict[tuple[str, str, str], list[LeafLink]]) -> Iterator[Me
     for labels, links in by_label.items():
         up.add_metric(labels, len(links))
         pending.add_metric(labels, sum(link.outbound.pending_bytes() for link in links))
-        interest.add_metric(labels, sum(len(link.interest) for link in links))
+        interest.add_metric(labels, sum(link.interest_count for link in links))
         longest_s = max(link.keepalive.round_trip_s or 0.0 for link in links)
         round_trip.add_metric(labels, longest_s)
     yield from (up, pending, interest, round_trip)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from prometheus_client.metrics_core import Metric
 
-    from midge.server.cluster.link import RouteLink
     from midge.server.monitoring.state import State
+    from midge.server.peers.route import RouteLink
 
 _COUNTERS = {
     "in_messages": ("received_messages", "Messages that came over the route"),

@@ -11,9 +11,9 @@ from midge.server.monitoring import go_format
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from midge.server.cluster.link import RouteLink
     from midge.server.monitoring.arguments import Arguments
     from midge.server.monitoring.state import State
+    from midge.server.peers.route import RouteLink
     from midge.sublist.subscription import RemoteSubscription
 
 LISTED_MAX = 10_000
@@ -82,7 +82,7 @@ def _told(link: RouteLink) -> Iterator[tuple[bytes, RemoteSubscription]]:
     """Yield what the other server has told, with its account, up to LISTED_MAX of it."""
     left = LISTED_MAX
     for branch in link.branches.values():
-        for told in list(branch.interest.values())[:left]:
+        for told in branch.interest[:left]:
             yield branch.name, told
             left -= 1
 
