@@ -2,8 +2,8 @@
 FROM python:3.13-bookworm AS build
 WORKDIR /src
 COPY . .
-# `--build-arg EXTRAS=[recorder]` adds what recording needs.
-ARG EXTRAS=
+# `--build-arg EXTRAS=[server,recorder]` adds what recording needs.
+ARG EXTRAS=[server]
 RUN python -m venv /opt/midge \
     && /opt/midge/bin/python -m pip install --no-cache-dir --constraint constraints.txt ".$EXTRAS"
 

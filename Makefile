@@ -15,7 +15,7 @@ PACKAGES := midge protocol sublist jetstream server client pipeline testing
 COMPILED := $(shell find protocol sublist jetstream server -name '*.py' -o -name '*.pxd' -o -name '*.h')
 # What exercises them without a loop or a socket.
 HOT_PATH_TESTS := tests/fuzz tests/property tests/unit/protocol tests/unit/sublist tests/unit/jetstream \
-  $(patsubst %,tests/unit/server/%.py,clients/test_back_pressure clients/test_keepalive \
+  $(patsubst %,tests/unit/server/%.py,channels/test_back_pressure channels/test_keepalive \
     routing/test_outbound_callbacks auth/test_permissions routing/test_reentrancy routing/test_router) \
   tests/unit/server/recorder/test_tap.py
 # Python frees and allocates by itself in large blocks, where the sanitizer could see nothing.
@@ -32,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # The examples' own environment: it sees midge as a user does, as a wheel.
 EXAMPLES := build/examples
 
-.PHONY: help run check test test-pure test-fuzz test-asan fuzz test-examples test-packaging test-full test-cluster test-third-party build lint types bench pipeline docs dist clean
+.PHONY: help run check test test-pure test-fuzz test-asan fuzz test-examples test-packaging test-full test-cluster test-object-stores test-third-party build lint types bench pipeline docs dist clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,7 +45,7 @@ run: $(STAMPS)/install ## Serve on 127.0.0.1:4222 at once, compile meanwhile (AR
 # A worker per core takes whole files; tests/conftest.py has the tables of `slow` and `measured` tests.
 PYTEST   := $(BIN)/python -m pytest
 PARALLEL := -n auto --maxprocesses 8
-ELSEWHERE := cluster or packaging
+ELSEWHERE := cluster or object_store or packaging
 # Exit status 5: ARGS has left no test to run.
 passed = || [ $$? -eq 5 ] || failed=1
 
@@ -122,6 +122,15 @@ test-full: $(STAMPS)/dev $(STAMPS)/build ## Run the long form of the tests that 
 test-cluster: $(STAMPS)/dev $(STAMPS)/build ## Run the pipeline on a standalone Spark cluster on loopback
 	$(BIN)/python -m pytest -m cluster $(ARGS)
 
+# moto brings 60 distributions, some at odds with ours, so it has an environment of its own.
+test-object-stores: $(STAMPS)/dev $(STAMPS)/build build/moto/venv/made ## Prove tables in an object store: moto's S3 server, with faults
+	MOTO_PYTHON=build/moto/venv/bin/python $(BIN)/python -m pytest -m object_store tests/pipeline/tables $(ARGS)
+
+build/moto/venv/made: tests/pipeline/tables/moto.txt
+	$(PYTHON) -m venv build/moto/venv
+	build/moto/venv/bin/python -m pip --disable-pip-version-check --quiet install --requirement $<
+	@touch $@
+
 build: $(STAMPS)/build ## Compile the extension modules in place, if a source has changed
 
 lint: $(STAMPS)/dev ## Check style: ruff, cython-lint, bandit, prose
@@ -172,7 +181,7 @@ $(STAMPS)/venv: constraints.txt
 	@mkdir -p $(@D) && touch $@
 
 $(STAMPS)/install: $(STAMPS)/venv pyproject.toml setup.py
-	@$(EDITABLE) . Cython nats-py
+	@$(EDITABLE) '.[cli,server]' Cython nats-py
 	@touch $@
 
 $(STAMPS)/dev: $(STAMPS)/install

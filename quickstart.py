@@ -1,7 +1,7 @@
 """Serve on 127.0.0.1:4222 at once, interpreted until the modules are compiled: `make run`.
 
-Once they are, a server that nobody is connected to is restarted. One with flags of the user is not,
-because it may hold a memory stream: the user is told to restart it.
+Then this program restarts the server as soon as no client is connected. It does not restart a
+server with flags of the user, because that may hold a memory stream; it asks the user to do so.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ def is_compiled() -> bool:
 
 
 def build(make: str) -> None:
-    """Put the compiled modules in place; compile what has changed."""
+    """Put the compiled modules in place; compile the changed ones."""
     subprocess.run([make, "--no-print-directory", "build"], check=True)  # noqa: S603 - $(MAKE)
 
 
 def serve_and_compile(make: str, arguments: list[str]) -> int:
-    """Serve interpreted, compile meanwhile, and restart when that disturbs nobody."""
+    """Serve interpreted, compile meanwhile, and restart when no client is connected."""
     with Server(arguments) as server:
         urls = server.urls()
         say(suggestions(urls, str(PROGRAMS), server.token))
@@ -122,7 +122,7 @@ class Server(Child):
         super().__init__([str(PROGRAMS / "midge-server"), *flags, *arguments])
 
     def urls(self) -> dict[str, list[str]]:
-        """Return where it listens, by kind; nothing when it has ended before it did."""
+        """Return its URLs by kind; an empty dict if it has ended before it listened."""
         while self.poll() is None:
             for path in self._ports.glob("*.ports"):
                 found: dict[str, list[str]] = json.loads(path.read_text())
@@ -132,7 +132,7 @@ class Server(Child):
 
 
 def connections(urls: dict[str, list[str]]) -> int:
-    """Return how many clients are connected, 1 when the server does not say."""
+    """Return the number of connected clients, 1 if the server does not answer."""
     try:
         varz = f"{urls['monitoring'][0]}/varz"
         with urllib.request.urlopen(varz, timeout=5) as page:  # noqa: S310 - our own server
@@ -142,7 +142,7 @@ def connections(urls: dict[str, list[str]]) -> int:
 
 
 def suggestions(urls: dict[str, list[str]], programs: str, token: str) -> str:
-    """Return what to try next with the server that listens there; "" when it does not."""
+    """Return suggestions for a server that listens at `urls`; "" if there are none."""
     if not urls:
         return ""
     nats = urls["nats"][0]
@@ -164,7 +164,7 @@ def suggestions(urls: dict[str, list[str]], programs: str, token: str) -> str:
 
 
 def say(text: str) -> None:
-    """Print, unless there is nothing to say."""
+    """Print `text` unless it is empty."""
     if text:
         sys.stdout.write(f"{text}\n")
         sys.stdout.flush()

@@ -1,11 +1,12 @@
 """Compile midge's hot modules; everything else about the distribution is in pyproject.toml.
 
-A module is compiled when a `.pxd` of the same name lies beside its `.py`. Three environment
-variables change the build:
+A module is compiled when a `.pxd` of the same name lies beside its `.py`. Environment variables
+change the build:
 
 - `MIDGE_PURE=1` builds no extension at all. It is the only way to a pure install: a compile that
   fails, fails the build.
 - `MIDGE_BOUNDSCHECK=1` turns on every run-time check Cython has, for fuzzing.
+- `MIDGE_REPOSITORY`, a URL, becomes the distribution's links; a release sets it to where it runs.
 - `MIDGE_SANITIZE=address` instruments the C code (any name that `-fsanitize=` takes).
 
 A level of optimization in `CFLAGS` takes the place of the one that a module has here.
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 
 COMPILED_FOLDERS = ("protocol", "sublist", "jetstream", "server")
 
-# A `.pxd` of nothing but `cdef inline` functions is C for those who cimport it; the `.py` beside it
-# is its interpreted twin, so there is nothing to compile.
+# A `.pxd` that has only `cdef inline` functions is compiled into the modules that cimport it. The
+# `.py` beside it is its interpreted twin, and is not compiled.
 INLINE_ONLY = frozenset(
     {
         "midge.jetstream.archive.crc32c",
@@ -70,12 +71,13 @@ OPTIMIZED = frozenset(
         "midge.jetstream.store.file.reader",
         "midge.jetstream.store.file.records",
         "midge.jetstream.store.file.writer",
-        "midge.jetstream.store.indexed",
+        "midge.jetstream.store.indexes",
         "midge.jetstream.store.known_subjects",
         "midge.jetstream.store.lookups",
         "midge.jetstream.store.memory",
         "midge.jetstream.store.message_index",
         "midge.jetstream.store.published",
+        "midge.jetstream.store.store",
         "midge.jetstream.store.subject_index",
         "midge.jetstream.stream.direct_get",
         "midge.jetstream.stream.header_scan",
@@ -89,7 +91,7 @@ OPTIMIZED = frozenset(
         "midge.server.peers.outbound",
         "midge.server.recorder.rows",
         "midge.server.recorder.tap",
-        "midge.server.routing.flush_rule",
+        "midge.server.routing.flush_scheduler",
         "midge.server.routing.outbound",
         "midge.server.routing.over_links",
         "midge.server.routing.router",
@@ -143,7 +145,7 @@ def compiled_modules(root: Path = Path()) -> dict[str, Path]:
 
 
 def is_set(switch: str) -> bool:
-    """Tell whether the environment variable `switch` is set to anything but nothing or 0."""
+    """Return whether the environment variable `switch` is set, and is neither empty nor 0."""
     return os.environ.get(switch, "") not in {"", "0"}
 
 
@@ -248,8 +250,8 @@ def extensions() -> list[Extension]:
 def heed_no_gc() -> None:
     """Make Cython heed `@cython.no_gc` on a class in a `.pxd`.
 
-    Cython 3.3.1 analyses such a class twice, for the `.pxd` and for the `.py`, and the second time
-    replaces the directives of the first, `no_gc` among them, by those of the module.
+    Cython 3.3.1 analyses such a class twice, for the `.pxd` and for the `.py`. The second analysis
+    replaces the directives of the first, including `no_gc`, with the module's directives.
     `tests/unit/test_compiled.py` reads the flags of every class that is marked.
     """
     from Cython.Compiler import Nodes  # noqa: PLC0415 - a pure build does without Cython
@@ -333,11 +335,15 @@ class CythonBuild(build_ext):
     is_ending = False
 
     def run(self) -> None:
-        """Build everything anew when the last build in place was of another variant."""
+        """Rebuild everything when the last build in place was of another variant."""
         if self.extensions and (lacking := missing_compiler()):
             sys.exit(lacking)
         built = LAST_VARIANT.read_text() if LAST_VARIANT.exists() else variant()
         self.force = self.force or built != variant()
+        if sys.platform == "linux" and not self.inplace and not os.environ.get("MIDGE_SANITIZE"):
+            # Profilers want the names of static functions, an installed package does without.
+            for extension in self.extensions:
+                extension.extra_link_args = [*extension.extra_link_args, "-Wl,-s"]
         super().run()
         if self.inplace and self.extensions:
             LAST_VARIANT.parent.mkdir(exist_ok=True)
@@ -358,7 +364,7 @@ class CythonBuild(build_ext):
             return
         stale.sort(key=lambda extension: -Path(extension.sources[0]).stat().st_size)
         self.force = (
-            True  # what is listed is to be compiled, whatever setuptools makes of its dates
+            True  # compile every listed module; setuptools would compare dates by its own rules
         )
         jobs = self.parallel if isinstance(self.parallel, int) else os.cpu_count() or 1
         with translators(jobs) as translated, ThreadPoolExecutor(jobs) as threads:
@@ -379,5 +385,22 @@ class CythonBuild(build_ext):
             self.build_extension(extension)
 
 
+def project_urls() -> dict[str, str]:
+    """Return the distribution's links, which lead to the repository that builds the release."""
+    place = os.environ.get("MIDGE_REPOSITORY", "").rstrip("/")
+    pages = {
+        "Source": "",
+        "Documentation": "/tree/main/docs",
+        "Changelog": "/blob/main/CHANGELOG.md",
+        "Issues": "/issues",
+        "Security": "/security/policy",
+    }
+    return {name: place + path for name, path in pages.items()} if place else {}
+
+
 if __name__ == "__main__":
-    setup(ext_modules=extensions(), cmdclass={"build_ext": CythonBuild})
+    setup(
+        ext_modules=extensions(),
+        cmdclass={"build_ext": CythonBuild},
+        project_urls=project_urls(),
+    )

@@ -185,8 +185,8 @@ def page(
   store is filled, and its server killed and started {starts + 1} times; ± is half the distance
   between the extremes; how it is measured is in [README.md](README.md)
 
-A start lasts from before the process is made to the first answer to STREAM.INFO, which must tell of
-every message. While other programs use cores, starts take longer; their CPU time stays the same.
+A start lasts from the creation of the process to the first answer to STREAM.INFO, which must count
+every message. Load by other programs makes starts longer; their CPU time stays the same.
 
 | case | metric | {a.name} | {b.name} | {a.name} / {b.name} | target |
 |---|---|---:|---:|---:|---|

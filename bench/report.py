@@ -104,10 +104,10 @@ def to_markdown(setup: Setup, comparisons: Sequence[Comparison]) -> str:
 - method: medians of {setup.rounds} rounds of {setup.seconds:g} s in alternation, ± is half the
   distance between the extremes; how it is measured is in [README.md](README.md)
 
-Server CPU is per delivered message (per published one where nobody subscribes, per request, per
-connection, per subscription). "generator" is how many cores the busiest process of the load
-generator used during {a}'s rounds and {b}'s: near one core, the generator and not the server would
-be what was measured. "others" is what programs outside of the bench used.
+Server CPU is per delivered message (per published one without subscribers, per request, per
+connection, per subscription). "generator" is the number of cores that the busiest process of the
+load generator used during {a}'s rounds and {b}'s: near one core, the figures would
+measure the generator and not the server. "others" is the CPU use of all other programs.
 
 | scenario | metric | {a} | {b} | {a} / {b} | target | generator | others |
 |---|---|---|---|---|---|---|---|

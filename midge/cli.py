@@ -177,12 +177,11 @@ def _dispatch(name: str, command: Command, arguments: list[str]) -> int:
 
 def _explain_missing(name: str, command: Command, error: ModuleNotFoundError) -> int:
     """Print the missing extra; raise the error if one of midge's own modules is missing."""
-    missing = error.name or ""
+    missing = (error.name or "").partition(".")[0]
     if missing.startswith("midge") and not command.extra:
         raise error
-    hint = ""
-    if command.extra:
-        extras = importlib.import_module("midge.extras")
-        hint = f"; {extras.install_command(command.extra)}"
+    extras = importlib.import_module("midge.extras")
+    extra = extras.EXTRAS.get(missing) or command.extra
+    hint = f"; {extras.install_command(extra)}" if extra else ""
     print(f"midge {name}: needs the module '{missing}'{hint}", file=sys.stderr)
     return 1

@@ -9,6 +9,12 @@ _EXTRA = re.compile(r"""extra\s*==\s*['"]([\w-]+)['"]""")
 _NESTED = re.compile(r"midge\[([\w-]+)\]")
 
 
+EXTRAS = {"rich": "cli"} | dict.fromkeys(
+    ("aiohttp", "bcrypt", "cryptography", "nacl", "prometheus_client", "websockets"), "server"
+)
+"""The extra that has each module that several parts of midge need."""
+
+
 def install_command(extra: str) -> str:
     """Return the command that installs the packages of an extra.
 

@@ -65,9 +65,9 @@ class Loss:
 
 
 def starting_seq(starting: str, state: StreamState, option: str = "startingOffsets") -> int:
-    """Return the sequence that `earliest`, `latest` or `{"STREAM": sequence}` stands for.
+    """Return the sequence for `earliest`, `latest` or `{"STREAM": sequence}`.
 
-    As in Spark's Kafka source, -2 and -1 in the JSON form stand for earliest and latest.
+    As in Spark's Kafka source, -2 and -1 in the JSON form mean earliest and latest.
 
     Raises:
         OptionError: it has another form, or names another stream.
@@ -105,7 +105,7 @@ def _seq_from_json(text: str, stream: str, option: str) -> int:
 
 
 def find_loss(start: Offset, state: StreamState) -> Loss | None:
-    """Return what was lost between `start` and the stream as it is now, None if nothing was."""
+    """Return the loss between `start` and the present state of the stream, None without one."""
     if start.created != state.created:
         return Loss(
             f"stream {state.name} was recreated: the checkpoint knows the one of {start.created} "

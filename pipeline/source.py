@@ -12,8 +12,10 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -52,6 +54,7 @@ from midge.client.errors import (
     StreamNotFoundError,
 )
 from midge.client.jetstream import JetStream, PullConsumer, StreamState
+from midge.jetstream.json.times import parse_time
 from midge.pipeline.errors import exit_on_error, sentence_of
 from midge.pipeline.offsets import (
     EARLIEST,
@@ -69,6 +72,11 @@ from midge.pipeline.spark_source.pushdown import Narrowing, rfc3339
 from midge.pipeline.spark_source.reader import Columns, RangeReader, header_pairs
 from midge.pipeline.spark_source.sink import NatsStreamWriter, NatsWriter
 from midge.pipeline.spark_source.spark_worker import handed_to_spark, plain_errors
+from midge.pipeline.spark_source.store_reader import (
+    StoredStream,
+    stored_stream,
+    warn_of_skipped,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -140,12 +148,17 @@ class NatsDataSource(DataSource):
     def reader(self, schema: StructType) -> "NatsReader":
         """Return the batch reader."""
         options = self._source_options(schema)
+        if options.store:
+            return NatsStoreReader(options, schema)
         return (NatsFilteringReader if options.push_filters else NatsReader)(options, schema)
 
     @plain_errors
     def streamReader(self, schema: StructType) -> "NatsStreamReader":  # noqa: N802 - Spark's name
         """Return the streaming reader."""
-        return NatsStreamReader(self._source_options(schema), schema)
+        options = self._source_options(schema)
+        if options.store:
+            raise OptionError("store: expected none in a streaming query, which reads a server")
+        return NatsStreamReader(options, schema)
 
     @plain_errors
     def writer(self, schema: StructType, overwrite: bool) -> NatsWriter:
@@ -342,6 +355,35 @@ class NatsReader(_Planner, DataSourceReader):
         """Read one range, on an executor."""
         rows = self._read(partition) if isinstance(partition, NatsPartition) else iter(())
         return handed_to_spark(rows)
+
+
+class NatsStoreReader(NatsReader):
+    """A batch read of a store's directory: the rows that the server would give."""
+
+    def _stored(self) -> AbstractContextManager[StoredStream]:
+        options = self._options
+        key = options.store_key.encode()
+        return stored_stream(Path(options.store), options.stream, options.account, key)
+
+    def _state(self) -> StreamState:
+        with self._stored() as stored:
+            return stored.state
+
+    def _seq_at_time(self, _state: StreamState, moment: str) -> int:
+        with self._stored() as stored:
+            return stored.store.seq_at_time(parse_time(moment).ns)
+
+    def _read(self, partition: NatsPartition) -> Iterator[pa.RecordBatch]:
+        options, skipped = self._options, list[int]()
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        subjects = tuple(subject.encode() for subject in options.subjects)
+        with self._stored() as stored:
+            if stored.state.created != partition.created:
+                self._lose(Loss(f"stream {options.stream} was made again meanwhile"))
+                return
+            for columns in stored.batches(partition.start, partition.end, subjects, skipped):
+                yield to_arrow(columns, options.stream, schema)
+        warn_of_skipped(f"stream {options.stream} in {options.store}", skipped)
 
 
 class NatsFilteringReader(NatsReader):

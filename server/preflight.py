@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 from midge.server.accounts.mapping import Mappings
 from midge.server.accounts.plan import plan_configured
 from midge.server.auth.nkeys import KeyKind, is_public_key
+from midge.server.auth.passwords import is_bcrypt
 from midge.server.auth.users import compile_rules
+from midge.server.broker.server_keys import may_delegate
 from midge.server.config import load as config
-from midge.server.config.type_check import Problem
+from midge.server.config.type_check import Problem, format_path
 from midge.server.errors import ConfigError
 from midge.sublist.subjects import is_valid_subject
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from midge.server.config.load import Loaded
     from midge.server.config.type_check import Path as KeyPath
 
+
+_CRYPTOGRAPHY = ("cryptography",)
 
 _KEY_PART = r"[^.\[\]]+"
 """A name or an index in the key of a setting, as in `accounts[0].imports[1]`."""
@@ -55,8 +59,32 @@ def load_options(file: str | PathLike[str]) -> tables.Options:
 
 def find_unusable(options: tables.Options) -> list[Problem]:
     """List what in `options` cannot be used, with its place."""
-    # Only good entries can be looked at together.
-    return list(_try_entries(options)) or list(_try(partial(plan_configured, options), ()))
+    # Entries are tried with their packages, and only good ones can be looked at together.
+    return (
+        list(missing_packages(options))
+        or list(_try_entries(options))
+        or list(_try(partial(plan_configured, options), ()))
+    )
+
+
+def missing_packages(options: tables.Options) -> Iterator[Problem]:
+    """Yield each part of the server that `options` turn on and that lacks a package."""
+    for path, part, modules, extra in _packages_of(options):
+        from importlib import util  # noqa: PLC0415 - a plain server needs none
+
+        missing = [name for name in modules if util.find_spec(name) is None]
+        if missing:
+            from midge.extras import install_command  # noqa: PLC0415 - only for this message
+
+            text = f"{part} {' and '.join(missing)}; {install_command(extra)}"
+            yield Problem(path, text)
+
+
+def require_packages(options: tables.Options) -> tables.Options:
+    """Return `options`. Raises: ConfigError if a part that they turn on lacks a package."""
+    for problem in missing_packages(options):
+        raise ConfigError(problem.text, key=format_path(problem.path))
+    return options
 
 
 def _try_entries(options: tables.Options) -> Iterator[Problem]:
@@ -85,8 +113,6 @@ def _try_entries(options: tables.Options) -> Iterator[Problem]:
         yield from _try_store(options.jetstream)
     if options.cluster.port:
         yield from _try_cluster(options.cluster)
-    if options.tables:
-        yield from _try_tables()
     operator = options.operator
     if operator.resolver_preload:
         yield from _try_tokens(operator.resolver_preload)
@@ -95,18 +121,6 @@ def _try_entries(options: tables.Options) -> Iterator[Problem]:
 
         build = partial(OperatorMode, operator, options.system_account)
         yield from _try(build, ("operator",))
-
-
-def _try_tables() -> Iterator[Problem]:
-    """Refuse tables where the packages of their process are missing."""
-    from importlib.util import find_spec  # noqa: PLC0415 - few have tables
-
-    from midge.extras import install_command  # noqa: PLC0415 - as above
-
-    missing = [name for name in ("pyarrow", "deltalake") if find_spec(name) is None]
-    if missing:
-        modules = " and ".join(missing)
-        yield Problem(("tables",), f"tables need {modules}; {install_command('tables')}")
 
 
 def _try_tokens(tokens: Mapping[str, str]) -> Iterator[Problem]:
@@ -155,10 +169,10 @@ def _try_cluster(table: tables.Cluster) -> Iterator[Problem]:
 
 def _try_remotes(options: tables.Options) -> Iterator[Problem]:
     from midge.protocol.credentials import decode_user_seed  # noqa: PLC0415 - as above
-    from midge.server.peers.addresses import parse_leaf_address  # noqa: PLC0415 - as above
-    from midge.server.peers.dial import (  # noqa: PLC0415 - as above
+    from midge.server.auth.client_tls import (  # noqa: PLC0415 - as above
         build_client_context,
     )
+    from midge.server.peers.addresses import parse_leaf_address  # noqa: PLC0415 - as above
 
     """Yield the faults of the servers to connect to."""
     for index, remote in enumerate(options.leafnodes.remotes):
@@ -226,3 +240,36 @@ def _try_exchange(account: tables.Account, path: KeyPath) -> Iterator[Problem]:
         if source is not None and not is_valid_subject(source.subject.encode()):
             text = f"expected a subject, got {source.subject!r}"
             yield Problem((*path, "imports", index), text)
+
+
+def _packages_of(options: tables.Options) -> Iterator[tuple[KeyPath, str, tuple[str, ...], str]]:
+    """Yield the key, the name, the modules and the extra of each part that is turned on."""
+    pages = options.monitoring
+    if pages.http_port or pages.https_port:
+        yield ("monitoring",), "monitoring needs", ("aiohttp", "prometheus_client"), "server"
+    remotes = options.leafnodes.remotes
+    if options.websocket.port:
+        yield ("websocket", "port"), "WebSocket needs", ("websockets",), "server"
+    elif any("ws" in url.partition("://")[0] for remote in remotes for url in remote.urls):
+        yield ("leafnodes", "remotes"), "WebSocket needs", ("websockets",), "server"
+    for name in ("tls", "websocket", "leafnodes", "cluster"):
+        table = getattr(options, name)
+        if getattr(table, "tls", table).enabled:
+            yield (name,), "TLS needs", _CRYPTOGRAPHY, "server"
+    if may_delegate(options):
+        yield ("authorization",), "signing needs", (*_CRYPTOGRAPHY, "nacl"), "server"
+    if options.jetstream.encryption_key:
+        yield ("jetstream", "encryption_key"), "encryption needs", _CRYPTOGRAPHY, "server"
+    if any(remote.credentials or remote.nkey_seed for remote in remotes):
+        yield ("leafnodes", "remotes"), "an nkey needs", _CRYPTOGRAPHY, "server"
+    clients, leaves = options.authorization, options.leafnodes.authorization
+    accounts = (user for account in options.accounts for user in account.users)
+    alone = (clients, leaves, options.websocket.authorization)
+    holders: list[object] = [*alone, *clients.users, *leaves.users, *accounts]
+    if options.proxies.trusted or any(getattr(one, "nkey", "") for one in holders):
+        yield ("authorization", "users"), "an nkey needs", _CRYPTOGRAPHY, "server"
+    secrets = (getattr(one, name, "") for one in holders for name in ("password", "token"))
+    if any(is_bcrypt(secret) for secret in secrets):
+        yield ("authorization",), "a bcrypt hash needs", ("bcrypt",), "server"
+    if options.tables:
+        yield ("tables",), "tables need", ("pyarrow", "deltalake"), "tables"

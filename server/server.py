@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from midge.protocol.errors import MidgeError
 from midge.server.broker.broker import Broker
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.clock import Clock, LoopClock
 from midge.server.config.options import Options
 from midge.server.errors import ConfigError
@@ -141,6 +141,8 @@ class Server:
         """Open the listeners that the options configure: clients, monitoring, WebSocket."""
         options = self.options
         assert self._listener is not None
+        if (operator := broker.admission.authenticator.operator) is not None:
+            await operator.begin(broker.admission.scan_tokens)
         if options.recorder.directory:
             # Imported here: only a recording server needs pyarrow and pays for the import.
             from midge.server.recorder.recorder import Recorder  # noqa: PLC0415
@@ -388,7 +390,6 @@ class Server:
         self._limit_anew()
         for connection in self.connections():
             self.broker.trace(connection)
-        self.broker.router.flush_unless_due()
 
     def _reload_jetstream(self, options: Options) -> None:
         """Start JetStream, stop it, or pass it the changed options."""
@@ -444,7 +445,6 @@ class Server:
         for connection in self.connections():
             if connection.cid >= first_cid:
                 self.broker.admission.turn_away(connection, "connections")
-        self.broker.router.flush_unless_due()
 
     def _end_surplus(self) -> None:
         """Close the newest connections if the limit is now lower than their number."""
@@ -488,7 +488,6 @@ class Server:
             self._cluster.cluster.announce()
         for connection in list(broker.clients.values()):
             connection.renew_info()
-        broker.router.flush_unless_due()
 
     async def close_clients_slowly(self, processes: int = 1) -> None:
         """Wait for clients to leave by themselves, then close the remaining ones one by one."""

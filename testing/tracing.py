@@ -6,7 +6,8 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from midge.server.broker.broker import Observer
-from midge.server.clients.protocol_trace import Tracer, client_label
+from midge.server.clients.client_info import client_label
+from midge.server.clients.protocol_trace import Tracer
 from midge.server.config.options import Logging
 
 if TYPE_CHECKING:
@@ -28,7 +29,9 @@ class _KeepingTracer(Tracer):
     """Adds the lines of one connection to the common trace of all connections."""
 
     def __init__(self, connection: Connection, keeper: TraceKeeper) -> None:
-        super().__init__(connection, Logging(max_traced_message_bytes=_PAYLOAD_MAX_BYTES))
+        options = Logging(max_traced_message_bytes=_PAYLOAD_MAX_BYTES)
+        super().__init__(connection.cid, connection.peer, options, lambda: "")
+        self._connection = connection
         self._lines = keeper.lines
         self._captures = keeper.captures
         self._strict = keeper.strict

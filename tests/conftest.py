@@ -36,6 +36,7 @@ SLOW = (
     "tests/e2e/test_recovery_bench.py",
     "tests/e2e/workers/",
     "tests/pipeline/replay/test_recorder_server.py",
+    "tests/pipeline/tables/test_exactly_once.py",
     "tests/unit/testing/test_plugin.py",
     "tests/unit/testing/test_stream_plugin.py",
 )
@@ -49,9 +50,9 @@ MEASURED = (
     "tests/e2e/test_soak.py",
     "tests/unit/jetstream/consumer/test_memory.py",
     "tests/unit/jetstream/store/test_kept.py",
-    "tests/unit/server/clients/test_charges.py",
+    "tests/unit/server/channels/test_charges.py",
     "tests/unit/server/clients/test_many_subscriptions.py",
-    "tests/unit/server/clients/test_polled_sockets.py",
+    "tests/unit/server/channels/test_polled_sockets.py",
     "tests/unit/server/process/test_gc_pauses.py",
     "tests/unit/sublist/test_allocations.py",
 )

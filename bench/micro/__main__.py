@@ -55,9 +55,9 @@ def _page(compiled: dict[str, dict[str, float]], pure: dict[str, dict[str, float
 
 {facts}
 - method: `python -m bench.micro`; 15 rounds of some thousand operations each, in loops that are
-  compiled where midge is; what each name stands for is in [micro/test_core.py](micro/test_core.py)
+  compiled where midge is; [micro/test_core.py](micro/test_core.py) describes each name
 
-Nanoseconds per operation. Whatever else runs on the machine only ever adds to them, so limits are
+Nanoseconds per operation. Other programs on the machine can only add to them, so limits are
 compared with the best round.
 
 | operation | compiled, best | median | limit | interpreted, best | factor |

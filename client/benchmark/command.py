@@ -10,7 +10,6 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-import uvloop
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -21,6 +20,7 @@ from midge.client.benchmark.runs import Outcome, Plan
 from midge.client.commands import output
 from midge.client.commands.connect_arguments import add_connect_arguments, connect_options
 from midge.client.errors import ClientError, OptionError
+from midge.platforms import new_event_loop
 from midge.sublist.subjects import is_literal, is_valid_subject
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
     outcome = Outcome()
     try:
         plan = _plan(args)
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(_measure(args, plan, outcome))
     except ClientError as error:
         return output.refuse("midge bench", error, as_json=args.json)

@@ -16,7 +16,8 @@ from midge.jetstream.config.stream import MEMORY, STREAM, StreamConfig
 from midge.jetstream.config.versions import API_LEVEL
 from midge.jetstream.errors import ApiError, JetStreamError
 from midge.jetstream.json import encode, structure
-from midge.jetstream.store.interface import StoreError, StreamStore
+from midge.jetstream.store.interface import StoreError
+from midge.jetstream.store.store import Store
 from midge.jetstream.stream import admission
 from midge.jetstream.stream.stream import Stream
 from midge.jetstream.stream.surroundings import Surroundings
@@ -26,7 +27,7 @@ from midge.sublist.overlaps import PatternSet
 UNFINISHED = b'{"restoring":true}'
 """The configuration of a store while a restore fills it; a start deletes such a store."""
 
-StoreMaker = Callable[[StreamConfig], StreamStore]
+StoreMaker = Callable[[StreamConfig], Store]
 """Makes an empty store for a new stream."""
 
 
@@ -34,11 +35,11 @@ class JetStreamAccount:
     """JetStream of one account.
 
     `limits` holds the account's limits by tier; `NO_TIER` alone without tiers.
-    `stream_added` and `stream_removed` are told of streams that begin or cease to take messages,
-    `stream_changed` of those with a new configuration. `delete_store` deletes a stream's store.
-    `quarantined` has the stores that were found but cannot be used, and the reasons: only the
-    deletion of its stream changes such a store. `stream_quarantined` is called for each.
-    `unanswered` has the requests that are answered once the disk has what they changed.
+    `stream_added` and `stream_removed` are called when a stream begins or ceases to accept
+    messages, `stream_changed` when its configuration changes. `delete_store` deletes a stream's
+    store. `quarantined` has the unusable stores and the reasons: only the deletion of its stream
+    changes such a store. `stream_quarantined` is called for each. `unanswered` has the requests
+    that are answered once their changes are on the disk.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class JetStreamAccount:
         self.server_name = ""
         self.streams: dict[str, Stream] = {}
         self._subjects = PatternSet()  # of all streams
-        self.quarantined: dict[str, tuple[StreamStore, str]] = {}
+        self.quarantined: dict[str, tuple[Store, str]] = {}
         self._with_origins: dict[Stream, None] = {}
         self.memory = Usage(parent=memory)
         self.storage = Usage(parent=storage)
@@ -67,7 +68,7 @@ class JetStreamAccount:
         self.api_errors = 0
         self.failure: StoreError | None = None
         self.unanswered: dict[object, Callable[[ApiError], object]] = {}
-        self.delete_store: Callable[[StreamStore], object] = _delete_store
+        self.delete_store: Callable[[Store], object] = _delete_store
         self.stream_added: Callable[[Stream], object] = _ignore
         self.stream_changed: Callable[[Stream, StreamConfig], object] = _ignore
         self.stream_removed: Callable[[Stream], object] = _ignore
@@ -210,14 +211,14 @@ class JetStreamAccount:
         stream.events.deleted()
         self.delete_store(stream.store)
 
-    def delete_quarantined(self, name: str) -> StreamStore | None:
+    def delete_quarantined(self, name: str) -> Store | None:
         """Delete a quarantined stream and return its store, None if `name` is not quarantined."""
         store, _ = self.quarantined.pop(name, (None, ""))
         if store is not None:
             self.delete_store(store)
         return store
 
-    def recover(self, store: StreamStore) -> Stream | None:
+    def recover(self, store: Store) -> Stream | None:
         """Restore a stream from its store at the start; quarantine an unusable one, return None."""
         problem = admission.stored_problem(store)
         if problem:
@@ -271,7 +272,7 @@ class JetStreamAccount:
         return RestoredStream(config, store, now_ns, around.max_payload, self.allowance(), usage)
 
     def drop_restore(self, restored: RestoredStream) -> None:
-        """Delete what has been restored, and give back what was reserved for it."""
+        """Delete the restored messages, and release their reservation."""
         restored.release()
         self._reserve(restored.config, -max(restored.config.max_bytes, 0))
         self.delete_store(restored.store)
@@ -321,7 +322,7 @@ class JetStreamAccount:
         for fail in unanswered.values():
             fail(errors.STREAM_STORE_FAILED.fill(err=error))
 
-    def list_again(self, stores: Iterable[StreamStore]) -> None:
+    def list_again(self, stores: Iterable[Store]) -> None:
         """Keep the file streams whose stores are among `stores`, after a failed sync.
 
         A stream whose creation had not reached the disk is dropped. A stream whose deletion had not
@@ -401,7 +402,7 @@ class JetStreamAccount:
         self._save(stream)
         return stream
 
-    def _add(self, config: StreamConfig, store: StreamStore, created_ns: int) -> Stream:
+    def _add(self, config: StreamConfig, store: Store, created_ns: int) -> Stream:
         usage = self._usage_of(config)
         stream = Stream(config, store, self.surroundings, usage, created_ns, self.streams)
         self.streams[config.name] = stream
@@ -525,7 +526,7 @@ def _reserved(streams: list[Stream]) -> int:
     return sum(max(stream.config.max_bytes, 0) for stream in streams)
 
 
-def _delete_store(store: StreamStore) -> None:
+def _delete_store(store: Store) -> None:
     store.delete()
 
 

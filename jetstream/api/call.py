@@ -9,7 +9,8 @@ from midge.jetstream import errors
 from midge.jetstream.errors import ApiError, JetStreamError
 from midge.jetstream.json import structure, type_names
 from midge.jetstream.json.encode import encode
-from midge.jetstream.store.interface import StoreError, StreamStore
+from midge.jetstream.store.interface import StoreError
+from midge.jetstream.store.store import Store
 from midge.jetstream.stream.pieces import Owner, WaitingPieces, in_turns
 
 if TYPE_CHECKING:
@@ -134,14 +135,12 @@ class Call:
         in_turns(owner, pieces, done, self.refuse)
 
     def answer(
-        self, fields: dict[str, Any], after: StreamStore | None = None, headers: bytes = b""
+        self, fields: dict[str, Any], after: Store | None = None, headers: bytes = b""
     ) -> None:
         """Answer; with `after`, wait until everything in that store so far is durable."""
         self.respond(encode({"type": self.family.type, **fields}), after, headers)
 
-    def respond(
-        self, response: bytes, after: StreamStore | None = None, headers: bytes = b""
-    ) -> None:
+    def respond(self, response: bytes, after: Store | None = None, headers: bytes = b"") -> None:
         """Answer with an already encoded response."""
         if self.is_counted:
             self.account.api_total += 1

@@ -21,7 +21,7 @@ from midge.jetstream.json.encode import encode
 from midge.jetstream.json.flat import FlatReader
 from midge.jetstream.json.structure import Field, Integer, PlainTime, Structure, Text
 from midge.jetstream.json.times import ZERO_TIME_NS, Timestamp, format_time
-from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.store.store import Store
 from midge.jetstream.stream import searching
 from midge.jetstream.stream.stream import Stream
 
@@ -108,7 +108,7 @@ def _make(call: Call, request: CreateRequest, stream: Stream, name: str, identit
 
 
 def _report(
-    call: Call, consumer: Consumer, after: StreamStore | None = None, headers: bytes = b""
+    call: Call, consumer: Consumer, after: Store | None = None, headers: bytes = b""
 ) -> None:
     """Answer with the report on a consumer."""
     report = written_report(consumer, call.family.head)

@@ -23,7 +23,7 @@ static void midge_crc32c_setup(void) {
 }
 
 #if defined(__x86_64__)
-__attribute__((target("sse4.2"))) static uint32_t midge_crc32c_fast(
+__attribute__((target("sse4.2,crc32"))) static uint32_t midge_crc32c_fast(
     uint32_t crc, const unsigned char *data, size_t length) {
     uint64_t wide = crc;
     for (; length >= 8; data += 8, length -= 8) {

@@ -47,7 +47,7 @@ _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class Entry(NamedTuple):
-    """One entry; `seq` and `time_ns` are those of a message."""
+    """One entry; `seq` and `time_ns` are 0 unless it is a message."""
 
     name: bytes
     time_ns: int

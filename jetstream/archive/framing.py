@@ -25,7 +25,7 @@ _CHUNK_LIMIT = _BLOCK_LIMIT + (_BLOCK_LIMIT // 6) + 32
 class S2Writer:
     """Compresses its input, or only frames it. `take` returns the output that is ready so far.
 
-    A caller that writes into `block`, where `room` says, reports the number of bytes by `wrote`.
+    A caller may write into `block` at the index that `room` returns, and then calls `wrote`.
     """
 
     def __init__(self) -> None:
@@ -35,30 +35,30 @@ class S2Writer:
         self._used = 0
         self._out = [_MAGIC]
         self.ready_bytes = len(_MAGIC)
-        """How much `take` would return."""
+        """Size of the bytes that `take` would return."""
 
     def write(self, data: bytes) -> None:
-        """Compress more."""
+        """Add `data` to the input."""
         size = len(data)
         at = self.room(size)
         numbers.put(self.block, at, data, 0, size)
         self.wrote(size)
 
     def room(self, size: int) -> int:
-        """Make room for so many bytes in `block`; return where they go."""
+        """Make room for `size` bytes in `block`; return their index."""
         end = self._used + size
         if end > len(self.block):
             numbers.grow(self.block, end - len(self.block))
         return self._used
 
     def wrote(self, size: int) -> None:
-        """Take note that so many bytes have been written where `room` said."""
+        """Add the `size` bytes at the index of `room` to the input."""
         self._used += size
         if self._used >= BLOCK_MAX:
             self._write_blocks()
 
     def finish(self) -> None:
-        """Compress what is left over."""
+        """Compress the rest of the input."""
         if self._used:
             self._write_block(0, self._used)
             self._used = 0

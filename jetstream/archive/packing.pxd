@@ -4,7 +4,8 @@ cimport cython
 
 from midge.jetstream.archive.framing cimport S2Writer
 from midge.jetstream.store cimport numbers
-from midge.jetstream.store.interface cimport MessageView, StreamStore
+from midge.jetstream.store.interface cimport MessageView
+from midge.jetstream.store.store cimport Store
 
 cdef Py_ssize_t _MESSAGE_COST, _HEAD_MAX
 cdef tuple _ALL
@@ -15,7 +16,7 @@ cdef class Packer:
     cdef readonly unsigned long long at
     cdef readonly bint is_waiting
     cdef readonly bint is_drained
-    cdef StreamStore _store
+    cdef Store _store
     cdef S2Writer _output
     cdef MessageView _view
 

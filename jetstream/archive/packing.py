@@ -1,10 +1,11 @@
-"""Messages written as entries of an archive, straight from where they lie in their store."""
+"""Write messages as entries of an archive, straight from the memory of their store."""
 
 from __future__ import annotations
 
 from midge.jetstream.archive.framing import S2Writer
 from midge.jetstream.store import numbers
-from midge.jetstream.store.interface import MessageView, StreamStore, Waiter
+from midge.jetstream.store.interface import MessageView, Waiter
+from midge.jetstream.store.store import Store
 
 MESSAGE_COST = 128
 """Fixed cost of a message, besides its bytes: with 128 bytes of payload it takes 0.3 us in all."""
@@ -17,11 +18,11 @@ _ALL: tuple[bytes, ...] = ()
 class Packer:
     """Writes the messages of a store into `output`; `at` is the last sequence written or passed.
 
-    After `run`, `is_waiting` tells that the next message is being fetched from the disk, and
-    `is_drained` that there is none left.
+    After `run`, `is_waiting` is True if the next message is being fetched from the disk, and
+    `is_drained` if there is no further message.
     """
 
-    def __init__(self, store: StreamStore, output: S2Writer, at: int) -> None:
+    def __init__(self, store: Store, output: S2Writer, at: int) -> None:
         self.at = at
         self.is_waiting = False
         self.is_drained = False
@@ -32,7 +33,7 @@ class Packer:
     def run(self, upto: int, budget: int, waiter: Waiter) -> int:
         """Write messages up to the sequence `upto`, for about `budget` bytes of work.
 
-        Returns what that took. `waiter` is told when what `is_waiting` is there.
+        Returns the cost. If `is_waiting`, `waiter` is called when the message has been fetched.
         """
         spent = 0
         self.is_waiting = False
@@ -51,7 +52,7 @@ class Packer:
         return spent
 
     def _is_past_damaged(self, upto: int) -> bool:
-        """Pass over a message that cannot be read; True when there is none."""
+        """Skip a message that cannot be read; return True when there is none."""
         seq = self._store.next_seq(_ALL, self.at + 1, upto) if self.at < upto else 0
         self.is_drained = not seq
         if seq:

@@ -47,10 +47,10 @@ class RestoreHost(Protocol):
         """Return an empty stream to be filled, and reserve what its configuration asks for."""
 
     def drop_restore(self, restored: RestoredStream) -> None:
-        """Delete what has been restored, and give back what was reserved for it."""
+        """Delete the restored messages, and release their reservation."""
 
     def finish_restore(self, restored: RestoredStream) -> Stream:
-        """Make a stream of what has been restored; raises JetStreamError."""
+        """Make a stream of the restored store; raises JetStreamError."""
 
 
 class Receiving:
@@ -105,7 +105,7 @@ class Receiving:
             self._wait()
 
     def stop(self) -> None:
-        """Drop what has come, as the server stops."""
+        """Drop the partial restore, because the server stops."""
         self._drop()
 
     def _wait(self) -> None:
@@ -170,7 +170,7 @@ class Receiving:
         stream.store.barrier(lambda: self._around.sink.send(reply, b"", b"", answer))
 
     def _fail(self, reply: bytes, error: ApiError) -> None:
-        """Drop what has come, and say why."""
+        """Drop the partial restore, and send the reason."""
         self._drop()
         self._tell_complete()
         answer = encode({"type": _ANSWER, "error": error.fields()})

@@ -1,6 +1,6 @@
-"""A stream made from an archive: what is read goes into a store, which becomes a stream at the end.
+"""A stream made from an archive: its messages go into a store, which becomes a stream at the end.
 
-Until then it is invisible: it takes no messages and has no consumers. `Restore` reads the form of
+Until then it is invisible: it accepts no messages and has no consumers. `Restore` reads the form of
 nats-server 2.15, `tar_restore` the older one; `Unpacker` finds out which form an archive has.
 """
 
@@ -29,7 +29,7 @@ _Number = Annotated[int, msgspec.Meta(ge=0, le=SEQ_MAX)]
 
 
 class _State(msgspec.Struct):
-    """The parts of a stream's state that a restore goes by."""
+    """The parts of a stream's state that a restore needs."""
 
     first_seq: _Number = 0
     last_seq: _Number = 0
@@ -148,7 +148,7 @@ class Unpacker:
         return spent
 
     def end(self) -> None:
-        """Begin what follows the last byte; `work` must be done with it before `finish`."""
+        """Begin the work after the last byte; `work` must complete it before `finish`."""
         if self._reader is not None:
             self._reader.end()
 

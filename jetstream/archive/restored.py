@@ -9,7 +9,7 @@ from midge.jetstream.archive.entries import ArchiveError
 from midge.jetstream.config.consumer_rules import WorkQueue
 from midge.jetstream.errors import JetStreamError
 from midge.jetstream.json.times import SECOND_NS
-from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.store.store import Store
 from midge.jetstream.stream import admission
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.ttl import INVALID, parse_ttl
@@ -37,7 +37,7 @@ class RestoredStream:
     def __init__(
         self,
         config: StreamConfig,
-        store: StreamStore,
+        store: Store,
         now_ns: int,
         max_payload: int,
         allowed: Allowance,

@@ -139,7 +139,7 @@ class _Decoder:
         self._repeat(length + 4)
 
     def _repeat(self, length: int) -> None:
-        """Repeat what lies `offset` bytes back; the two may overlap."""
+        """Repeat the bytes that lie `offset` bytes back; the two ranges may overlap."""
         offset = self.offset
         if offset <= 0 or offset > self.done or length > self.size - self.done:
             raise _damaged()

@@ -1,4 +1,4 @@
-"""Sending a snapshot: chunks to a subject, of which only so many wait for their acknowledgement."""
+"""Sending a snapshot: chunks to a subject, within a window of unacknowledged ones."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def in_flight(chunk_bytes: int, window_bytes: int) -> tuple[int, int]:
 
 
 class Sending:
-    """One snapshot on its way to `to`.
+    """The sending of one snapshot to `to`.
 
-    `wait_turn` has work done in one of the next turns, and `ended` is called once with the id.
+    `wait_turn` schedules work for one of the next turns, and `ended` is called once with the id.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Sending:
         self._go_on()
 
     def acknowledged(self) -> None:
-        """Take note that a chunk has arrived."""
+        """Count an acknowledged chunk, and send the next ones."""
         self._slots += 1
         self._go_on()
 

@@ -1,7 +1,7 @@
-"""A stream as of one moment, written out while it goes on.
+"""A stream's snapshot of one moment, written while the stream goes on.
 
-Messages that are removed meanwhile are kept until they have been written, up to a bound; consumers
-and the state are taken at the beginning.
+Messages that are removed meanwhile are kept until they have been written, up to a bound. The state
+and the consumers are copied at the beginning.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from midge.jetstream.stream.stream import Stream
 
 KEPT_MAX_BYTES = 64 << 20
-"""Most that is kept of what is removed meanwhile; a snapshot that needs more fails."""
+"""Most bytes of removed messages that are kept; a snapshot that needs more fails."""
 
 _PURGE_MAX_MESSAGES = 2000
-"""Most messages that are kept when all go at once: they are copied before control returns, some 3
-us each."""
+"""Most messages that a purge of the whole stream may have: a snapshot copies them before control
+returns, some 3 us each."""
 
 
 class SnapshotError(MidgeError):
@@ -38,9 +38,9 @@ class SnapshotError(MidgeError):
 class Snapshot(Keeper):
     """One snapshot.
 
-    `shown_state` is the stream's state as answers show it; `output` has what is written. While
-    `is_waiting`, the next message is being fetched from the disk; `go_on` is called when it is
-    there.
+    `shown_state` is the stream's state in the form of answers; `output` has the bytes. While
+    `is_waiting`, the next message is being fetched from the disk; `go_on` is called when it has
+    been.
     """
 
     def __init__(self, stream: Stream, *, with_consumers: bool) -> None:
@@ -68,7 +68,7 @@ class Snapshot(Keeper):
         self._store.keepers.append(self)
 
     def produce(self, budget: int) -> int:
-        """Write on for about `budget` bytes of work; return what that took.
+        """Continue for about `budget` bytes of work; return its cost.
 
         Raises:
             SnapshotError: it cannot be finished.

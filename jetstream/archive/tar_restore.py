@@ -1,7 +1,8 @@
 """The backups of nats-server before 2.15: the files of a stream's directory, in a tar.
 
-The blocks come before what says which of their messages are gone (later blocks, and `index.db`), so
-all are stored first, and what is gone is removed then. Nobody sees the stream before that is done.
+The blocks come before the lists of their removed messages (later blocks, and `index.db`). So this
+module stores all messages first, and then deletes the removed ones. The stream is invisible until
+that is done.
 """
 
 from __future__ import annotations

@@ -55,12 +55,12 @@ class Transfers:
         return sending
 
     def receive(self, config: StreamConfig, client: dict[str, Any]) -> Receiving:
-        """Take in an archive, of which a stream is to be made; chunks go to its `subject`.
+        """Receive an archive, and make a stream of it; its chunks arrive at its `subject`.
 
-        `client` describes who sends it.
+        `client` describes the sender.
 
         Raises:
-            JetStreamError: too many are under way.
+            JetStreamError: too many restores are in progress.
         """
         from midge.jetstream.archive.receiving import Receiving  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Work that transfers do in turns, and their subjects."""
+"""The work of transfers, which is done in pieces, and their subjects."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ RESTORE_PREFIX = b"$JS.SNAPSHOT.RESTORE."
 ACK_PREFIX = b"$JS.SNAPSHOT.ACK."
 
 Work = Callable[[int], int]
-"""Does work for about so many bytes; returns what it took."""
+"""Does work for about as many bytes as its argument; returns the cost."""
 
 WaitTurn = Callable[[Work, int], object]
-"""Has work done in one of the next turns of the loop, for at most so many bytes."""
+"""Schedules work for one of the next turns of the loop, with the most bytes of a piece."""
 
 SENDING_BYTES = 256 << 10
 """Work of one turn for a snapshot: some 0.3 ms. With twice as much a snapshot takes a tenth less

@@ -19,9 +19,9 @@ _DIGITS_MAX = 19  # what fits 64 bits for sure
 
 
 class AckSubject:
-    """The ack subjects of one consumer: `prefix` is what comes before the numbers.
+    """The ack subjects of one consumer: `prefix` is the part before the numbers.
 
-    The latest one that was composed is ``text[:end]``.
+    The last composed subject is ``text[:end]``.
     """
 
     __slots__ = ("_prefix_size", "end", "text")

@@ -6,7 +6,7 @@ from midge.jetstream.config.consumer_config cimport ConsumerConfig
 from midge.jetstream.consumer.delivering cimport Delivering
 from midge.jetstream.consumer.host cimport ConsumerHost
 from midge.jetstream.consumer.start cimport Start, start_of
-from midge.jetstream.store.interface cimport StreamStore
+from midge.jetstream.store.store cimport Store
 from midge.sublist.subscription cimport Subscription
 
 cdef long long _SECOND_NS
@@ -45,8 +45,8 @@ cdef class Consumer(Delivering):
     @cython.locals(visible="unsigned long long", upto="unsigned long long",
                    count="unsigned long long")
     cpdef void count_pending(self) except *
-    @cython.locals(store=StreamStore, visible="unsigned long long")
+    @cython.locals(store=Store, visible="unsigned long long")
     cdef bint _is_more_coming(self) except -1
-    @cython.locals(store=StreamStore, visible="unsigned long long")
+    @cython.locals(store=Store, visible="unsigned long long")
     cdef unsigned long long _count_coming(self) except? 0
     cdef bint _is_counted(self) noexcept

@@ -1,7 +1,7 @@
-"""One consumer: its life, and what it counts of the messages to come.
+"""One consumer: its start and end, and its count of pending messages.
 
-`delivering.Delivering` has the loop that delivers, and `tracking.Tracking` knows what was delivered
-and acknowledged; `pull.PullConsumer` and `push.PushConsumer` choose the receivers.
+`delivering.Delivering` has the loop that delivers, and `tracking.Tracking` the deliveries and their
+acks; `pull.PullConsumer` and `push.PushConsumer` choose the receivers.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Consumer(Delivering):
     # Life.
 
     def keep_state(self) -> None:
-        """Have the state stored from now on."""
+        """Store the state from now on."""
         self.log = ConsumerLog(self)
 
     def place_at_start(self) -> None:
@@ -82,17 +82,17 @@ class Consumer(Delivering):
         self.last_per_subject_upto = start.last_per_subject_upto
 
     def start(self) -> None:
-        """Count what is to come, and begin to deliver."""
+        """Count the pending messages, and begin to deliver."""
         self.count_pending()
         if self.pending.first is not None:
             self._arm_ack_timer(self.pending.next_due_ns())
         self._arm_pause_timer()
         self.watch_activity()
         if self.num_pending > 0 or self.pending.first is not None:
-            self.signal()  # else the stream tells of the first message to come
+            self.signal()  # otherwise `stored` is called for the next matching message
 
     def stop(self) -> None:
-        """End without a word; what was delivered may be restored later."""
+        """Stop without a status or advisory; the state may be restored later."""
         if self.log is not None:
             self.log.stop()
         self.is_closed = True
@@ -130,7 +130,7 @@ class Consumer(Delivering):
     # What the stream tells.
 
     def stored(self, seq: int) -> None:
-        """Take note that a message that matches the filters has become visible."""
+        """Count a matching message that has become visible, and deliver it."""
         if seq > self.counted_seq:
             self.counted_seq = seq
             if seq >= self.next_seq:
@@ -161,7 +161,7 @@ class Consumer(Delivering):
         self._removals = _STALE
 
     def disk_answered(self) -> None:
-        """Take note that what was on its way to the disk is there, or lost."""
+        """Called when the messages that waited for the disk are durable or lost."""
 
     def lowest_seq(self) -> int:
         """Return a sequence up to which no removal concerns this consumer.
@@ -185,7 +185,7 @@ class Consumer(Delivering):
             self.host.ready(self)
 
     def touch(self) -> None:
-        """Take note that the consumer is in use."""
+        """Restart the time of inactivity."""
 
     # Counting.
 
@@ -208,7 +208,7 @@ class Consumer(Delivering):
             self.num_pending = store.count_pending(self.filters, self.next_seq, False, visible)
 
     def _is_more_coming(self) -> bool:
-        """Return whether a message that matches is on its way to the disk."""
+        """Return whether a matching message is being written to the disk."""
         store = self.store
         visible = store.visible_seq
         if visible >= store.last_seq:
@@ -216,7 +216,7 @@ class Consumer(Delivering):
         return store.next_seq(self.filters, max(self.next_seq, visible + 1)) > 0
 
     def _count_coming(self) -> int:
-        """Return how many messages that match are on their way to the disk."""
+        """Return the number of matching messages that are being written to the disk."""
         store = self.store
         visible = store.visible_seq
         if visible >= store.last_seq:
@@ -224,7 +224,7 @@ class Consumer(Delivering):
         return store.count_pending(self.filters, max(self.next_seq, visible + 1))
 
     def _recount(self) -> None:
-        """Count anew if messages that were counted may have gone."""
+        """Count again if counted messages may have been removed."""
         if not self._is_counted():
             self.count_pending()
 
@@ -251,10 +251,10 @@ class Consumer(Delivering):
         self.signal()
 
     def watch_activity(self) -> None:
-        """Have the consumer deleted once it has not been used for its inactive threshold."""
+        """Schedule the consumer's deletion after its inactive threshold without use."""
 
     def reset(self, seq: int) -> int:
-        """Begin anew with the message `seq`, 0 for the one above the ack floor; return which.
+        """Continue with the message `seq`, or after the ack floor if it is 0; return the sequence.
 
         Raises:
             JetStreamError: the deliver policy does not allow it.

@@ -21,7 +21,8 @@ from midge.jetstream.consumer.pull import PullConsumer
 from midge.jetstream.consumer.push import PushConsumer
 from midge.jetstream.environment.clock import Clock
 from midge.jetstream.environment.sink import Sink
-from midge.jetstream.store.interface import StoreError, StreamStore
+from midge.jetstream.store.interface import StoreError
+from midge.jetstream.store.store import Store
 from midge.jetstream.store.turns import Step, do_at_once
 from midge.sublist.bounded_cache import BoundedCache
 from midge.sublist.subjects import covers, is_literal, overlaps
@@ -30,7 +31,7 @@ from midge.sublist.sublist import SubList
 PIECE_MESSAGES = 2_000
 """Messages that are looked at, and perhaps removed, in one piece: some 4 ms."""
 
-# Work, in items of 10 ns; see `StreamStore.work`.
+# Work, in items of 10 ns; see `Store.work`.
 _CONSUMER_WORK = 8
 _PURGE_WORK = 100
 
@@ -67,7 +68,7 @@ class Surroundings(NamedTuple):
 class ConsumerSet(ConsumerHost):
     """The consumers of one stream, by name."""
 
-    def __init__(self, config: StreamConfig, store: StreamStore, around: Surroundings) -> None:
+    def __init__(self, config: StreamConfig, store: Store, around: Surroundings) -> None:
         super().__init__(names.to_bytes(config.name), store, around.sink, around.clock)
         self.account = around.account
         self.domain = around.domain
@@ -204,18 +205,18 @@ class ConsumerSet(ConsumerHost):
         return bool(self.matching(subject))
 
     def stored(self, seq: int, subject: bytes) -> None:
-        """Take note that a message has become visible."""
+        """Notify the matching consumers of a message that has become visible."""
         for consumer in self.matching(subject):
             consumer.stored(seq)
 
     def removed(self, seq: int, subject: bytes) -> None:
-        """Take note that one message was removed, for any reason but its acks."""
+        """Notify the matching consumers of a removed message, unless its acks removed it."""
         self.known_removals += 1
         for consumer in self.matching(subject):
             consumer.removed(seq)
 
     def trimmed(self) -> None:
-        """Take note that the oldest messages have been removed."""
+        """Notify the consumers that the oldest messages have been removed."""
         if not self._by_name:
             return
         first_seq = self.store.first_seq
@@ -246,9 +247,9 @@ class ConsumerSet(ConsumerHost):
         self._around.in_turns(go_on)
 
     def purged(self, subject: bytes = b"", gone_seq: int = 0) -> None:
-        """Take note that messages were purged: of one subject, or of all.
+        """Notify the consumers of a purge of one subject, or of all.
 
-        `gone_seq` is the message if it was the only one.
+        `gone_seq` is the purged message if it was the only one.
         """
         store = self.store
         first = store.next_seq((subject,), store.first_seq) if subject else store.first_seq
@@ -435,7 +436,7 @@ class ConsumerSet(ConsumerHost):
         self._around.joined()
 
     def _enroll(self, consumer: Consumer) -> None:
-        """Have a consumer told of the messages it is for."""
+        """Enter a consumer under its filters, so that it is notified of matching messages."""
         self._matches.entries.clear()
         if not consumer.filters:
             self._unfiltered[consumer] = None
@@ -445,7 +446,7 @@ class ConsumerSet(ConsumerHost):
         self._join_work_queue(consumer)
 
     def _withdraw(self, consumer: Consumer) -> None:
-        """Have a consumer no longer told of messages."""
+        """Remove a consumer from its filters."""
         self._matches.entries.clear()
         self._leave_work_queue(consumer)
         self._unfiltered.pop(consumer, None)
@@ -465,9 +466,9 @@ class ConsumerSet(ConsumerHost):
             self._work_queue.remove(_enrolled_filters(consumer))
 
     def release_unneeded(self, floor_seq: int = 0) -> None:
-        """Remove the messages from a floor on that no consumer needs, where interest keeps them.
+        """Remove the messages of an interest stream that no consumer needs, from a floor on.
 
-        Those of a large stream are looked at in turns. What is stored meanwhile is not looked at.
+        A large stream is checked in pieces. Messages stored meanwhile are not checked.
         """
         if self.retention != INTEREST:
             return
@@ -478,7 +479,7 @@ class ConsumerSet(ConsumerHost):
         self._around.in_turns(lambda: next(pieces, False))
 
     def _dropping(self, floor_seq: int) -> Iterator[bool]:
-        """Remove what is not needed, a piece at a time."""
+        """Remove unneeded messages in pieces."""
         store = self.store
         end = store.last_seq
         seq = max(floor_seq, store.first_seq)
@@ -487,7 +488,7 @@ class ConsumerSet(ConsumerHost):
             try:
                 self._drop_unneeded(seq, upto)
             except StoreError:
-                return  # nothing can be changed until the server starts anew
+                return  # the store refuses changes until the server is restarted
             seq = upto + 1
             yield True
 
@@ -496,7 +497,7 @@ class ConsumerSet(ConsumerHost):
         store = self.store
         if not self._by_name:
             store.purge()
-            self._around.remove(0)  # there is none; it has the account see what is used now
+            self._around.remove(0)  # removes no message, but updates the account's usage
             return
         end = upto_seq or store.last_seq
         seq = store.next_seq((), max(floor_seq, store.first_seq), end)

@@ -1,8 +1,8 @@
-"""The loop that delivers a consumer's messages, one after the other or as a run.
+"""The loop that delivers a consumer's messages, one by one or as a run.
 
-Most messages are delivered as they lie in the store: `sink.Receiver` copies them from there to
-what is sent, and no object is made for any. The others, which are delivered again, wait for their
-time, carry further headers or go to receivers that need a closer look, are read and routed.
+Most messages are copied by `sink.Receiver` from the store's memory into the output, without an
+object for each. The loop reads and routes the others: redeliveries, messages that wait for their
+time, messages with added headers, and messages for receivers that need further checks.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from midge.jetstream.headers import add_lines
 from midge.jetstream.store.interface import StoredMessage
 
 MESSAGE_COST = 256
-"""Fixed cost of a delivery in a turn's budget, besides the message's bytes: the time of copying so
-many bytes."""
+"""Fixed cost of a delivery in a turn's budget, besides the message's bytes, in the time to copy one
+byte."""
 
 _MESSAGE_COST = MESSAGE_COST  # C numbers where this is compiled
 _NO_ACKS = NO_ACKS
@@ -80,7 +80,7 @@ class Delivering(Tracking):
         return spent
 
     def fetched(self) -> None:
-        """Take note that the message which the last turn waited for is at hand."""
+        """Called when the message that the last turn waited for has been fetched."""
         self.signal()
 
     def _deliver_run(self, budget: int) -> int:
@@ -150,13 +150,13 @@ class Delivering(Tracking):
         return None
 
     def _serve(self) -> None:
-        """Take note that what `_receiver` has returned is about to get a message."""
+        """Called before the receiver of `_receiver` gets a message."""
 
     def _turn_over(self) -> None:
         """See to the end of a turn."""
 
     def _delivered(self, size: int) -> None:
-        """Take note that a message has been handed over; `size` is that of what went out."""
+        """Called after a delivery; `size` counts the bytes sent."""
 
     def _not_taken(self, target: bytes) -> None:
         """Handle a message that the receiver found by `_target` did not take."""
@@ -320,7 +320,7 @@ class Delivering(Tracking):
     # What `Consumer` adds.
 
     def _recount(self) -> None:
-        """Count anew if messages that were counted may have gone."""
+        """Count again if counted messages may have been removed."""
         raise NotImplementedError
 
 

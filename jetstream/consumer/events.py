@@ -20,15 +20,15 @@ class ConsumerEvents:
         self.name = name
 
     def created(self) -> None:
-        """Tell that the consumer has been made."""
+        """Publish the advisory of the consumer's creation."""
         self._advise(b"CREATED", "consumer_action", {"action": "create"})
 
     def deleted(self) -> None:
-        """Tell that the consumer is gone."""
+        """Publish the advisory of the consumer's deletion."""
         self._advise(b"DELETED", "consumer_action", {"action": "delete"})
 
     def paused(self, until: Timestamp | None) -> None:
-        """Tell that the consumer is paused, or goes on."""
+        """Publish the advisory of a pause, or of its end."""
         moment = ZERO_TIME if until is None else format_time(until.ns)
         is_paused = until is not None and self._host.clock.wall_ns() < until.ns
         self._advise(b"PAUSE", "consumer_pause", {"paused": is_paused, "pause_until": moment})
@@ -43,7 +43,7 @@ class ConsumerEvents:
         )
 
     def unpinned(self, group: str, reason: str) -> None:
-        """Tell that a priority group is pinned to none."""
+        """Publish the advisory that a priority group has lost its pin."""
         self._advise(
             b"UNPINNED",
             "consumer_group_unpinned",
@@ -52,17 +52,17 @@ class ConsumerEvents:
         )
 
     def max_deliveries(self, seq: int, deliveries: int) -> None:
-        """Tell that a message is not delivered again."""
+        """Publish the advisory that a message has reached `max_deliver`."""
         fields = {"stream_seq": seq, "deliveries": deliveries}
         self._advise(b"MAX_DELIVERIES", "max_deliver", fields)
 
     def naked(self, seq: int, consumer_seq: int, deliveries: int) -> None:
-        """Tell that a client could not handle a message."""
+        """Publish the advisory of a NAK."""
         fields = _sequences(seq, consumer_seq, deliveries)
         self._advise(b"MSG_NAKED", "nak", fields)
 
     def terminated(self, seq: int, consumer_seq: int, deliveries: int, reason: str) -> None:
-        """Tell that a message is given up."""
+        """Publish the advisory of a terminated message."""
         fields: dict[str, Any] = _sequences(seq, consumer_seq, deliveries)
         if reason:
             fields["reason"] = reason

@@ -1,12 +1,13 @@
 # C types for host.py.
 
 from midge.jetstream.environment.sink cimport Sink
-from midge.jetstream.store.interface cimport MessageView, StreamStore
+from midge.jetstream.store.interface cimport MessageView
+from midge.jetstream.store.store cimport Store
 
 
 cdef class ConsumerHost:
     cdef readonly bytes stream
-    cdef readonly StreamStore store
+    cdef readonly Store store
     cdef readonly Sink sink
     cdef readonly object clock
     cdef MessageView view

@@ -7,7 +7,8 @@ from typing import Protocol
 from midge.jetstream.consumer.progress import Progress
 from midge.jetstream.environment.clock import Clock
 from midge.jetstream.environment.sink import Sink
-from midge.jetstream.store.interface import MessageView, StreamStore
+from midge.jetstream.store.interface import MessageView
+from midge.jetstream.store.store import Store
 
 
 class Deliverer(Protocol):
@@ -18,14 +19,14 @@ class Deliverer(Protocol):
 
 
 class ConsumerHost:
-    """A stream as its consumers see it.
+    """The interface of a stream for its consumers.
 
-    `retention`, `subjects` and the rest follow the stream's configuration when that changes.
-    `known_removals` counts the removals that consumers were told of one by one, or that do not
-    concern what they count. `view` is what deliveries look at messages with.
+    `retention`, `subjects` and the rest follow the stream's configuration. `known_removals` counts
+    the removals that consumers were notified of one by one, or that do not change their counts.
+    `view` is the view through which deliveries read messages.
     """
 
-    def __init__(self, stream: bytes, store: StreamStore, sink: Sink, clock: Clock) -> None:
+    def __init__(self, stream: bytes, store: Store, sink: Sink, clock: Clock) -> None:
         self.stream = stream
         self.store = store
         self.sink = sink
@@ -46,7 +47,7 @@ class ConsumerHost:
         raise NotImplementedError
 
     def acked(self, seq: int) -> None:
-        """Take note that a message of an interest or work queue stream was acknowledged."""
+        """Handle the ack of a message of an interest or work queue stream."""
         raise NotImplementedError
 
     def acked_many(self, seqs: list[int]) -> None:
@@ -54,7 +55,7 @@ class ConsumerHost:
         raise NotImplementedError
 
     def moved(self, consumer: Progress) -> None:
-        """Take note that a consumer needs nothing below its floor any more, whatever was there."""
+        """Called when a consumer no longer needs any message below its floor."""
         raise NotImplementedError
 
     def expired(self, consumer: Progress) -> None:

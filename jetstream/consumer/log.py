@@ -11,12 +11,12 @@ WRITE_DELAY_S = 0.1
 """How much a crash may bring back: the deliveries and unconfirmed acks of so long."""
 
 _MOST_CHANGES = 16 * 1024
-"""Changes that are collected before the time is up: to write so many takes at most 10 ms."""
+"""Changes that are written before the time is up: writing these takes at most 10 ms."""
 
 _WRITTEN_ANEW = 1 << 31  # more bytes of changes than any snapshot would be worth
 
 _LEAST_BYTES_TO_REPLACE = 64 * 1024
-_TIMES_SNAPSHOT = 4  # changes are replaced by a snapshot when they are so many times larger
+_TIMES_SNAPSHOT = 4  # a snapshot replaces changes that are this many times larger
 
 
 class ConsumerLog:
@@ -50,7 +50,7 @@ class ConsumerLog:
         self._snapshot_bytes = 0
 
     def changed(self, seq: int) -> None:
-        """Note that a message was delivered, waits anew, or is not pending any more."""
+        """Record that a message was delivered, waits again, or is no longer pending."""
         if self._changed is None:
             self._changed = []
         self._changed.append(seq)
@@ -70,7 +70,7 @@ class ConsumerLog:
             self.moved()
 
     def moved(self) -> None:
-        """Take note that a position has changed."""
+        """Schedule a write after a position has changed."""
         if not self._is_dirty:
             self._is_dirty = True
             if self._timer is None:
@@ -86,7 +86,7 @@ class ConsumerLog:
             self._consumer.clock.call_later(0, self._confirm)
 
     def save(self) -> None:
-        """Write the whole state anew, as after the configuration has changed."""
+        """Write the whole state, for example after a change of the configuration."""
         consumer = self._consumer
         written = state.snapshot(consumer)
         consumer.store.save_consumer(consumer.name, written)
@@ -115,7 +115,7 @@ class ConsumerLog:
         self._written()
 
     def stop(self) -> None:
-        """Write what is not written, and nothing more."""
+        """Write the pending changes, and ignore later ones."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

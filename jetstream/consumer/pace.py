@@ -1,4 +1,4 @@
-"""How fast messages may go: as fast as they once came, or so many bits a second."""
+"""The pace of deliveries: the pace at which messages were stored, or a number of bits a second."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Messages that have been delivered and await an ack, by sequence and by when they fall due.
+"""Messages that have been delivered and await an ack, by sequence and by the end of their ack wait.
 
-A stream sequence is looked up in a dictionary. The entries also hang in two orders: by sequence,
-for the ack floor, and by the time of their delivery, for the ack wait. What is delivered now is the
-latest of all, so both orders are kept by appending. With backoff, each number of deliveries has a
-line of its own, since the waits differ; a NAK with a delay goes to a heap. What is to be delivered
-again hangs in the queue instead.
+A dictionary finds an entry by its stream sequence. Each entry is also in two linked lists: by
+sequence, for the ack floor, and by the time of its delivery, for the ack wait. A new delivery is
+the latest in both, so both are kept in order by appending. With backoff, each number of deliveries
+has its own line, because the waits differ; a NAK with a delay goes to a heap. A message that is due
+for redelivery is in the queue instead.
 """
 
 import heapq
@@ -25,9 +25,9 @@ _NO_ENTRIES: dict[int, "Entry"] = {}
 class Entry:
     """One delivered message.
 
-    `consumer_seq` is that of its first delivery. `sent_ns`, on the monotonic clock, is when its
-    wait began. `line` is the line it waits in, `DELAYED` or `NOWHERE`; a delayed one is due at
-    `due_ns`.
+    `consumer_seq` is the number of its first delivery. `sent_ns`, on the monotonic clock, is the
+    begin of its wait. `line` is the index of its line, `DELAYED` or `NOWHERE`; a delayed entry is
+    due at `due_ns`.
     """
 
     __slots__ = (
@@ -164,7 +164,7 @@ class Pending:
             unlink(entries, call_later)
 
     def wait(self, entry: Entry, now_ns: int, redeliveries: int) -> int:
-        """Have the wait of an entry begin now; return when it falls due."""
+        """Begin the wait of an entry now; return its end."""
         self.stop_waiting(entry)
         lines = self._lines
         if lines is None:
@@ -179,7 +179,7 @@ class Pending:
         return now_ns + line.wait_ns
 
     def wait_until(self, entry: Entry, due_ns: int) -> None:
-        """Have an entry fall due at a moment of its own."""
+        """Let the wait of an entry end at `due_ns`, whatever its line."""
         self.stop_waiting(entry)
         entry.line = DELAYED
         entry.due_ns = due_ns
@@ -200,7 +200,7 @@ class Pending:
         entry.line = NOWHERE
 
     def enqueue(self, entry: Entry) -> None:
-        """Have an entry delivered again, after those that are to be already."""
+        """Queue an entry for redelivery, behind the queued ones."""
         self.stop_waiting(entry)
         entry.line = QUEUED
         if self._queue is None:
@@ -209,7 +209,7 @@ class Pending:
         self.queued += 1
 
     def enqueue_first(self, entry: Entry) -> None:
-        """Have an entry delivered again, before all others."""
+        """Queue an entry for redelivery, before all others."""
         self.stop_waiting(entry)
         entry.line = QUEUED
         if self._queue is None:
@@ -291,7 +291,7 @@ class Pending:
         return due
 
     def _drop_stale(self) -> None:
-        """Drop the head of the heap while it stands for a wait that was called off."""
+        """Drop the head of the heap while its wait has been cancelled."""
         while self._delayed:
             due_ns, seq = self._delayed[0]
             entry = self.entries.get(seq)

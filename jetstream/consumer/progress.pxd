@@ -5,13 +5,13 @@ cimport cython
 from midge.jetstream.config.consumer_config cimport ConsumerConfig
 from midge.jetstream.consumer.pending cimport Entry, Pending
 from midge.jetstream.environment.sink cimport Sink
-from midge.jetstream.store.interface cimport StreamStore
+from midge.jetstream.store.store cimport Store
 
 cdef dict _NO_COUNTS
 
 
 cdef class Progress:
-    cdef readonly StreamStore store
+    cdef readonly Store store
     cdef readonly Sink sink
     cdef readonly object clock
     cdef readonly ConsumerConfig config
@@ -34,7 +34,7 @@ cdef class Progress:
     cdef public unsigned long long delivered_consumer_seq
 
     cdef void _begin(
-        self, StreamStore store, Sink sink, object clock, ConsumerConfig config, bytes name
+        self, Store store, Sink sink, object clock, ConsumerConfig config, bytes name
     ) except *
     cpdef void stand_before(self, unsigned long long seq) except *
     cpdef void count_again(self, unsigned long long seq, long long count) except *

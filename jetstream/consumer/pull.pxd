@@ -11,7 +11,7 @@ from midge.jetstream.consumer.requests cimport (
 )
 from midge.jetstream.environment.sink cimport Receiver
 from midge.jetstream.headers cimport add_lines
-from midge.jetstream.store.interface cimport StreamStore
+from midge.jetstream.store.store cimport Store
 
 cdef long long _SECOND_NS, _MILLISECOND_NS, _SWEEP_INTERVAL_NS
 cdef int _NO_PRIORITY, _OVERFLOW, _PINNED, _PRIORITIZED
@@ -53,7 +53,7 @@ cdef class PullConsumer(Consumer):
                    asked="long long", due_ns="long long")
     cpdef long long _sweep(self, bint is_at_end) except *
     cdef bint _is_over(self, PullRequest request, long long now_ns, bint is_at_end) except -1
-    @cython.locals(store=StreamStore)
+    @cython.locals(store=Store)
     cdef bint _waits_for_disk(self, PullRequest request) except -1
     cdef long long _next_due(
         self, PullRequest request, long long now_ns, long long due_ns

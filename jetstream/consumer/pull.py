@@ -1,4 +1,4 @@
-"""Pull consumers: whose request gets the next message, and what the others are told."""
+"""Pull consumers: the choice of a request for the next message, and the status of the others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SWEEP_INTERVAL_NS = _SECOND_NS  # how often a full queue is searched for reques
 
 _SWEPT_FREELY = 1_000  # waiting requests, which a sweep looks at in 0.4 ms
 _PAUSE_OF_REQUEST_NS = 8_000  # twenty times what a sweep takes for one
-_REQUEST_WORK = 40  # items of 10 ns; see `StreamStore.work`
+_REQUEST_WORK = 40  # items of 10 ns; see `Store.work`
 
 REPLY_OF_IMPORT = b"_R_."
 """Prefix of the reply subjects of requests from other accounts."""
@@ -44,14 +44,15 @@ _POLICIES = {
 
 
 class PullConsumer(Consumer):
-    """A consumer whose messages are asked for.
+    """A consumer that delivers on request.
 
-    `asks_for_one` tells, while a turn is asked for, that it is for a single message, which may as
-    well be delivered at once.
+    While a turn is requested, `asks_for_one` is True if it is for a single message, which can also
+    be delivered at once.
 
-    Requests are served in turns, one message each. A request ends when its batch is complete, when
-    it expires, when its inbox has no subscriber any more, or with a status that says why. One that
-    must not wait ends where the stream does: behind the messages on their way to the disk.
+    The consumer serves the requests in rotation, one message each. A request ends when its batch is
+    complete, when it expires, when its inbox has lost its subscriber, or with a status that gives
+    the reason. A request with `no_wait` ends at the end of the stream, behind the messages that are
+    being written to the disk.
     """
 
     def __init__(self, host: ConsumerHost, config: ConsumerConfig, name: bytes) -> None:
@@ -151,7 +152,7 @@ class PullConsumer(Consumer):
         self._inactive_timer = self.clock.call_later(delay_s, self._check_activity)
 
     def _check_activity(self) -> None:
-        """Have the consumer deleted unless it was used, is waited for, or owes an ack."""
+        """Delete the consumer unless it was used, has a request, or has a pending message."""
         self._inactive_timer = None
         now_ns = self.clock.monotonic_ns()
         idle_ns = now_ns - self.last_active_ns
@@ -223,7 +224,7 @@ class PullConsumer(Consumer):
         return b""
 
     def _refusal_of_priority(self, asked: RequestBody) -> bytes:
-        """Return the status that tells what is wrong with a request's priority, empty for none."""
+        """Return the status for a fault in a request's priority, empty for none."""
         if not asked.has_options:
             return b""
         policy = self.priority_policy
@@ -444,13 +445,13 @@ class PullConsumer(Consumer):
             return True
         return not self.sink.has_interest(request.reply)
 
-    # Requests that must not wait, while messages are on their way to the disk.
+    # Requests with `no_wait`, while messages are being written to the disk.
 
     def _waits_for_disk(self, request: PullRequest) -> bool:
-        """Return whether a request that would end waits for what is on its way to the disk.
+        """Return whether a request that would end waits for messages being written to the disk.
 
-        It waits once after each message that it gets, as new messages may replace those it waits
-        for as fast as the disk takes them; and not for a disk that is full.
+        It waits once after each message that it gets, because new messages may arrive as fast as
+        the disk takes the old ones. It does not wait for a full disk.
         """
         store = self.store
         if store.visible_seq >= store.last_seq or self._is_disk_late:
@@ -486,7 +487,7 @@ class PullConsumer(Consumer):
     # When requests are looked at again.
 
     def _next_due(self, request: PullRequest, now_ns: int, due_ns: int) -> int:
-        """Send a heartbeat that is due; return the earlier of `due_ns` and what comes next."""
+        """Send a due heartbeat; return the earlier of `due_ns` and the request's next deadline."""
         if request.heartbeat_due_ns:
             if now_ns >= request.heartbeat_due_ns:
                 self._say(request, self._heartbeat())

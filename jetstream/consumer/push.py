@@ -23,11 +23,11 @@ _LETTERS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 class PushConsumer(Consumer):
-    """A consumer whose messages go to its deliver subject.
+    """A consumer that delivers to its deliver subject.
 
-    `is_active` tells whether that has a subscriber: one of exactly the deliver subject, in the
-    deliver group if there is one. `outstanding_bytes` is what was sent since the last answer to a
-    flow control request, and `flow_reply` the subject of the request that is under way.
+    `is_active` is True while that has a subscription: to exactly the deliver subject, in the
+    deliver group if there is one. `outstanding_bytes` counts the bytes sent since the last answer
+    to a flow control request; `flow_reply` is the subject of the unanswered request.
     """
 
     def __init__(self, host: ConsumerHost, config: ConsumerConfig, name: bytes) -> None:
@@ -186,7 +186,7 @@ class PushConsumer(Consumer):
     # Flow control.
 
     def _count_bytes(self, size: int) -> None:
-        """Count what was sent, and ask for an answer after half a window."""
+        """Count sent bytes, and request an answer after half a window."""
         self.outstanding_bytes += size
         if self.flow_reply:
             if self.outstanding_bytes - self.flow_bytes >= self.window_bytes:

@@ -23,7 +23,7 @@ class BadRequestError(MidgeError):
 
 
 class RequestBody:
-    """The parsed body of a pull request; `has_options` tells that it is more than a number."""
+    """The parsed body of a pull request; `has_options` is False for a bare number."""
 
     __slots__ = (
         "batch",

@@ -3,7 +3,7 @@
 cimport cython
 
 from midge.jetstream.config.consumer_config cimport ConsumerConfig
-from midge.jetstream.store.interface cimport StreamStore
+from midge.jetstream.store.store cimport Store
 
 
 @cython.final
@@ -14,7 +14,7 @@ cdef class Start:
 
 @cython.locals(start=Start, first="unsigned long long", last="unsigned long long",
                seq="unsigned long long")
-cpdef Start start_of(ConsumerConfig config, StreamStore store, long long max_msgs_per_subject)
+cpdef Start start_of(ConsumerConfig config, Store store, long long max_msgs_per_subject)
 
 @cython.locals(policy=str)
-cdef Start _chosen(ConsumerConfig config, StreamStore store, long long max_msgs_per_subject)
+cdef Start _chosen(ConsumerConfig config, Store store, long long max_msgs_per_subject)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from midge.jetstream.config.consumer_config import ConsumerConfig
-from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.store.store import Store
 
 _LATEST_NS = (1 << 63) - 1  # in the year 2262; a request may name the years 1 to 9999
 
@@ -22,7 +22,7 @@ class Start:
         self.last_per_subject_upto = last_per_subject_upto
 
 
-def start_of(config: ConsumerConfig, store: StreamStore, max_msgs_per_subject: int) -> Start:
+def start_of(config: ConsumerConfig, store: Store, max_msgs_per_subject: int) -> Start:
     """Return where a new consumer begins."""
     start = _chosen(config, store, max_msgs_per_subject)
     first, last = store.first_seq, store.last_seq
@@ -34,7 +34,7 @@ def start_of(config: ConsumerConfig, store: StreamStore, max_msgs_per_subject: i
     return start if seq == start.seq else Start(seq, start.last_per_subject_upto)
 
 
-def _chosen(config: ConsumerConfig, store: StreamStore, max_msgs_per_subject: int) -> Start:
+def _chosen(config: ConsumerConfig, store: Store, max_msgs_per_subject: int) -> Start:
     policy = config.deliver_policy
     if config.opt_start_seq:
         return Start(config.opt_start_seq)
@@ -49,22 +49,20 @@ def _chosen(config: ConsumerConfig, store: StreamStore, max_msgs_per_subject: in
     return Start(store.last_seq + 1)
 
 
-def _last(filters: tuple[bytes, ...], store: StreamStore) -> int:
+def _last(filters: tuple[bytes, ...], store: Store) -> int:
     if not filters:
         return store.last_seq
     return max(store.last_matching(one) for one in filters)
 
 
-def _last_per_subject(
-    filters: tuple[bytes, ...], store: StreamStore, max_msgs_per_subject: int
-) -> Start:
+def _last_per_subject(filters: tuple[bytes, ...], store: Store, max_msgs_per_subject: int) -> Start:
     if max_msgs_per_subject == 1:
         return Start(store.first_seq)  # every message is its subject's last
     seq = store.next_last_seq(filters, store.first_seq, store.last_seq) if store.messages else 0
     return Start(seq, store.last_seq) if seq else Start(store.last_seq)
 
 
-def _at_time(config: ConsumerConfig, store: StreamStore) -> int:
+def _at_time(config: ConsumerConfig, store: Store) -> int:
     """Return the first sequence from the start time on; go ahead to the first that matches."""
     assert config.opt_start_time is not None
     seq = store.seq_at_time(in_reach(config.opt_start_time.ns))

@@ -1,9 +1,9 @@
 """A consumer's state as it is stored: a snapshot, and the changes since.
 
-Both are runs of 64-bit numbers, little endian. A change holds the positions, the messages that are
-pending since the last one, those settled above the floor, and delivery counts; a count of 0 is one
-to forget. Zeros at its end are left out. A snapshot is a change that begins from nothing, behind
-the configuration as JSON, which leaves out what is usual.
+Both are runs of 64-bit numbers, little endian. A change has the positions, the messages that have
+become pending since the last change, the messages settled above the floor, and delivery counts; a
+count of 0 deletes one. Zeros at its end are omitted. A snapshot is a change from the empty state,
+behind the configuration as JSON without its default values.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def snapshot(consumer: Progress) -> bytes:
 
 
 def _brief(config: dict[str, Any]) -> dict[str, Any]:
-    """Return a configuration without what is usual; None is for what is usual and not set."""
+    """Return a configuration without default values; None marks a default that is not set."""
     usual = _usual(config)
     unset = {name: None for name in usual if name not in config}
     return {name: one for name, one in config.items() if usual.get(name) != one} | unset
@@ -93,7 +93,7 @@ def _whole(brief: dict[str, Any]) -> dict[str, Any]:
 
 
 def _usual(config: dict[str, Any]) -> dict[str, Any]:
-    """Return what is usual beside the durable name of a configuration, which is the name, too."""
+    """Return the default values of a configuration with this durable name, which is also `name`."""
     durable = config.get("durable_name")
     return _USUAL | {"name": durable} if durable else _USUAL
 
@@ -101,9 +101,9 @@ def _usual(config: dict[str, Any]) -> dict[str, Any]:
 def change(consumer: Progress, changed: Iterable[int], *, had_counts: bool = True) -> bytes:
     """Return the positions, and the state of the messages that have `changed`.
 
-    `had_counts` tells that delivery counts were stored, so that some may have to be forgotten.
-    Without counts, what is not above the floor has no state: that is most of what
-    changes while acks come quickly.
+    With `had_counts`, delivery counts have been stored, and some may have to be deleted. Without
+    counts, messages up to the floor have no state; these are most of the changed ones while acks
+    arrive quickly.
     """
     entries = consumer.pending.entries
     again = consumer.redelivered

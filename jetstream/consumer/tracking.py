@@ -23,7 +23,7 @@ _SECOND_NS = 1_000_000_000
 _DUE_AT_ONCE = 10_000
 """Messages that fall due together and are queued in one turn: 3 ms."""
 
-# Work, in items of 10 ns; see `StreamStore.work`.
+# Work, in items of 10 ns; see `Store.work`.
 _SETTLED_WORK = 200  # with an advisory
 _ACKED_WORK = 10
 _NAKED_WORK = 200
@@ -131,10 +131,10 @@ class Tracking(Progress):
                 self.log.changed(seq)
 
     def purged(self, first_seq: int, gone_seq: int, *, is_wider: bool) -> None:
-        """Take note of a purge that left nothing of the purged subjects below `first_seq`.
+        """Handle a purge that has removed all messages of its subjects below `first_seq`.
 
-        `is_wider` tells that messages of other subjects may be left there. `gone_seq` is the
-        message if it was the only one, and is terminated in the end, as nats-server does.
+        With `is_wider`, messages of other subjects may be left there. `gone_seq` is the purged
+        message if it was the only one; it is terminated at the end, as nats-server does.
         """
         gone = self.pending.get(gone_seq) if gone_seq else None
         deliveries = self._delivery_count(gone_seq)
@@ -265,7 +265,7 @@ class Tracking(Progress):
             self._ack_timer = self.clock.call_later(delay_s, self._check_pending)
 
     def _check_pending(self) -> None:
-        """Queue what has not been acknowledged in time."""
+        """Queue the messages that have not been acknowledged in time."""
         self._ack_timer = None
         now_ns = self.clock.monotonic_ns()
         # The timer goes off again for the rest, which is due.
@@ -425,7 +425,7 @@ class Tracking(Progress):
             self.events.acked(entry.seq, consumer_seq, deliveries, ack_time_ns)
 
     def _nak(self, seq: int, consumer_seq: int, deliveries: int, body: bytes) -> None:
-        """Have a message delivered again, at once or after a delay."""
+        """Redeliver a message, at once or after a delay."""
         if not self.floor_consumer_seq < consumer_seq <= self.next_consumer_seq:
             return
         entry = self.pending.get(seq)
@@ -456,7 +456,7 @@ class Tracking(Progress):
             self._arm_ack_timer(due_ns)
 
     def _progress(self, seq: int) -> None:
-        """Begin the ack wait of a message anew."""
+        """Restart the ack wait of a message."""
         entry = self.pending.get(seq)
         if entry is None:
             return
@@ -497,4 +497,4 @@ class Tracking(Progress):
         raise NotImplementedError
 
     def touch(self) -> None:
-        """Take note that the consumer is in use."""
+        """Restart the time of inactivity."""

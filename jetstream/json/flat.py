@@ -41,10 +41,10 @@ _UNFIT = -1
 
 
 class _Member:
-    """How one member is read. `bit` tells it from the others of its object.
+    """The reader of one member. `bit` distinguishes it from the others of its object.
 
-    `after` is the member that came behind it last: a client writes them always in one order, and to
-    compare a name takes a thirtieth of the time of looking it up.
+    `after` is the member that followed it last time. A client always writes members in one order,
+    and comparing a name takes a thirtieth of the time of looking it up.
     """
 
     __slots__ = ("after", "attribute", "bit", "is_signed", "kind", "name", "reader", "words")
@@ -66,7 +66,7 @@ class FlatReader:
     __slots__ = ("_before", "_members")
 
     def __init__(self, structure: Structure) -> None:
-        self._before = _Member(b"", "", 0)  # what stands before the first one
+        self._before = _Member(b"", "", 0)  # a member before the first one
         self._members: dict[bytes, _Member] = {}
         for place, field in enumerate(structure.fields):
             member = _Member(field.name.encode(), field.attribute, 1 << place)
@@ -178,7 +178,7 @@ def _read_text(data: bytes, at: int, member: _Member, into: Any) -> int:
 
 
 def _read_number(data: bytes, at: int, member: _Member, into: Any) -> int:
-    """Read a whole number of few digits; what follows them is looked at by the caller."""
+    """Read a whole number of few digits; the caller checks the bytes after them."""
     is_negative = data[at] == _MINUS
     if is_negative:
         at += 1
@@ -209,7 +209,7 @@ def _text_end(data: bytes, at: int) -> int:
 
 
 def _skip_blanks(data: bytes, at: int) -> int:
-    """Return the index of what comes behind blanks, tabs and line ends."""
+    """Return the index of the first byte after blanks, tabs and line ends."""
     while data[at] == _BLANK or data[at] == _TAB or data[at] == _LF or data[at] == _CR:
         at += 1
     return at

@@ -1,9 +1,9 @@
-"""Nodes of a large JSON text, made as they are looked at, from values that a reader in C has read.
+"""Nodes of a large JSON text, made on demand from values that a reader in C has read.
 
-`syntax` reads a text in Python, in Go's words and with the place of every error, at 1.4 s for a MiB
-of small values. Beyond `SMALL_BYTES` the values are read in C, and a node is made of one only when
-a `structure` asks for it. What is malformed is refused in the words of that reader, of a name that
-comes twice the last value counts, and texts must be UTF-8.
+`syntax` reads a text in Python, with Go's words and the place of every error, at 1.4 s for a MiB
+of small values. Above `SMALL_BYTES` the reader in C reads the values, and a node is made only when
+a `structure` accesses it. Errors then have that reader's words, the last of two equal names
+counts, and texts must be UTF-8.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def read(data: bytes) -> Any:
     """Return the value in `data`, of dicts, lists, texts, whole numbers, booleans and None.
 
     Returns:
-        `NOT_PLAIN` for anything else: also what is malformed, has an escape or a name twice.
+        `NOT_PLAIN` for any other text: malformed ones, ones with an escape or a repeated name.
     """
     quotes = _quotes_in(data)
     if quotes < 0:
@@ -43,8 +43,8 @@ def read(data: bytes) -> Any:
         value = _DECODER.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return NOT_PLAIN
-    # Without escapes every quote begins or ends a text. One of a name that comes twice, and those
-    # of the value that it had first, are missing from what was read.
+    # Without escapes every quote begins or ends a text. If a name is repeated, the value that was
+    # read lacks the quotes of one of the names and of its first value.
     return value if quotes == 2 * _texts_in(value) else NOT_PLAIN
 
 
@@ -82,10 +82,10 @@ def _texts_in(value: Any) -> int:
 
 
 def assign(made: Any, value: dict[str, Any], readers: dict[str, Reader]) -> bool:
-    """Set the attributes of `made` to the members of `value`; False, and none is set, for others.
+    """Set the attributes of `made` to the members of `value`; return False if one is not plain.
 
-    `readers` has the attribute of each name, the type of a member that stands for itself, and what
-    reads any other.
+    Then no attribute is set. `readers` has for each name the attribute, the type of a value that
+    is used unchanged, and the reader of other values.
     """
     found = []
     for name, one in value.items():

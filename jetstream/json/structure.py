@@ -24,14 +24,14 @@ _EMPTY = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*\}[ \t\r\n]*")
 
 
 class JsonProblem(MidgeError):
-    """A request cannot be read; the message is what follows ``invalid JSON:``."""
+    """A request cannot be read; the message is the text after ``invalid JSON:``."""
 
 
 class Kind:
     """The type of a field's value. `go_type` is its name in refusals.
 
-    `is_as_held` tells that a value is written as it is, and left out when it is false. A value of
-    `plain_type` of `plain.read` stands for itself, too.
+    With `is_as_held` a value is written unchanged, and omitted when it is false. A value of
+    `plain_type` from `plain.read` is also used unchanged.
     """
 
     go_type = ""
@@ -39,7 +39,7 @@ class Kind:
     plain_type: type | None = None
 
     def decode(self, node: Node, place: Place, current: Any) -> Any:
-        """Return what `node`, which is not null, stands for; `current` is the value so far.
+        """Return the value of `node`, which is not null; `current` is the value so far.
 
         Raises:
             Unfit: it is of another type.
@@ -47,25 +47,25 @@ class Kind:
         raise NotImplementedError
 
     def decode_null(self, node: Node, place: Place, current: Any) -> Any:
-        """Return what null stands for."""
+        """Return the value of null."""
         return current
 
     def zero(self) -> Any:
-        """Return what a member of a list is that is null; a pointer is a struct of nothing."""
+        """Return the value of null in a list; a pointer becomes an empty struct there."""
         return None
 
     def is_empty(self, value: Any) -> bool:
-        """Return whether ``omitempty`` leaves `value` out; it does so with all that is false."""
+        """Return whether ``omitempty`` omits `value`, as it does with every false value."""
         return not value
 
     def encode(self, value: Any) -> Any:
-        """Return what `encode.encode` takes."""
+        """Return `value` in the form that `encode.encode` accepts."""
         return value
 
     def plain(self, value: Any, current: Any) -> Any:
-        """Return what a value of `plain.read` stands for, or `NOT_PLAIN`.
+        """Convert a value of `plain.read`; return `NOT_PLAIN` if it is not plain.
 
-        A request is read with all of Go's rules unless the whole of it is plain.
+        A request that is not plain as a whole is read with all of Go's rules.
         """
         return NOT_PLAIN
 
@@ -146,7 +146,7 @@ class Boolean(Kind):
 class Choice(Kind):
     """One of several words, which are compared as they are written in the request.
 
-    `aliases` are words that stand for others. `refuse` makes the refusal of anything else.
+    `aliases` maps words to their synonyms. `refuse` makes the refusal of any other value.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ def _can_not_unmarshal(_: Node, raw: bytes) -> str:
 
 
 class Time(Kind):
-    """A pointer to a time in RFC 3339; None stands for null."""
+    """A pointer to a time in RFC 3339; None means null."""
 
     go_type = "time.Time"
 
@@ -357,7 +357,7 @@ class Structure(Kind):
         fields = {}
         for (name, is_optional, kind), held in zip(self._written, self._held(value), strict=False):
             if not held and is_optional:
-                continue  # what is false is empty, whatever its kind
+                continue  # a false value is empty, whatever its kind
             if kind is None:
                 fields[name] = held
             elif not is_optional or not kind.is_empty(held):
@@ -386,7 +386,7 @@ class Structure(Kind):
 
 
 def decode_node(kind: Kind, node: Node, place: Place, current: Any) -> Any:
-    """Return what `node` stands for as a `kind`."""
+    """Return the value of `node` as a `kind`."""
     if node[0] == syntax.NULL:
         return kind.decode_null(node, place, current)
     return kind.decode(node, place, current)

@@ -53,13 +53,13 @@ class ObjectWriter:
         self.is_plain = True
 
     def begin(self, head: bytes) -> None:
-        """Begin anew with `head`."""
+        """Drop the output, and begin again with `head`."""
         self._end = 0
         self.is_plain = True
         self.literal(head)
 
     def written(self) -> bytes:
-        """Return what has been written."""
+        """Return the output."""
         return memory.take(self._data, 0, self._end)
 
     def literal(self, text: bytes) -> None:
@@ -171,6 +171,6 @@ class ObjectWriter:
         self.literal(_END_OF_TIME)
 
     def _make_room(self, size: int) -> None:
-        """Have room for `size` bytes more."""
+        """Make room for `size` more bytes."""
         if self._end + size > len(self._data):
             self._data.extend(bytes(self._end + size))

@@ -13,15 +13,16 @@ from typing import Protocol
 class Write:
     """One task of a committer: write ``data[:used]`` at `position` of `file`, and sync.
 
-    With `seal` the data is a group of the segment with this number, and its checksums, which begin
-    with `seed`, are still to be put in. `with_directory` syncs the directory as well, for the file
-    is new. What `is_passing` is not expected to be read soon: it need not stay in memory once it is
-    on the disk. `is_overwriting` tells that all pages it touches have been written and synced
-    before, were it with zeros.
+    With `seal` the data is a group of the segment with this number, and the committer computes its
+    checksums, which begin with `seed`. `with_directory` also syncs the directory, because the file
+    is new. Data that `is_passing` is not expected to be read soon: it may leave the page cache once
+    it is on the disk. With `is_overwriting`, all pages of the data have been written and synced
+    before, if only with zeros.
 
-    First of all the file is made `extend` bytes long, if that is not 0, and `zeroed` has zeros
-    written there, from `position` on, which leave memory if they are synced. Later what is between
-    `warm_start` and `warm_end` is to be read into memory, as writes may have passed it by.
+    Before the data, the committer makes the file `extend` bytes long, if that is not 0, and with
+    `zeroed` writes zeros there, from `position` on; synced zeros leave the page cache. Later the
+    bytes between `warm_start` and `warm_end` are read into the page cache, because writes may have
+    bypassed it.
     """
 
     __slots__ = (
@@ -147,7 +148,7 @@ class Disk:
         raise NotImplementedError
 
     def is_outdated(self, file: DiskFile) -> bool:
-        """Return whether a file is to be written anew: the disk would write another form now."""
+        """Return whether to rewrite a file because the disk now writes another form."""
         return False
 
     def free_bytes(self) -> int:
@@ -166,17 +167,17 @@ class Disk:
         raise NotImplementedError
 
     def fetch(self, file: DiskFile, position: int, size: int, done: Callable[[], object]) -> None:
-        """Have what is in a file brought to hand, and call `done` on the event loop.
+        """Load bytes of a file into memory, then call `done` on the event loop.
 
-        Errors are left to who reads it. What is under way when the disk is closed is forgotten.
+        Errors show when the bytes are read. Closing the disk drops unfinished calls.
         """
         raise NotImplementedError
 
     def release(self, file: DiskFile, done: Callable[[], object]) -> None:
         """Close a file that has been removed, and call `done` on the event loop.
 
-        What it held is free then. On a disk that is told of every block that is not used any more
-        that takes 4 ms for 16 MiB, and 100 ms while others write. No write of it is under way.
+        Its space is then free. On a disk with discard that takes 4 ms for 16 MiB, and 100 ms while
+        other processes write. There must be no unfinished write of the file.
         """
         file.close()
         done()

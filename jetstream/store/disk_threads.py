@@ -42,8 +42,8 @@ class DiskThreads:
 
         They are those from `position` on. `file` may be closed meanwhile.
         """
-        # Without that the system notes in the page cache where to begin reading further ahead, and
-        # whoever reads that page does so: 4 ms of the event loop beside a busy disk, not 0.3.
+        # Without this the system marks a page from which to read further ahead, and a reader of
+        # that page starts that: 4 ms of the event loop beside a busy disk, instead of 0.3.
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
         self._threads.submit(self._read, os.dup(file), position, size, done)
@@ -53,7 +53,7 @@ class DiskThreads:
         self._threads.submit(self._close, file, done)
 
     def close(self) -> None:
-        """End the threads; what has not been read is given up."""
+        """End the threads; drop unfinished reads."""
         self._is_closed = True
         self._threads.shutdown()
         self._remove_reader(self._wake_in)
@@ -68,7 +68,7 @@ class DiskThreads:
         """Read, in a thread."""
         buffer = self._buffers.one
         end = position + size
-        with contextlib.suppress(OSError):  # who reads it then meets the same
+        with contextlib.suppress(OSError):  # the later read fails in the same way
             while position < end and not self._is_closed:
                 count = os.preadv(file, [buffer[: end - position]], position)
                 if not count:
@@ -78,14 +78,14 @@ class DiskThreads:
 
     def _close(self, file: int, done: Callable[[], object]) -> None:
         """Close a file, in a thread."""
-        with contextlib.suppress(OSError):  # a network file system may tell of an earlier write
+        with contextlib.suppress(OSError):  # a network file system may report an earlier write
             os.close(file)
         self._finished.append(done)
         with contextlib.suppress(BlockingIOError):  # a full pipe wakes the loop, too
             os.write(self._wake_out, b"\0")
 
     def _woken(self) -> None:
-        """Tell what is done, on the event loop."""
+        """Call the callbacks of finished work, on the event loop."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._wake_in, 4096)
         for _ in range(len(self._finished)):

@@ -1,13 +1,13 @@
 """A disk that encrypts what is written to another one.
 
-A file begins with its data key, wrapped by the store's key, twice; what the log calls position 0
-comes after that. The key stream covers the file by position, and nothing is ever encrypted twice at
-one position with another content: groups are only appended, none after a start or a torn tail goes
-into a file that was there, what is overwritten is overwritten by bare zeros, and what recovery
-writes again or puts right is what stood there first.
+A file begins with two copies of its data key, wrapped by the store's key; the log's position 0 lies
+behind them. Each position of the file has its own byte of the key stream, which never encrypts two
+different bytes: groups are only appended, no group goes into an older file after a start or a torn
+tail, data is overwritten only with plain zeros, and recovery rewrites or repairs a record only with
+its first content.
 
 A run of 64 zeros or more on the disk is not cipher text: it was never written, or overwritten. It
-reads as zeros. A file without a readable key reads as it is, so that it is found damaged or torn.
+reads as zeros. A file without a readable key reads unchanged, so that it is found damaged or torn.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CIPHERS = (CHACHA, AES_CTR)
 _COPY_SIZE = len(_MAGIC) + 1 + WRAPPED_SIZE + 4
 
 _ZEROS = bytes(64)
-_BLOCK_MAX = 64  # of the ciphers, by which a buffer must be longer than what goes there
+_BLOCK_MAX = 64  # of the ciphers; a buffer must be longer than its content by this much
 
 
 class EncryptedFile(DiskFile):
@@ -159,7 +159,7 @@ class EncryptedDisk(Disk):
         return EncryptingCommitter(self._inner.committer(done))
 
     def fetch(self, file: DiskFile, position: int, size: int, done: Callable[[], object]) -> None:
-        """Have what is in a file brought to hand; it is decrypted when it is read."""
+        """Load bytes of a file into memory; reading decrypts them."""
         if isinstance(file, EncryptedFile):
             self._inner.fetch(file.inner, position + HEADER, size, done)
         else:
@@ -174,7 +174,7 @@ class EncryptedDisk(Disk):
         self._inner.close()
 
     def _stream_of(self, copy: bytes) -> KeyStream | None:
-        """Return the key stream that a copy of the header stands for; None when it is damaged."""
+        """Return the key stream of a copy of the header; None when it is damaged."""
         body, checksum = copy[:-4], copy[-4:]
         if not body.startswith(_MAGIC) or zlib.crc32(body).to_bytes(4, "little") != checksum:
             return None

@@ -1,13 +1,13 @@
 """Keys and ciphers of an encrypted store.
 
-The user's key is stretched with the store's id. The result wraps the store's key, a random one that
-lies in the store's identity and never changes, so that a new key of the user's costs two small
-files. The store's key wraps the data keys: each file has a random one of its own, and each byte of
+The user's key is stretched with the store's id. The result wraps the store's key, which is random,
+lies in the store's identity and never changes, so that a new user's key changes two small files
+only. The store's key wraps the data keys: each file has its own random one, and each byte of
 its key stream encrypts the byte at one position, once. Keys are wrapped by RFC 3394, which needs no
 nonce.
 
-The key stream hides what is written and does not authenticate it, as in nats-server: checksums tell
-of chance, and not of those that can write to the disk.
+The key stream hides data and does not authenticate it, as in nats-server: checksums detect
+accidental damage, but not changes by an attacker who can write to the disk.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SCRYPT_R = 8
 
 
 def stretched(key: bytes, salt: bytes) -> bytes:
-    """Return the wrapping key that a user's key stands for, in some 50 ms."""
+    """Return the wrapping key that is derived from a user's key, in some 50 ms."""
     return Scrypt(salt=salt, length=KEY_SIZE, n=_SCRYPT_N, r=_SCRYPT_R, p=1).derive(key)
 
 
@@ -98,7 +98,7 @@ class KeyStream:
         self._block = _BLOCKS[cipher]
 
     def apply(self, data: bytes | bytearray | memoryview, position: int) -> bytes:
-        """Encrypt, or decrypt, what stands at `position` of the file."""
+        """Encrypt or decrypt the bytes at `position` of the file."""
         return self._context(position).update(data)
 
     def apply_into(

@@ -25,7 +25,7 @@ class Filters:
     no, 2 for yes. The index of subjects takes a note back when it gives the number to another one.
 
     `last_seq` is the last message that matches of those up to `last_upto`, for the store to note.
-    `work` counts the comparisons, see `StreamStore.work`.
+    `work` counts the comparisons, see `Store.work`.
     """
 
     __slots__ = (

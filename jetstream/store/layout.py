@@ -1,7 +1,7 @@
-"""Where the numbers stand in the rows of the index, which several modules read and write.
+"""Positions of the numbers in the rows of the index, which several modules read and write.
 
-This module is the interpreted twin of ``layout.pxd``: there they are constants for C, where a name
-of a module is a variable that is loaded anew for each access to a row.
+This module is the interpreted twin of ``layout.pxd``, where the positions are C constants: compiled
+code would load a module's variable again for each access to a row.
 """
 
 LINE = 28  # bytes of a published line's row: seven numbers of 32 bits

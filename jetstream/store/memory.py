@@ -6,16 +6,13 @@ one of which most has gone is copied into a smaller one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 from midge.jetstream.store import layout, numbers, pages
-from midge.jetstream.store.indexed import Incoming, Run
+from midge.jetstream.store.indexes import Incoming, Run
 from midge.jetstream.store.interface import MessageView
-from midge.jetstream.store.lookups import SearchableStore
 from midge.jetstream.store.published import PublishedLines
+from midge.jetstream.store.store import Store
 from midge.jetstream.store.turns import Turns
 from midge.protocol import memory
-from midge.protocol.frame import Frame
 
 _HEAD = 16  # bytes before a message: time 8, length of the headers 4, of the payload 4
 
@@ -24,8 +21,8 @@ _CHUNK_MAX = 1024 * 1024
 """A full chunk; larger ones would make copying one a pause of more than a millisecond."""
 
 _READY = 256 * 1024
-"""Memory that is asked for at once where many messages come: a page takes a third of the time that
-way. No more of it is at hand than is soon filled."""
+"""Memory that is requested at once for many messages, because a page then takes a third of the
+time. It is little enough to be filled soon."""
 
 _FIXED = 16  # what nats-server counts for a message in memory beside its parts
 
@@ -41,107 +38,30 @@ class Chunk:
         self._ready = 0
 
     def make_ready(self, length: int) -> None:
-        """Have memory at hand for `length` bytes more, if this is one of the larger chunks."""
+        """Request memory for `length` more bytes, if this is one of the larger chunks."""
         if self.used + length > self._ready and len(self.data) >= _CHUNK_MAX:
             ready = min(self.used + max(length, _READY), len(self.data))
             pages.populate(self.data, max(self._ready, self.used), ready)
             self._ready = ready
 
 
-class MemoryStore(SearchableStore):
+class MemoryStore(Store):
     """Keeps a stream's messages in memory."""
 
     def __init__(self, seed: int = 0, turns: Turns | None = None) -> None:
-        super().__init__(seed, turns)
-        self._config = b""
+        super().__init__(seed, turns, _FIXED, _FIXED)
         self._thin: list[Run] = []
         self._chunk: Chunk | None = None  # of the last run, where there is one
 
-    def append(
-        self,
-        subject: bytes,
-        headers: bytes,
-        payload: bytes,
-        time_ns: int,
-        seq: int = 0,
-        ttl_s: int = 0,
-        msg_id: bytes | None = None,
-    ) -> int:
-        """Store a message after the last one and return its sequence."""
-        seq = SearchableStore.append(self, subject, headers, payload, time_ns, seq, ttl_s, msg_id)
-        self.visible_seq = seq
-        return seq
-
-    def append_frame(self, frame: Frame, time_ns: int) -> int:
-        """Store a published message as it lies in its connection's buffer."""
-        self.visible_seq = SearchableStore.append_frame(self, frame, time_ns)
-        return self.visible_seq
-
-    def append_lines(self, lines: PublishedLines, time_ns: int) -> int:
-        """Store many published messages; see `StreamStore`."""
-        stored = SearchableStore.append_lines(self, lines, time_ns)
-        self.visible_seq = self.last_seq
-        return stored
-
-    def skip_to(self, last_seq: int) -> None:
-        """Use up all sequences to `last_seq` without storing anything."""
-        SearchableStore.skip_to(self, last_seq)
-        self.visible_seq = self.last_seq
-
-    def ids(self) -> Iterator[tuple[bytes, int, int]]:
-        """Iterate over nothing: memory does not outlive the process."""
-        return iter(())
-
-    def ttls(self) -> Iterator[tuple[int, int]]:
-        """Iterate over nothing: memory does not outlive the process."""
-        return iter(())
-
-    def save_config(self, config: bytes) -> None:
-        """Replace the stream's stored configuration."""
-        self._config = config
-
-    def config(self) -> bytes:
-        """Return the stored configuration."""
-        return self._config
-
-    def save_consumer(self, name: bytes, state: bytes) -> None:
-        """Keep nothing: a consumer of a memory stream lives as long as the process."""
-
-    def log_consumer(self, name: bytes, operation: bytes, remove_seq: int = 0) -> None:
-        """Keep nothing of the operation, but remove the message."""
-        if remove_seq:
-            self.remove(remove_seq)
-
-    def delete_consumer(self, name: bytes) -> None:
-        """Forget nothing, as nothing is kept."""
-
-    def consumers(self) -> Iterator[tuple[bytes, bytes, list[bytes]]]:
-        """Iterate over nothing."""
-        return iter(())
-
-    def barrier(self, callback: Callable[[], object]) -> None:
-        """Call back at once."""
-        callback()
-
-    def is_held(self, then: Callable[[], object]) -> bool:
-        """Return False, as nothing waits for a disk."""
-        return False
-
-    def set_dedup_window(self, window_ns: int) -> None:
-        """Ignore it: the ids are known as long as the process lives."""
-
-    def delete(self) -> None:
-        """Drop all messages."""
-        self._clear()
-
     def memory_bytes(self) -> int:
         """Return the bytes of memory that messages and index take."""
-        total = self._index.size() + self._subjects.size()
-        for run in self._runs:
+        total = self.message_index.size() + self.subject_index.size()
+        for run in self.runs:
             total += len(run.place.data)
         return total
 
-    def _place(self, incoming: Incoming) -> int:
+    def place(self, incoming: Incoming) -> int:
+        """See `Store.place`."""
         middle = _HEAD + incoming.headers_end - incoming.headers_start
         length = middle + incoming.payload_end - incoming.payload_start
         chunk = self._chunk
@@ -162,7 +82,8 @@ class MemoryStore(SearchableStore):
         chunk.used = offset + length
         return offset
 
-    def _place_lines(self, lines: PublishedLines, first: int) -> int:
+    def place_lines(self, lines: PublishedLines, first: int) -> int:
+        """See `Store.place_lines`."""
         rows = lines.rows
         row = first * layout.LINE
         length = _HEAD + numbers.u32_at(rows, row + layout.LINE_PAYLOAD_LENGTH)
@@ -190,92 +111,91 @@ class MemoryStore(SearchableStore):
 
     def _chunk_for(self, seq: int, length: int) -> Chunk:
         """Return a chunk with room for `length` more bytes, in which the last one has none."""
-        if self._runs:
-            run = self._runs[-1]
+        if self.runs:
+            run = self.runs[-1]
             chunk: Chunk = run.place
             if len(chunk.data) * 2 <= _CHUNK_MAX:  # a small stream takes little memory
                 numbers.resize(chunk.data, max(len(chunk.data) * 2, chunk.used + length))
                 return chunk
-        size = _CHUNK_MAX if self._runs else _CHUNK_MIN
+        size = _CHUNK_MAX if self.runs else _CHUNK_MIN
         chunk = Chunk(max(size, length))
-        self._runs.append(Run(seq, chunk))
+        self.runs.append(Run(seq, chunk))
         return chunk
-
-    def _counted(self, subject: int, headers: int, payload: int) -> int:
-        return _FIXED + subject + headers + payload
 
     def time_of(self, seq: int) -> int:
         """Return when the message of this sequence, which must exist, was stored."""
-        position = self._index.locate(seq)
-        run = self._runs[self._run_index(seq)]
+        position = self.message_index.locate(seq)
+        run = self.runs[self.run_index(seq)]
         chunk = run.place
-        return numbers.u64_at(chunk.data, self._index.block.offset(position))
+        return numbers.u64_at(chunk.data, self.message_index.block.offset(position))
 
-    def _view_at(self, view: MessageView, run: Run, offset: int, size: int, number: int) -> bool:
+    def view_at(self, view: MessageView, run: Run, offset: int, size: int, number: int) -> bool:
+        """See `Store.view_at`."""
         chunk = run.place
         data = chunk.data
         view.time_ns = numbers.u64_at(data, offset)
-        self._subjects.show(number, view)
+        self.subject_index.show(number, view)
         view.body = data
         view.headers_start = offset + _HEAD
         view.payload_start = view.headers_start + numbers.u32_at(data, offset + 8)
         view.payload_end = view.payload_start + numbers.u32_at(data, offset + 12)
         return True
 
-    def _lost_bytes(self, i: int, run: Run, size: int) -> None:
+    def run_shrank(self, i: int, run: Run, size: int) -> None:
         """Drop a chunk without messages; copy one of which little is left.
 
         `live_bytes` counts the subject as well, which is not in the chunk, so that it is an upper
         bound.
         """
-        if i == len(self._runs) - 1:
+        if i == len(self.runs) - 1:
             return
         chunk = run.place
         left = run.live_bytes + run.live * _HEAD
         if run.live == 0:
-            del self._runs[i]
+            del self.runs[i]
         elif left * 2 < chunk.used and run not in self._thin:
             self._thin.append(run)
             if len(self._thin) == 1:
-                self._turns.add(self.shrink_next)
+                self.turns.add(self.shrink_next)
 
-    def _lost_run(self, run: Run) -> None:
+    def run_gone(self, run: Run) -> None:
+        """See `Indexes.run_gone`."""
         self._chunk = None
 
     def shrink_next(self) -> bool:
-        """Copy what is left of a thin chunk; False if no chunk is thin.
+        """Copy the remaining messages of a thin chunk; return False if no chunk is thin.
 
         That is 0.3 ms a chunk, and a purge may leave hundreds of them.
         """
         run = self._thin.pop()
-        i = self._runs.index(run) if run in self._runs else len(self._runs)
-        if i + 1 < len(self._runs):  # neither gone nor the one that is being filled
+        i = self.runs.index(run) if run in self.runs else len(self.runs)
+        if i + 1 < len(self.runs):  # neither gone nor the one that is being filled
             self._shrink(i, run, run.live_bytes + run.live * _HEAD)
         return bool(self._thin)
 
     def _shrink(self, i: int, run: Run, left: int) -> None:
         """Copy the up to `left` bytes left of a chunk into a smaller one, or the one before it."""
-        following = self._runs[i + 1]
+        following = self.runs[i + 1]
         end = following.first_seq
         old = run.place
         new = Chunk(left)
         if i > 0:
-            before = self._runs[i - 1]
+            before = self.runs[i - 1]
             merged = before.place
             if merged.used + left <= _CHUNK_MAX:
                 new = merged
                 numbers.resize(new.data, new.used + left)
                 before.live += run.live
                 before.live_bytes += run.live_bytes
-                del self._runs[i]
-        seq = self._index.next_live(run.first_seq)
+                del self.runs[i]
+        seq = self.message_index.next_live(run.first_seq)
         while seq and seq < end:
-            position = self._index.locate(seq)
-            offset = self._index.block.offset(position)
+            position = self.message_index.locate(seq)
+            offset = self.message_index.block.offset(position)
             length = _HEAD + numbers.u32_at(old.data, offset + 8)
             length += numbers.u32_at(old.data, offset + 12)
             numbers.put(new.data, new.used, old.data, offset, offset + length)
-            self._index.block.set_offset(position, new.used)
+            self.message_index.block.set_offset(position, new.used)
             new.used += length
-            seq = self._index.next_live(seq + 1)
+            seq = self.message_index.next_live(seq + 1)
         run.place = new

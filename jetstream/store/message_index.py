@@ -25,9 +25,8 @@ _FAR = 0xFFFFFFFF
 class Block:
     """The rows of the sequences from ``number * 1024 + 1`` on.
 
-    `keys` of a thinned-out block has the place within the block that each of its rows stands for,
-    ascending. `time_ns` is when the message at `timed_place` was stored; no other one of the block
-    is older.
+    `keys` of a thinned-out block has the place within the block of each of its rows, ascending.
+    `time_ns` is the time of the message at `timed_place`, the oldest of the block.
     """
 
     __slots__ = ("keys", "live", "number", "rows", "time_ns", "timed_place")
@@ -127,11 +126,11 @@ class Block:
         return min(place, len(self.rows) // layout.ROW)
 
     def row_place(self, i: int) -> int:
-        """Return the place that row `i` stands for."""
+        """Return the place of row `i`."""
         return i if self.keys is None else numbers.u16(self.keys, i)
 
     def clear_up(self, count: int) -> None:
-        """Take note that `count` rows have been emptied."""
+        """Count `count` emptied rows."""
         self.live -= count
         if self.live and (self.keys is not None or self.live * 4 * layout.ROW < len(self.rows)):
             self._thin_out()

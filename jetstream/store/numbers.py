@@ -49,7 +49,7 @@ def set_u64_at(data: bytearray, position: int, value: int) -> None:
 
 
 def resize(data: bytearray, size: int) -> None:
-    """Make `data` `size` bytes long; what is added is zero."""
+    """Make `data` `size` bytes long; added bytes are zero."""
     if size < len(data):
         del data[size:]
     else:

@@ -6,8 +6,8 @@ interpreter has no way to ask for that, and gets each page when it first touches
 
 
 def populate(data: bytearray, start: int, end: int) -> None:
-    """Have the system put memory behind ``data[start:end]``, at once and not page by page.
+    """Ask the system to allocate the pages of ``data[start:end]`` at once.
 
-    It is a hint: where the system does not know it, or has pages of more than 4 KiB, pages come one
-    by one.
+    It is a hint: a system without it, or with pages of more than 4 KiB, allocates each page at its
+    first use.
     """

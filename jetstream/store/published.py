@@ -1,8 +1,8 @@
-"""Published messages that lie one behind the other in a buffer: found first, then stored at once.
+"""A batch of published messages in one buffer: find their lines first, then store them together.
 
-What is done once for many of them is most of what storing one takes: limits, times, counts, a call
-for each layer. They are taken only in the plainest form, which nearly all have that ask for no ack:
-no reply, no headers, a subject of which the stream holds messages already.
+Most of the work to store a message is then done once for the batch: limits, times, counts, a call
+for each layer. Only the plainest messages qualify, as nearly all without acks are: no reply, no
+headers, a subject that is already stored in the stream.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from midge.jetstream.store.numbers import Octets
 from midge.protocol import lines
 
 LINES_MAX = 128
-"""Most messages stored at once: what is done once for all of them is a hundredth of the work."""
+"""Most messages of a batch: the work done once for the batch is then a hundredth of the whole."""
 
 _MOST_MIN = 2
 _LINE_MIN = len(b"PUB a 0\r\n\r\n")

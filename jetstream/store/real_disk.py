@@ -104,12 +104,12 @@ class RealDisk(Disk):
         return timed
 
     def fetch(self, file: DiskFile, position: int, size: int, done: Callable[[], object]) -> None:
-        """Have a thread read what is in a file, so that it is in the page cache."""
+        """Read bytes of a file in a thread, so that they are in the page cache."""
         assert isinstance(file, RealFile)
         self._beside().fetch(file.descriptor, position, size, done)
 
     def release(self, file: DiskFile, done: Callable[[], object]) -> None:
-        """Have a thread close a file that has been removed: that may wait for the disk."""
+        """Close a removed file in a thread, because closing may wait for the disk."""
         assert isinstance(file, RealFile)
         if self._committer is not None:
             self._committer.let_go(file)

@@ -1,6 +1,6 @@
-"""The subjects of a stream: what is stored of each, found by name or by pattern.
+"""The subjects of a stream with their message counts and chains, found by name or by pattern.
 
-A subject has a number as long as something of it is stored. The names lie one after the other in
+A subject has a number as long as a message with it is stored. The names lie one after the other in
 one buffer, the figures in rows of a second one, and a third is an open-addressed hash table of
 numbers: about 60 bytes a subject beside its name, where a dictionary of objects takes 300.
 """
@@ -77,9 +77,9 @@ class SubjectIndex:
             numbers.resize(notes, 0)
 
     def watch(self, notes: bytearray) -> None:
-        """Set the byte of a number in `notes` to zero when it comes to stand for another subject.
+        """Set the byte of a number in `notes` to zero when another subject gets the number.
 
-        All of them are dropped when every subject is forgotten at once.
+        All watched buffers are dropped when every subject is removed at once.
         """
         self._watched.append(notes)
 
@@ -157,7 +157,7 @@ class SubjectIndex:
         return subject
 
     def append_known(self, subject: int, seq: int) -> int:
-        """Count a message, the last of a subject that has others; return what was the last."""
+        """Count a new last message of a subject that has others; return the one before."""
         rows = self._rows
         row = subject * layout.SUBJECT
         before = numbers.u64_at(rows, row + layout.SUBJECT_LAST)
@@ -168,14 +168,14 @@ class SubjectIndex:
         return before
 
     def shorten(self, subject: int, first: int) -> None:
-        """Take note that the first message of a subject has gone, and which is the next one."""
+        """Count the removal of a subject's first message; `first` is the new first one."""
         row = subject * layout.SUBJECT
         count = numbers.u64_at(self._rows, row + layout.SUBJECT_COUNT) - 1
         numbers.set_u64_at(self._rows, row + layout.SUBJECT_COUNT, count)
         numbers.set_u64_at(self._rows, row + layout.SUBJECT_FIRST, first)
 
     def vacate(self, subject: int) -> None:
-        """Take note that nothing of a subject is left; `release_vacated` is to forget it later."""
+        """Count the removal of a subject's last message; `release_vacated` frees the number."""
         row = subject * layout.SUBJECT
         numbers.set_u64_at(self._rows, row + layout.SUBJECT_COUNT, 0)
         numbers.set_u64_at(self._rows, row + layout.SUBJECT_FIRST, 0)
@@ -256,7 +256,7 @@ class SubjectIndex:
         numbers.set_u64_at(self._rows, subject * layout.SUBJECT + layout.SUBJECT_LAST, seq)
 
     def is_match(self, subject: int, pattern: Pattern) -> bool:
-        """Return whether the subject of a number in use is one that `pattern` stands for."""
+        """Return whether `pattern` matches the subject of a number in use."""
         row = subject * layout.SUBJECT
         start = numbers.u64_at(self._rows, row)
         end = start + numbers.u32_at(self._rows, row + layout.SUBJECT_LENGTH)
@@ -292,7 +292,7 @@ class SubjectIndex:
         )
 
     def _narrow(self, start: int, end: int) -> None:
-        """Take note of a new name, ``_names[start:end]``: what is common to all may be less."""
+        """Shorten the common prefix of all names for a new one, ``_names[start:end]``."""
         size = len(self._common)
         if end - start >= size > 0 and numbers.is_same(self._names, start, self._common, 0, size):
             return
@@ -368,7 +368,7 @@ class SubjectIndex:
             self._moved = 0
 
     def _move(self, count: int) -> None:
-        """Enter so many more numbers into the larger table."""
+        """Copy `count` more numbers into the larger table."""
         end = min(self._moved + count, self._used)
         for subject in range(self._moved, end):
             if numbers.u64_at(self._rows, subject * layout.SUBJECT) != _NONE:

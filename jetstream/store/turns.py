@@ -53,7 +53,7 @@ class Turns:
         return len(self._steps)
 
     def begin(self, soon: Soon | None) -> None:
-        """Run work in turns from now on."""
+        """Run work in pieces, in turns of the loop, from now on."""
         self._soon = soon
 
     def measure(self, now: Callable[[], int]) -> None:
@@ -92,7 +92,7 @@ class Turns:
         return Share(self)
 
     def clear(self) -> None:
-        """Forget what has not been done."""
+        """Drop the pending work."""
         self._steps.clear()
 
     def _run(self) -> None:

@@ -1,9 +1,9 @@
 """Checks of everything that enters a store by another way than a client's own request.
 
 A client's messages pass the protocol's parser, and its configurations the checks of their requests.
-Archives, another server's files, origins of mirrors and sources, transforms and what lies in a
-store at the start bring names and subjects that no parser has read. They pass here, so that no
-store holds anything that the API would refuse. Two kinds of harm follow otherwise:
+Archives, another server's files, origins of mirrors and sources, transforms and the records of a
+store at its start bring names and subjects that no parser has read. They are checked here, so that
+no store holds anything that the API would refuse. Otherwise two kinds of harm follow:
 
 * A subject or a name with a line end in it becomes a line of the protocol where it is written: on
   a route or a leaf link that line may name any account.
@@ -29,6 +29,7 @@ from midge.jetstream.config import consumer_rules, names
 from midge.jetstream.config.consumer_config import Allowance, ConsumerConfig
 from midge.jetstream.config.names import SEQ_MAX
 from midge.jetstream.json.encode import text
+from midge.jetstream.store import lookups
 from midge.jetstream.stream.incoming import Incoming, Refused
 from midge.protocol import lines
 from midge.protocol.errors import quote
@@ -36,7 +37,7 @@ from midge.sublist.subjects import has_empty_token
 
 if TYPE_CHECKING:
     from midge.jetstream.config.stream import StreamConfig
-    from midge.jetstream.store.interface import StreamStore
+    from midge.jetstream.store.store import Store
 
 SUBJECT_MAX_BYTES = 32 * 1024
 """Half of what a line of a link may have, so that the ack subject has room beside it."""
@@ -109,7 +110,7 @@ def check_consumer(
         consumer_rules.check_work_queue(config, others, is_new=True)
 
 
-def stored_name(store: StreamStore) -> str:
+def stored_name(store: Store) -> str:
     """Return the name in the stored configuration of a stream; empty if that cannot be read."""
     try:
         return str(json.loads(store.config())["config"]["name"])
@@ -117,7 +118,7 @@ def stored_name(store: StreamStore) -> str:
         return ""
 
 
-def stored_problem(store: StreamStore) -> str:
+def stored_problem(store: Store) -> str:
     """Return what the store of a stream holds that no line of the protocol can carry.
 
     A version that did not check archives may have written it.
@@ -131,7 +132,7 @@ def stored_problem(store: StreamStore) -> str:
         return problem
     if store.last_seq > SEQ_MAX:
         return f"its last sequence {store.last_seq} is invalid: the largest is {SEQ_MAX}"
-    subject = store.unsendable_subject()
+    subject = lookups.unsendable_subject(store)
     if subject is not None:
         return f"a message has the subject {quote(subject)}, which is invalid"
     for name, snapshot, _ in store.consumers():

@@ -3,7 +3,7 @@
 cimport cython
 
 from midge.jetstream.environment.sink cimport Sink
-from midge.jetstream.store.interface cimport StreamStore
+from midge.jetstream.store.store cimport Store
 
 
 @cython.final
@@ -20,7 +20,7 @@ cdef class Held:
 @cython.final
 cdef class Answers:
     cdef public Sink sink
-    cdef StreamStore _store
+    cdef Store _store
     cdef bint _is_immediate
     cdef unsigned long long _group
     cdef Held _open

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 
 from midge.jetstream.environment.sink import Sink
-from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.store.store import Store
 
 
 class Held:
@@ -41,7 +41,7 @@ class Answers:
 
     __slots__ = ("_group", "_is_immediate", "_open", "_store", "_waiting", "sink")
 
-    def __init__(self, store: StreamStore, sink: Sink, is_immediate: bool) -> None:
+    def __init__(self, store: Store, sink: Sink, is_immediate: bool) -> None:
         """Send by `sink`; `is_immediate` says that every change is durable at once."""
         self.sink = sink
         self._store = store
@@ -74,7 +74,7 @@ class Answers:
                     self.sink.send(subject, b"", b"", refusal)
 
     def _release(self, held: Held) -> None:
-        """Send what is `held`, and what waits before it."""
+        """Send the answers in `held`, and the earlier ones that still wait."""
         while self._waiting:
             first = self._waiting.pop(0)
             if first is self._open:

@@ -3,11 +3,11 @@
 cimport cython
 
 from midge.jetstream.consumer.consumer_set cimport ConsumerSet
-from midge.jetstream.store.interface cimport StreamStore
+from midge.jetstream.store.store cimport Store
 
 
 cdef class Audience:
-    cdef StreamStore _store
+    cdef Store _store
     cdef unsigned long long _announced_seq
     cdef unsigned long long _asked_group
     cdef readonly ConsumerSet consumers
@@ -15,7 +15,7 @@ cdef class Audience:
     cdef object _remove
 
     cpdef void announce_soon(self) except *
-    @cython.locals(store=StreamStore, visible="unsigned long long", seq="unsigned long long",
+    @cython.locals(store=Store, visible="unsigned long long", seq="unsigned long long",
                    subject=bytes)
     cpdef void announce(self) except *
     cpdef void announce_when_durable(self) except *

@@ -1,4 +1,4 @@
-"""A stream and its consumers: what they are told, and what they keep the stream from removing."""
+"""A stream's consumers and followers: the announcement of messages, and the messages they need."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.consumer.consumer_set import ConsumerSet
 from midge.jetstream.consumer.consumer_set import Surroundings as ConsumerSurroundings
 from midge.jetstream.consumer.pull import PullConsumer
-from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.store.store import Store
 from midge.jetstream.stream.surroundings import Surroundings
 
 
@@ -18,19 +18,19 @@ class Woken(Protocol):
     """Listener that is called when a stream shows more messages than before."""
 
     def wake(self) -> None:
-        """Take note that more is visible."""
+        """Called when further messages are visible."""
 
 
 class Audience:
-    """The consumers and the followers of one stream, told of messages as these become visible.
+    """The consumers and the followers of one stream, notified when messages become visible.
 
-    `remove` removes a message from the stream that all consumers have acknowledged which had to.
+    `remove` removes a message that every consumer which needs it has acknowledged.
     """
 
     def __init__(
         self,
         config: StreamConfig,
-        store: StreamStore,
+        store: Store,
         shared: Surroundings,
         remove: Callable[[int], object],
     ) -> None:
@@ -69,22 +69,22 @@ class Audience:
             if isinstance(consumer, PullConsumer):
                 consumer.shut_down()
 
-    # What consumers are told.
+    # Announcements.
 
     def _joined(self) -> None:
-        """Tell a new consumer of what was stored before it came, and is not visible yet."""
+        """Announce to a new consumer the messages stored before it that are not visible yet."""
         if len(self.consumers) == 1:
-            # Without consumers nothing was announced; a new one counts what is visible itself.
+            # Without consumers nothing was announced; a new one counts visible messages itself.
             self._announced_seq = self._store.visible_seq
         self.announce_when_durable()
 
     def announce_when_durable(self) -> None:
-        """Tell of what is on its way to the disk, and of nothing if all is visible."""
+        """Announce the messages being written to the disk once they are there, if there are any."""
         if self._store.visible_seq < self._store.last_seq:
             self._store.barrier(self.announce)
 
     def announce_soon(self) -> None:
-        """Tell of new messages once they are visible."""
+        """Announce new messages once they are visible."""
         if self._store.group == 0:  # a store in memory, whatever the configuration says
             self.announce()
         elif self._asked_group != self._store.group:  # once for all messages of a group
@@ -92,7 +92,7 @@ class Audience:
             self._store.barrier(self.announce)
 
     def announce(self) -> None:
-        """Tell of the messages that have become visible."""
+        """Announce the messages that have become visible."""
         store = self._store
         visible = store.visible_seq
         seq = self._announced_seq

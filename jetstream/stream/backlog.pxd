@@ -2,11 +2,11 @@
 
 cimport cython
 
-from midge.jetstream.store.interface cimport StreamStore
+from midge.jetstream.store.store cimport Store
 
 
 cdef class Backlog:
-    cdef StreamStore _store
+    cdef Store _store
     cdef long long _max_messages
     cdef long long _max_bytes
     cdef unsigned long long _group

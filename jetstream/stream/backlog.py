@@ -5,13 +5,13 @@ At most two groups wait at a time: one that is written, and the open one behind 
 
 from __future__ import annotations
 
-from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.store.store import Store
 
 
 class Backlog:
     """Counts what a stream's waiting groups hold of it."""
 
-    def __init__(self, store: StreamStore, max_messages: int, max_bytes: int) -> None:
+    def __init__(self, store: Store, max_messages: int, max_bytes: int) -> None:
         self._store = store
         self._max_messages = max_messages
         self._max_bytes = max_bytes

@@ -1,7 +1,7 @@
 """The checks of a batch, made before any of its messages is stored.
 
-A message sees the stream as it is and those of the batch before it: their ids, their subjects,
-their counters, what they add to the limits.
+A message is checked against the stream and the earlier messages of its batch: their ids, subjects
+and counters, and their share of the limits.
 """
 
 from __future__ import annotations

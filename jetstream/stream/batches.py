@@ -1,7 +1,7 @@
 """Atomic batches: messages that are stored together, or not at all.
 
-The messages of an open batch wait in memory; what is checked, is checked when the batch commits,
-each message against the stream and against those before it in the batch.
+The messages of an open batch wait in memory. They are checked when the batch commits, each against
+the stream and against the earlier messages of the batch.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 cimport cython
 
 from midge.jetstream.consumer.consumer_set cimport ConsumerSet
-from midge.jetstream.store.interface cimport StreamStore
+from midge.jetstream.store.store cimport Store
 from midge.jetstream.store.published cimport PublishedLines
 from midge.jetstream.stream.incoming cimport Incoming
 from midge.jetstream.stream.usage cimport Usage
@@ -14,7 +14,7 @@ cdef Py_ssize_t _MEANWHILE, _FIXED_MAX
 
 
 cdef class Contents:
-    cdef readonly StreamStore store
+    cdef readonly Store store
     cdef readonly Usage usage
     cdef ConsumerSet _consumers
     cdef bint _is_memory
@@ -32,15 +32,15 @@ cdef class Contents:
 
     cpdef long long size_of(self, Incoming message)
     cdef bint has_room(self, Py_ssize_t size) except -1
-    @cython.locals(size="long long", store=StreamStore)
+    @cython.locals(size="long long", store=Store)
     cdef bint has_room_for(self, PublishedLines lines) except -1
     cpdef check_record_size(self, Incoming message)
     cpdef check_size(self, Incoming message)
-    @cython.locals(store=StreamStore)
+    @cython.locals(store=Store)
     cdef bint stored(self) except -1
     @cython.locals(count=Py_ssize_t)
     cpdef void trim_subject(self, bytes subject, Py_ssize_t keep) except *
-    @cython.locals(store=StreamStore)
+    @cython.locals(store=Store)
     cpdef void trim_to(self, bytes subject, Py_ssize_t keep) except *
     @cython.locals(used="long long")
     cpdef void account(self) noexcept

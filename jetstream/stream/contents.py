@@ -1,7 +1,7 @@
 """The messages that a stream holds: their limits, and their removal, to make room or by request.
 
 Every removal from a stream passes through here, so that the account's usage and the consumers are
-told of it once.
+updated once.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from midge.jetstream import errors
 from midge.jetstream.config.stream import NEW, StreamConfig
 from midge.jetstream.consumer.consumer_set import ConsumerSet
 from midge.jetstream.errors import ApiError
-from midge.jetstream.store.interface import StreamStore
 from midge.jetstream.store.published import PublishedLines
+from midge.jetstream.store.store import Store
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.incoming import Incoming, Refused
 from midge.jetstream.stream.usage import Usage
@@ -28,11 +28,9 @@ _MEANWHILE = 16  # messages that a publish removes of its subject while lower li
 
 
 class Contents:
-    """The messages of one stream, within its limits; `consumers` are told of what goes."""
+    """The messages of one stream, within its limits; `consumers` are notified of removals."""
 
-    def __init__(
-        self, store: StreamStore, usage: Usage, consumers: ConsumerSet, is_memory: bool
-    ) -> None:
+    def __init__(self, store: Store, usage: Usage, consumers: ConsumerSet, is_memory: bool) -> None:
         self.store = store
         self.usage = usage
         self._consumers = consumers
@@ -70,9 +68,9 @@ class Contents:
         )
 
     def has_room_for(self, lines: PublishedLines) -> bool:
-        """Return whether messages need no closer look: no limit has to be looked at between two.
+        """Return whether a batch can be stored without checking the limits between two messages.
 
-        Without consumers nobody sees how many there are in between.
+        Without consumers, exceeding a limit within the batch has no effect that a client sees.
         """
         size = lines.subject_bytes + lines.payload_bytes + lines.count * _FIXED_MAX
         if self.max_per_subject > 0 or not self.usage.has_room(size + 1024):
@@ -156,7 +154,7 @@ class Contents:
         self.trim_to(subject, keep)
 
     def trim_to(self, subject: bytes, keep: int) -> None:
-        """Remove the oldest messages of a subject but `keep`; consumers are told of each."""
+        """Remove the oldest messages of a subject but `keep`; notify the consumers of each."""
         store = self.store
         if self._consumers.is_empty():
             store.trim_subject(subject, keep)
@@ -164,13 +162,13 @@ class Contents:
         while store.count_for_subject(subject) > keep:
             self.remove(store.first_for_subject(subject))
 
-    # What is removed.
+    # Removals.
 
     def purge(self, subject: bytes | None, upto_seq: int, keep: int) -> int:
         """Remove messages of a subject, below a sequence, but the newest; return how many."""
         store = self.store
         first_seq = self._first_to_purge(subject, upto_seq, keep)
-        # Below the first sequence there is nothing; consumers are told as of any purge.
+        # There is no message below sequence 1; consumers are notified as for any purge.
         purged = store.purge(subject, upto_seq, keep) if upto_seq != 1 else 0
         if subject is None and upto_seq > store.last_seq + 1:
             store.skip_to(upto_seq - 1)
@@ -181,7 +179,7 @@ class Contents:
     def _first_to_purge(self, subject: bytes | None, upto_seq: int, keep: int) -> int:
         """Return the first message that a purge of only some messages may remove; 0 for none.
 
-        If it is the only one nats-server tells consumers as of any single removal, too.
+        If it is the only one, nats-server also notifies consumers as for a single removal.
         """
         store = self.store
         is_of_all = subject is None or subject == _ALL
@@ -199,12 +197,12 @@ class Contents:
         return True
 
     def remove_settled(self, seq: int) -> None:
-        """Remove a message that all consumers who need it have acknowledged."""
+        """Remove a message that every consumer which needs it has acknowledged."""
         self.store.remove(seq)
         self.account()
 
     def trimmed(self) -> None:
-        """See to what follows when messages have gone by limits, age or purge."""
+        """Called after limits, age or a purge have removed messages."""
         self.account()
         if not self._consumers.is_empty():
             self._consumers.trimmed()

@@ -1,7 +1,7 @@
-"""Counters: each message adds to the total of its subject, and what is stored is the total.
+"""Counters: each message adds to the total of its subject, and the stream stores the total.
 
-A counter that comes from another stream brings that stream's total; it adds what that total has
-grown by, and ``Nats-Counter-Sources`` remembers it.
+A counter message from another stream has that stream's total. The stream adds the growth of that
+total, which it remembers in ``Nats-Counter-Sources``.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def check_size(stream: StreamHost, message: Incoming) -> None:
 
 
 def read(last: StoredMessage | None) -> tuple[int, Sources]:
-    """Return the total that a stored message holds, and what came from which stream.
+    """Return the total in a stored message, and the totals of its source streams.
 
     Raises:
         Refused: the message is not a counter.
@@ -74,7 +74,7 @@ def read(last: StoredMessage | None) -> tuple[int, Sources]:
 
 
 def set_total(message: Incoming, total: int, sources: Sources) -> None:
-    """Make the total what is stored."""
+    """Replace the payload with the total."""
     message.counter_value = str(total)
     message.payload = b'{"val":"%d"}' % total
     if sources:

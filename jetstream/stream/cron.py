@@ -14,9 +14,9 @@ from zoneinfo import ZoneInfo
 from midge.jetstream.json.times import SECOND_NS, TimeProblem, parse_duration, parse_time
 from midge.protocol.errors import MidgeError
 
-_DIGITS_MAX = 19  # so many fit 64 bits
+_DIGITS_MAX = 19  # digits that fit 64 bits
 _YEARS = 5
-"""A pattern that fits no moment within so many years is refused."""
+"""Years within which a pattern must match a moment; else it is refused."""
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -163,7 +163,7 @@ class Fields:
 
 
 def _read_field(text: str, low: int, high: int, names: dict[str, int]) -> tuple[set[int], bool]:
-    """Return the numbers that a field stands for, and whether it is ``*``."""
+    """Return the numbers that a field matches, and whether it is ``*``."""
     values: set[int] = set()
     is_any = False
     for part in text.split(","):

@@ -1,8 +1,8 @@
 """The lists of STREAM.INFO made on request: subjects with their counts, and deleted sequences.
 
-A large stream is read in pieces, while it stays in use. Its subjects are counted by ranges of the
-alphabet first; then those of the ranges that the page needs are gathered, so that no more than a
-page of a million subjects is ever sorted or held.
+A large stream is read in pieces while it stays in use. Its subjects are first counted by ranges of
+the alphabet; then the subjects of the page's ranges are collected, so that only a page of a million
+subjects is sorted and held in memory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from random import Random
 from typing import NamedTuple
 
 from midge.jetstream.json.encode import encode, text
-from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.store import lookups
+from midge.jetstream.store.store import Store
 from midge.jetstream.stream.pieces import Pieces
 from midge.jetstream.stream.searching import is_pattern
 
@@ -38,9 +39,9 @@ _RANGES = 256
 
 
 class Details(NamedTuple):
-    """Members of the JSON object of the subjects, elements of the list of what is gone.
+    """Members of the JSON object of the subjects, elements of the list of deleted sequences.
 
-    `total` says how many subjects match.
+    `total` is the number of matching subjects.
     """
 
     subjects: bytes = b""
@@ -49,7 +50,7 @@ class Details(NamedTuple):
 
 
 def details(
-    store: StreamStore, random: Random, pattern: bytes, offset: int, *, with_deleted: bool
+    store: Store, random: Random, pattern: bytes, offset: int, *, with_deleted: bool
 ) -> Pieces[Details]:
     """Return the page of subjects that begins at `offset`; an empty `pattern` asks for none.
 
@@ -64,7 +65,7 @@ def details(
 
 
 def _subjects(
-    store: StreamStore, random: Random, pattern: bytes, offset: int
+    store: Store, random: Random, pattern: bytes, offset: int
 ) -> Pieces[tuple[bytes, int]]:
     """Return a page of subjects with their counts, and how many match."""
     page, total = yield from subject_page(store, random, pattern, offset, SUBJECTS_MAX)
@@ -78,7 +79,7 @@ def _subjects(
 
 
 def subject_page(
-    store: StreamStore, random: Random, pattern: bytes, offset: int, most: int
+    store: Store, random: Random, pattern: bytes, offset: int, most: int
 ) -> Pieces[tuple[list[list[bytes]], int]]:
     """Return up to `most` subjects in order from the one at `offset`, and how many match.
 
@@ -88,7 +89,7 @@ def subject_page(
         found = [pattern] if store.count_for_subject(pattern) else []
         return [found[offset:]], len(found)
     if store.subject_numbers() <= PIECE_SUBJECTS:
-        found, _ = store.subject_names(pattern, 0, PIECE_SUBJECTS)
+        found, _ = lookups.subject_names(store, pattern, 0, PIECE_SUBJECTS)
         found.sort()
         return [found[offset : offset + most]], len(found)
     yield
@@ -106,7 +107,7 @@ def subject_page(
     return page, sum(sizes)
 
 
-def _bounds(store: StreamStore, random: Random, pattern: bytes) -> list[bytes]:
+def _bounds(store: Store, random: Random, pattern: bytes) -> list[bytes]:
     """Return names between which there are about equally many subjects that match.
 
     They are drawn at random: no order in which subjects are stored makes one range much larger.
@@ -114,21 +115,21 @@ def _bounds(store: StreamStore, random: Random, pattern: bytes) -> list[bytes]:
     limit = store.subject_numbers()
     drawn: set[bytes] = set()
     for _ in range(_DRAWN):
-        names, _ = store.subject_names(pattern, random.randrange(limit), 1)
+        names, _ = lookups.subject_names(store, pattern, random.randrange(limit), 1)
         drawn.update(names)
     return sorted(drawn)[:: max(len(drawn) // _RANGES, 1)]
 
 
-def _runs(store: StreamStore, pattern: bytes) -> Iterator[list[bytes]]:
+def _runs(store: Store, pattern: bytes) -> Iterator[list[bytes]]:
     """Yield the subjects that match, some of them in order at a time."""
     number = 0
     while number >= 0:
-        names, number = store.subject_names(pattern, number, PIECE_SUBJECTS)
+        names, number = lookups.subject_names(store, pattern, number, PIECE_SUBJECTS)
         names.sort()
         yield names
 
 
-def _sizes(store: StreamStore, pattern: bytes, bounds: list[bytes]) -> Pieces[list[int]]:
+def _sizes(store: Store, pattern: bytes, bounds: list[bytes]) -> Pieces[list[int]]:
     """Count the subjects below the first of the bounds, between each two, and beyond the last."""
     sizes = [0] * (len(bounds) + 1)
     for names in _runs(store, pattern):
@@ -160,7 +161,7 @@ def _needed(sizes: list[int], offset: int, most: int) -> tuple[range, int]:
 
 
 def _gathered(
-    store: StreamStore, pattern: bytes, bounds: list[bytes], ranges: range
+    store: Store, pattern: bytes, bounds: list[bytes], ranges: range
 ) -> Pieces[list[list[bytes]]]:
     """Return the subjects of some ranges."""
     gathered: list[list[bytes]] = [[] for _ in ranges]
@@ -174,7 +175,7 @@ def _gathered(
     return gathered
 
 
-def _deleted(store: StreamStore, offset: int) -> Pieces[bytes]:
+def _deleted(store: Store, offset: int) -> Pieces[bytes]:
     """Return the elements of a JSON list: a page of the sequences without a message."""
     if store.deleted_count() > PIECE_SEQUENCES:
         yield
@@ -210,5 +211,5 @@ def _deleted(store: StreamStore, offset: int) -> Pieces[bytes]:
     return b",".join(part for part in parts if part)
 
 
-def _gap(store: StreamStore, seq: int) -> tuple[int, int]:
-    return store.gap(seq)
+def _gap(store: Store, seq: int) -> tuple[int, int]:
+    return lookups.gap(store, seq)

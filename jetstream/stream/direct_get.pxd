@@ -3,7 +3,8 @@
 cimport cython
 
 from midge.jetstream.environment.sink cimport Sink
-from midge.jetstream.store.interface cimport MessageView, StreamStore
+from midge.jetstream.store.interface cimport MessageView
+from midge.jetstream.store.store cimport Store
 from midge.protocol cimport digits, memory
 from midge.sublist.subjects cimport is_literal
 
@@ -15,7 +16,7 @@ cdef int _CR, _LF, _POINT, _ZERO, _UTC
 
 cdef class DirectGet:
     cdef object _stream
-    cdef StreamStore _store
+    cdef Store _store
     cdef Sink _sink
     cdef long long _max_bytes
     cdef MessageView _view

@@ -1,8 +1,8 @@
-"""Messages read without the JSON of the API: as messages, one, by subject, in batches.
+"""Direct gets: messages read without the JSON of the API, one, by subject or in batches.
 
-Nothing is copied that was not asked for: a batch reads one message after the other. Large batches,
-and searches of large streams by patterns, are done in pieces. A request for what is only on the
-disk is answered when that has been fetched, perhaps behind later ones.
+A batch reads one message after the other, and copies no others. Large batches, and searches of
+large streams by patterns, are done in pieces. A request for a message that is only on the disk is
+answered when the message has been fetched, perhaps after later requests.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PIECE_BYTES = 1 << 20
 _MESSAGE_COST = 512
 """Fixed cost of sending a message, beside its bytes: 1.3 us, while a MiB takes some 3 ms."""
 
-# Work, in items of 10 ns; see `StreamStore.work`.
+# Work, in items of 10 ns; see `Store.work`.
 _MESSAGE_WORK = 130
 _BYTES_PER_WORK = 3
 _BODY_MAX_BYTES = 256 * 1024

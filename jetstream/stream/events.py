@@ -17,35 +17,35 @@ class StreamEvents:
     """The events of one stream. Nothing is made of an event that has no subscriber."""
 
     def __init__(self, stream: bytes, around: Surroundings, answers: Answers) -> None:
-        """Send the events of `stream` by `answers`, so that they wait for what they tell of."""
+        """Send the events of `stream` by `answers`, so that they wait for their change's sync."""
         self._name = stream
         self._around = around
         self._answers = answers
 
     def created(self) -> None:
-        """Tell that the stream has been made."""
+        """Publish the advisory of the stream's creation."""
         self._advise(b"CREATED.", "stream_action", {"action": "create"})
 
     def updated(self) -> None:
-        """Tell that the configuration has changed."""
+        """Publish the advisory of a changed configuration."""
         self._advise(b"UPDATED.", "stream_action", {"action": "modify"})
 
     def deleted(self) -> None:
-        """Tell that the stream is gone."""
+        """Publish the advisory of the stream's deletion."""
         self._advise(b"DELETED.", "stream_action", {"action": "delete"})
 
     def batch_abandoned(self, batch_id: bytes, reason: str) -> None:
-        """Tell that an open batch was given up."""
+        """Publish the advisory of an abandoned batch."""
         fields = {"batch": text(batch_id), "reason": reason}
         self._advise(b"BATCH_ABANDONED.", "stream_batch_abandoned", fields)
 
     def snapshot_created(self, shown_state: dict[str, Any], client: dict[str, Any]) -> None:
-        """Tell that a snapshot begins to be sent, for which `client` has asked."""
+        """Publish the advisory that a snapshot begins, which `client` has requested."""
         fields = {"state": shown_state, "client": client}
         self._advise(b"SNAPSHOT_CREATE.", "snapshot_create", fields)
 
     def snapshot_complete(self, begun_ns: int, error: str, client: dict[str, Any]) -> None:
-        """Tell that a snapshot has been sent, or why it has not."""
+        """Publish the advisory that a snapshot has been sent, or the reason why not."""
         end_ns = self._around.clock.wall_ns()
         fields: dict[str, Any] = {"start": format_time(begun_ns), "end": format_time(end_ns)}
         if error:
@@ -73,14 +73,14 @@ class StreamEvents:
 
 
 def advise_restore_create(around: Surroundings, stream: bytes, client: dict[str, Any]) -> None:
-    """Tell that a stream begins to be restored by a client."""
+    """Publish the advisory that a client begins to restore a stream."""
     _advise_restore(around, b"RESTORE_CREATE.", "restore_create", stream, {"client": client})
 
 
 def advise_restore_complete(
     around: Surroundings, stream: bytes, begun_ns: int, size: int, client: dict[str, Any]
 ) -> None:
-    """Tell that a stream has been restored, or that it could not be."""
+    """Publish the advisory that a restore has succeeded or failed."""
     fields = {
         "start": format_time(begun_ns),
         "end": format_time(around.clock.wall_ns()),

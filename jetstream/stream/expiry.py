@@ -1,7 +1,7 @@
-"""Messages that go with age, by the stream's limit or by their own TTL.
+"""Expiry of messages, by the stream's age limit or by their own TTL.
 
-The work is done in turns of a bounded size, so that a million messages that expire at once stop
-other work. Where the stream leaves markers, the last message of a subject is replaced by one.
+The work is done in pieces of a bounded size, so that a million messages that expire at once do not
+stop other work. Where the stream leaves markers, a marker replaces the last message of a subject.
 """
 
 from __future__ import annotations
@@ -39,16 +39,15 @@ _OPERATION = b"KV-Operation"
 class Expiry:
     """The age limit of a stream and the TTLs of its messages.
 
-    The stream's `is_expiry_armed` tells that a look is planned, or that there is nothing to plan
-    for.
+    The stream's `is_expiry_armed` is True while a check is scheduled, or none is needed.
     """
 
     def __init__(self, stream: StreamHost) -> None:
         self._stream = stream
         self._due: list[tuple[int, int]] = []
         self._has_immortal = False
-        self._mortal_from = 1  # what is left below never expires
-        self._is_fetching = False  # what was asked for last
+        self._mortal_from = 1  # the messages left below never expire
+        self._is_fetching = False  # the message of the last request
         self._timer: Timer | None = None
 
     def start(self) -> None:
@@ -118,7 +117,7 @@ class Expiry:
             self._plan(delay_s if clock.is_exact else min(max(delay_s, _PAUSE_S), _LONGEST_S))
 
     def look(self) -> None:
-        """Remove what is due, and plan the next look."""
+        """Remove the expired messages, and schedule the next check."""
         self._timer = None
         stream = self._stream
         if stream.is_closed:
@@ -130,7 +129,7 @@ class Expiry:
             room = self._expire_old(now_ns, PIECE_BYTES)
             room = self._expire_due(now_ns, room)
         except StoreFailedError:
-            return  # nothing can be changed until the server starts anew
+            return  # the store refuses changes until the server is restarted
         stream.contents.trimmed()
         if room <= 0:
             self._plan(0.0)
@@ -157,9 +156,9 @@ class Expiry:
         return oldest_ns + max_age_ns if oldest_ns else 0
 
     def _oldest_ns(self) -> int:
-        """Return when the oldest message that may age was stored; 0 for none, or as yet unknown.
+        """Return the time of the oldest message that may expire; 0 for none, or as yet unknown.
 
-        It may be later: so many messages that never expire are read in another turn.
+        It may be the time of a later message: many messages that never expire take several turns.
         """
         store = self._stream.store
         if not self._has_immortal:
@@ -195,7 +194,7 @@ class Expiry:
         return _READ_COST + self._stream.store.size_of(seq)
 
     def _expire_old(self, now_ns: int, room: int) -> int:
-        """Remove what is older than the limit; return how much of a turn's `room` is left."""
+        """Remove messages older than the limit; return the rest of a turn's `room`."""
         stream = self._stream
         store = stream.store
         max_age_ns = stream.config.max_age_ns
@@ -204,7 +203,7 @@ class Expiry:
         before_ns = now_ns - max_age_ns + 1
         if not self._has_immortal and not self._marker_ttl_s():
             return room - store.expire(before_ns, room // _READ_COST, self) * _READ_COST
-        end_seq = store.last_seq  # what comes behind is a marker
+        end_seq = store.last_seq  # later messages are markers
         while room > 0:
             seq = self._next_mortal()
             if not 0 < seq <= end_seq or not self._is_at_hand(seq):
@@ -223,7 +222,7 @@ class Expiry:
         return room
 
     def _expire_due(self, now_ns: int, room: int) -> int:
-        """Remove what has a TTL and is due; return how much of a turn's `room` is left."""
+        """Remove messages whose TTL has expired; return the rest of a turn's `room`."""
         store = self._stream.store
         due = self._due
         while due and due[0][0] <= now_ns and room > 0:

@@ -1,8 +1,8 @@
-"""Fast batches: a stream of messages whose publisher is told how far it may run ahead.
+"""Fast batches: messages whose publisher is told how many unacknowledged ones it may send.
 
-All that a message says about its batch stands in its reply subject,
-``<prefix>.<id>.<flow>.<ok or fail>.<sequence>.<operation>.$FI``; answers go there too. Each message
-is stored as it comes; ``fail`` ends the batch where one is missing.
+The reply subject of a message has the data of its batch,
+``<prefix>.<id>.<flow>.<ok or fail>.<sequence>.<operation>.$FI``, and answers go to it. Each message
+is stored on arrival; with ``fail`` a missing one ends the batch.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class FastBatches:
         return batch
 
     def _ping(self, request: _Request, batch: _Batch, reply: bytes) -> None:
-        """Answer how far the batch has come; what is missing by then is a gap."""
+        """Answer with the progress of the batch; a message missing by then is a gap."""
         if request.sequence > batch.last:
             self._send_gap(reply, batch.last + 1, request.sequence + 1)
             if not batch.gap_ok:
@@ -195,7 +195,7 @@ class FastBatches:
         self._commit(request.batch_id, batch, message.reply)
 
     def _failed(self, request: _Request, batch: _Batch, message: Incoming, error: ApiError) -> None:
-        """Tell that a message cannot be stored; without gaps that ends the batch."""
+        """Send the error of a message that cannot be stored; without gaps it ends the batch."""
         if not request.gap_ok and batch.last == 1:
             self._open.close(request.batch_id)
             self._stream.refuse(message, error)
@@ -208,7 +208,7 @@ class FastBatches:
         self._commit(request.batch_id, batch, message.reply)
 
     def _commit(self, batch_id: bytes, batch: _Batch, reply: bytes) -> None:
-        """End a batch and acknowledge what was stored of it."""
+        """End a batch, and acknowledge its stored messages."""
         self._open.close(batch_id)
         shown = quote(batch_id).encode("utf-8", "surrogateescape")
         tail = b',"batch":%b,"count":%d}' % (shown, batch.last)

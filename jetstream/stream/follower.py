@@ -1,9 +1,9 @@
-"""How a stream takes the messages of one of its origins, a stream of the same account.
+"""Mirrors and sources whose origin is a stream of the same account.
 
-The origin is read where it lies: what has become visible there, from the sequence after the last
-one taken, in turns. A mirror keeps sequence, time and headers; a sourcing stream gives its own, and
-notes in ``Nats-Stream-Source`` where a message comes from, by which it also finds its place after a
-restart.
+The follower reads the origin's store directly: the visible messages from the sequence after the
+last one taken, in pieces. A mirror keeps sequence, time and headers. A sourcing stream assigns its
+own, and records the origin of a message in ``Nats-Stream-Source``, from which it also finds its
+position after a restart.
 """
 
 from __future__ import annotations

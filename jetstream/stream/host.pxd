@@ -4,7 +4,7 @@ cimport cython
 
 from midge.jetstream.consumer.consumer_set cimport ConsumerSet
 from midge.jetstream.environment.sink cimport Sink
-from midge.jetstream.store.interface cimport StreamStore
+from midge.jetstream.store.store cimport Store
 from midge.jetstream.store.published cimport PublishedLines
 from midge.jetstream.stream.answers cimport Answers
 from midge.jetstream.stream.audience cimport Audience
@@ -19,7 +19,7 @@ cdef bytes _NO_BYTES
 
 
 cdef class StreamHost:
-    cdef readonly StreamStore store
+    cdef readonly Store store
     cdef readonly object surroundings
     cdef readonly Usage usage
     cdef public long long created_ns

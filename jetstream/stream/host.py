@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from midge.jetstream.config.stream import MEMORY, StreamConfig
 from midge.jetstream.environment.ticks import ticks_of
 from midge.jetstream.errors import ApiError
-from midge.jetstream.store.interface import StreamStore
 from midge.jetstream.store.published import PublishedLines
+from midge.jetstream.store.store import Store
 from midge.jetstream.stream.answers import Answers
 from midge.jetstream.stream.audience import Audience
 from midge.jetstream.stream.backlog import Backlog
@@ -28,18 +28,18 @@ _NO_BYTES = b""
 
 
 class StreamHost:
-    """A stream as its parts see it.
+    """The interface of a stream for its parts.
 
-    `now_ns` is the wall time as of the message that is being handled, `skipped_ns` that of the last
-    one without an interested consumer. `siblings` are the streams of the account by name, the
-    stream itself among them; None without an account. `is_expiry_armed` tells that a look at what
-    has expired is planned, or that there is nothing to plan for.
+    `now_ns` is the wall time of the message in progress, `skipped_ns` the time of the last message
+    without an interested consumer. `siblings` are the streams of the account by name, with the
+    stream itself; None without an account. `is_expiry_armed` is True while a check for expired
+    messages is scheduled, or none is needed.
     """
 
     def __init__(
         self,
         config: StreamConfig,
-        store: StreamStore,
+        store: Store,
         surroundings: Surroundings,
         usage: Usage,
         created_ns: int,
@@ -118,7 +118,7 @@ class StreamHost:
         raise NotImplementedError
 
     def save_origins(self) -> None:
-        """Keep how far the origins have been read, as messages that tell it are about to go."""
+        """Save the positions in the origins, because messages that have them will be removed."""
         raise NotImplementedError
 
     def _remove_settled(self, seq: int) -> None:

@@ -1,4 +1,4 @@
-"""A message on its way into a stream, as the checks see and change it."""
+"""A message to be stored, in the form that the checks read and change."""
 
 from __future__ import annotations
 

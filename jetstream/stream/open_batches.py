@@ -16,8 +16,8 @@ Batch = TypeVar("Batch")
 class OpenBatches(Generic[Batch]):
     """Batches that have begun and not ended.
 
-    `quota` counts those of the whole server. `expired` is called with the id of a batch that was
-    idle for `timeout_ns`, and has to close it.
+    `quota` counts the open batches of the whole server. `expired` is called with the id of a batch
+    that was idle for `timeout_ns`, and has to close it.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ class Origins:
         self._search: PositionSearch | None = None
 
     def start(self) -> None:
-        """Begin to take messages, or begin anew after the configuration has changed."""
+        """Begin to take messages, also again after the configuration has changed."""
         config = self._stream.config
         before = {one.source.index_name(): one for one in self._followers}
         for follower in self._followers:
@@ -53,7 +53,7 @@ class Origins:
                 self._connect(follower)
 
     def save(self) -> None:
-        """Keep the positions, as the messages that tell them are about to go."""
+        """Save the positions, because the messages that have them will be removed."""
         if self._stream.config.sources:
             positions.save(self._stream.store, self._followers, is_whole=self._search is None)
 

@@ -7,29 +7,30 @@ from typing import Protocol, TypeVar
 
 from midge.jetstream import errors
 from midge.jetstream.errors import ApiError
-from midge.jetstream.store.interface import StoreError, StreamStore
+from midge.jetstream.store.interface import StoreError
+from midge.jetstream.store.store import Store
 from midge.jetstream.stream.surroundings import Surroundings
 
 Result = TypeVar("Result")
 
 _TRIES = 8
-"""So often the time of a first message is waited for: each wait fetches 1 MiB of what follows."""
+"""Most waits for the time of a first message; each fetches 1 MiB from it on."""
 
 
 class Owner(Protocol):
-    """Has work done in pieces: a stream, or an account for all of its own."""
+    """The owner of work done in pieces: a stream, or an account for all of its streams."""
 
     @property
     def is_closed(self) -> bool:
-        """Return whether it is gone, and its work with it."""
+        """Return whether it has been deleted, which cancels its work."""
 
     @property
     def surroundings(self) -> Surroundings:
-        """Return what has the turns."""
+        """Return the surroundings, which have the turns."""
 
 
 class Arrival:
-    """A message that is fetched from the disk, and what goes on once it is in memory."""
+    """A message that is fetched from the disk, and the work that waits for it."""
 
     __slots__ = ("_then",)
 
@@ -37,7 +38,7 @@ class Arrival:
         self._then: Callable[[], object] | None = None
 
     def fetched(self) -> None:
-        """Go on with what waits."""
+        """Continue the waiting work."""
         if self._then is not None:
             self._then()
 
@@ -53,9 +54,7 @@ WaitingPieces = Generator[Arrival | None, None, Result]
 """The same where the next piece may have to wait: for the arrival that is yielded."""
 
 
-def until_at_hand(
-    store: StreamStore, seq: int, arrival: Arrival | None = None
-) -> WaitingPieces[None]:
+def until_at_hand(store: Store, seq: int, arrival: Arrival | None = None) -> WaitingPieces[None]:
     """Wait until a message can be loaded without waiting for a disk.
 
     It may be that it is already being fetched for `arrival`.
@@ -65,17 +64,16 @@ def until_at_hand(
         yield arrival
 
 
-def until_time_at_hand(store: StreamStore, seq: int, arrival: Arrival) -> WaitingPieces[None]:
-    """Wait until the time of a message can be told without waiting for a disk."""
+def until_time_at_hand(store: Store, seq: int, arrival: Arrival) -> WaitingPieces[None]:
+    """Wait until the time of a message can be read without waiting for a disk."""
     while not store.is_time_at_hand(seq, arrival):
         yield arrival
 
 
-def until_first_time(store: StreamStore) -> WaitingPieces[None]:
-    """Wait until the time of the first message can be told without waiting for a disk.
+def until_first_time(store: Store) -> WaitingPieces[None]:
+    """Wait until the time of the first message can be read without waiting for a disk.
 
-    Where the first message is another one each time that one has been fetched, that ends all the
-    same.
+    After `_TRIES` waits it ends even if the first message has changed each time.
     """
     arrival = Arrival()
     for _ in range(_TRIES):

@@ -1,8 +1,8 @@
-"""How far the origins of a stream were read: saved beside it, and told by the messages taken.
+"""The positions of a stream in its origins: saved beside it, and found in the messages taken.
 
-Each message taken from a source tells its position there. The last of each source may lie anywhere
-in the stream, so it is looked for backwards, in pieces; what is found is saved, and the next search
-ends there.
+Each message from a source has its position there in a header. The last message of each source may
+lie anywhere in the stream, so the search goes backwards, in pieces. The positions found are saved,
+and the next search ends there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from midge.jetstream import headers
 from midge.jetstream.config.names import to_bytes
 from midge.jetstream.json.encode import encode, text
-from midge.jetstream.store.interface import Keeper, StoredMessage, StreamStore
+from midge.jetstream.store.interface import Keeper, StoredMessage
+from midge.jetstream.store.store import Store
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.follower import Follower
 from midge.jetstream.stream.pieces import WaitingPieces, until_at_hand
@@ -38,7 +39,7 @@ class PositionSearch(Keeper):
     `unseen` has those whose last message has not been found yet.
     """
 
-    def __init__(self, store: StreamStore, followers: list[Follower]) -> None:
+    def __init__(self, store: Store, followers: list[Follower]) -> None:
         self.unseen = {one.source.index_name(): one for one in followers if not one.last_seq}
         self._store = store
         self._followers = followers
@@ -51,7 +52,7 @@ class PositionSearch(Keeper):
         self._load_saved()
 
     def pieces(self) -> WaitingPieces[bool]:
-        """Look at the messages in turns; return False if `stop` has been called before the end."""
+        """Search the messages in pieces; return False if `stop` has been called before the end."""
         store = self._store
         store.keepers.append(self)
         room = _PIECE_BYTES
@@ -76,7 +77,7 @@ class PositionSearch(Keeper):
         if self in self._store.keepers:
             self._store.keepers.remove(self)
 
-    # What goes meanwhile.
+    # Removals during the search.
 
     def removing(self, seq: int) -> None:
         """Look at a message that goes before its turn."""
@@ -92,7 +93,7 @@ class PositionSearch(Keeper):
     # The search.
 
     def _load_saved(self) -> None:
-        """Take up what was saved; of what it names, nothing older has to be looked at."""
+        """Load the saved positions; for their sources no older message has to be searched."""
         for name, state, _ in self._store.consumers():
             if name != _NAME:
                 continue
@@ -150,7 +151,7 @@ class PositionSearch(Keeper):
             follower.last_seq = max(follower.last_seq, taken_seq)
 
 
-def save(store: StreamStore, followers: Iterable[Follower], *, is_whole: bool) -> None:
+def save(store: Store, followers: Iterable[Follower], *, is_whole: bool) -> None:
     """Keep the positions; unless they are known to be whole, all messages are looked at again.
 
     The last message may be one that is just being taken, of which they do not tell.

@@ -1,13 +1,12 @@
-"""How a stream takes the messages of an origin in another domain or account.
+"""Mirrors and sources whose origin is in another domain or account.
 
-The origin is reached by its API under `external.api`: a consumer is made there that begins behind
-the last message taken, needs no acks and delivers to a subject of this account. What gets lost on
-the way shows in the sequences of the deliveries and of the heartbeats; then, and when nothing is
-heard any more, the consumer is made anew. Messages that the origin no longer has are left out, and
-that is told.
+The follower creates a consumer by the origin's API under `external.api`. It begins behind the last
+message taken, needs no acks and delivers to a subject of this account. The sequences of deliveries
+and heartbeats show lost messages; then, and when no heartbeat arrives, the follower creates the
+consumer again. It skips messages that the origin no longer has, and reports the gap.
 
-Flow control is answered when what came before it is durable here, since an origin that drops what
-is acknowledged goes by those answers.
+It answers flow control when all earlier messages are durable here, because an origin with work
+queue retention removes messages by these answers.
 """
 
 from __future__ import annotations
@@ -175,7 +174,7 @@ class RemoteFollower(Follower):
         return int(min(_RETRY_NS * (1 + self._fails * self._fails), _RETRY_MAX_NS))
 
     def _ask(self, now_ns: int) -> None:
-        """Request a consumer that begins behind what has been taken."""
+        """Request a consumer that begins behind the last message taken."""
         self._asked_ns = now_ns
         self._is_away = False
         if self.is_mirror:
@@ -348,10 +347,10 @@ class RemoteFollower(Follower):
         self._answers = self._deliveries = None
         self._consumer = b""
 
-    # What is delivered.
+    # Deliveries.
 
     def _take_delivery(self, subject: bytes, reply: bytes, block: bytes, payload: bytes) -> bool:
-        """Take what came to the consumer's subject."""
+        """Handle a message to the consumer's deliver subject."""
         if self._deliveries is None or self._is_stopped:
             return False
         self.seen_ns = self._stream.clock.wall_ns()
@@ -382,7 +381,7 @@ class RemoteFollower(Follower):
             self._skip(told.seq)
         message = StoredMessage(told.seq, told.time_ns, subject, block, payload)
         if not self.take(message, self.identity):
-            self._let_go()  # what follows would come too early
+            self._let_go()  # later messages would be stored too early
             return
         self._consumer_seq += 1
         self._lag = max(told.pending - 1, 0)

@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from midge.jetstream import errors
 from midge.jetstream.errors import ApiError
-from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.store import lookups
+from midge.jetstream.store.store import Store
 from midge.jetstream.stream.contents import Contents
 from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.pieces import Pieces, in_turns
@@ -38,7 +39,7 @@ def purge(
     done: Callable[[int], object],
     refused: Callable[[ApiError], object],
 ) -> None:
-    """Purge as `purge_now` does; `done` is told how many messages have gone.
+    """Purge as `purge_now` does; `done` is called with the number of removed messages.
 
     A small stream is purged at once. `refused` is called if the stream is deleted before the end,
     or its store fails.
@@ -53,10 +54,11 @@ def purge(
 
 
 def enforce(stream: StreamHost) -> None:
-    """Remove what is beyond the limits, as after they were lowered.
+    """Remove the messages beyond the limits, after these were lowered.
 
-    That of a large stream goes in pieces; `when_enforced` tells when that is done. Until then
-    publishing removes no more than it must, as it would do all the rest at once.
+    A large stream is trimmed in pieces; `when_enforced` waits for the end. Until then a publish
+    does not enforce the limits itself beyond its own message, because it would do all the rest at
+    once.
     """
     contents = stream.contents
     contents.enforcing += 1
@@ -103,7 +105,7 @@ def _purging(stream: StreamHost, subject: bytes | None, upto_seq: int, keep: int
     return purged + purge_now(stream, subject, upto_seq if keep or upto_seq else upto, keep)
 
 
-def _ends(store: StreamStore, upto: int) -> list[int]:
+def _ends(store: Store, upto: int) -> list[int]:
     """Return where pieces end that together are all messages below `upto`."""
     ends = [store.stretch_end(store.first_seq, PIECE_MESSAGES)]
     while ends[-1] < upto:
@@ -112,9 +114,7 @@ def _ends(store: StreamStore, upto: int) -> list[int]:
     return ends
 
 
-def _whole(
-    store: StreamStore, subject: bytes | None, keep: int, ends: list[int]
-) -> Pieces[list[int]]:
+def _whole(store: Store, subject: bytes | None, keep: int, ends: list[int]) -> Pieces[list[int]]:
     """Return the ends of those pieces behind which at least `keep` messages match."""
     filters = () if subject is None else (subject,)
     left = 0
@@ -127,10 +127,10 @@ def _whole(
 
 
 def _enforcing(contents: Contents, number: int) -> Pieces[int]:
-    """Remove what is beyond the limits in pieces; a later change of them ends it.
+    """Remove the messages beyond the limits in pieces; a later change of the limits ends it.
 
-    As in nats-server the limits of all come first, and then that of each subject: where both are
-    lowered less may be left than either allows.
+    As in nats-server the stream's limits come first, and then the limit of each subject: if both
+    are lowered, fewer messages than either allows may be left.
     """
     store = contents.store
     while contents.enforce_some(PIECE_MESSAGES):
@@ -139,7 +139,7 @@ def _enforcing(contents: Contents, number: int) -> Pieces[int]:
             return 0
     at = 0
     while at >= 0 and contents.max_per_subject > 0:
-        crowded, at = store.crowded(contents.max_per_subject, at, PIECE_MESSAGES)
+        crowded, at = lookups.crowded(store, contents.max_per_subject, at, PIECE_MESSAGES)
         yield from _trimming(contents, crowded, number)
         yield
         if contents.enforcing != number:

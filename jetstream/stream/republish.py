@@ -66,7 +66,7 @@ class Republisher:
             around.is_republishing = False
 
     def headers_for(self, stream: StreamHost, message: Incoming, seq: int, before: int) -> bytes:
-        """Return the headers: those of the message, and where it is stored."""
+        """Return the message's headers, with headers for its stream, subject and sequence."""
         lines = b"Nats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\n" % (
             stream.name,
             message.subject,

@@ -23,9 +23,9 @@ _PREFIX = b"Nats-Schedule"
 def check(
     stream: StreamHost, message: Incoming, is_schedule: Callable[[bytes], bool | None]
 ) -> None:
-    """Refuse a malformed schedule; a good one rolls its subject up from now on.
+    """Refuse a malformed schedule; a valid one rolls its subject up from now on.
 
-    `is_schedule` tells of a subject whether its last message is a schedule, None if it has none.
+    `is_schedule` returns whether the last message of a subject is a schedule, None without one.
 
     Raises:
         Refused: with the error to answer.

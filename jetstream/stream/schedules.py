@@ -14,6 +14,7 @@ from midge.jetstream import headers
 from midge.jetstream.environment.clock import Timer
 from midge.jetstream.json.encode import text
 from midge.jetstream.json.times import SECOND_NS, TimeProblem, format_time, parse_time
+from midge.jetstream.store import lookups
 from midge.jetstream.stream import cron, schedule_checks
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.host import StreamHost
@@ -30,7 +31,7 @@ _PAUSE_S = 0.25
 _LONGEST_S = 30.0
 """Longest time between looks, for the wall clock may be set forward meanwhile."""
 
-_SCHEDULE_WORK = 3_000  # items of 10 ns, see `StreamStore.work`: its pattern is read twice
+_SCHEDULE_WORK = 3_000  # items of 10 ns, see `Store.work`: its pattern is read twice
 
 _READY_AT_ONCE = 5_000
 """Schedules that are due together and are taken out in one turn: 5 ms."""
@@ -43,7 +44,7 @@ _READ_COST = 1024
 """Fixed cost of reading a message, besides its bytes: 3 us, while a MiB takes some 3 ms."""
 
 _FIRE_COST = 16 * 1024
-"""Fixed cost of publishing what is due, besides the bytes of the schedule: some 50 us."""
+"""Fixed cost of publishing a due schedule, besides its bytes: some 50 us."""
 
 _AGAIN_NS = SECOND_NS
 """How soon a schedule is tried again whose message the stream does not take, as it may be full."""
@@ -96,8 +97,8 @@ class Schedules:
         room = _PIECE_BYTES
         number = 0
         while number >= 0:
-            seqs, number = store.newest(
-                (), number, _PIECE_SUBJECTS, store.last_seq, _PIECE_SUBJECTS
+            seqs, number = lookups.newest(
+                store, (), number, _PIECE_SUBJECTS, store.last_seq, _PIECE_SUBJECTS
             )
             for seq in seqs:
                 yield from until_at_hand(store, seq)
@@ -118,7 +119,7 @@ class Schedules:
         self._planned_ns = 0
 
     def stored(self, message: Incoming, seq: int) -> None:
-        """Take note of a message that has been stored: a schedule, or what ends or moves one."""
+        """Handle a stored message that is a schedule, or that ends or moves one."""
         values = message.values
         wall_ns = self._stream.clock.wall_ns()
         is_schedule = self._take(message.subject, seq, values, self._stream.now_ns, wall_ns)
@@ -205,7 +206,7 @@ class Schedules:
         self._arm()
 
     def _publish_ready(self, ready: list[Due]) -> WaitingPieces[None]:
-        """Publish what is due; a schedule that is replaced or ended meanwhile is passed over."""
+        """Publish the due schedules; skip a schedule that is replaced or ended meanwhile."""
         stream = self._stream
         room = _PIECE_BYTES
         for seq, due_ns, subject in ready:
@@ -271,7 +272,7 @@ def _ignore(_: object) -> None:
 
 
 def _without_schedule(block: bytes) -> bytes:
-    """Return a header block without what belongs to the schedule, or forbids to be stored."""
+    """Return a header block without the schedule's headers, and those that would refuse it."""
     block = headers.remove_prefix(block, names.SCHEDULE)
     block = headers.remove_prefix(block, b"Nats-Expected-")
     for name in (names.MSG_ID, names.TTL, names.ROLLUP):

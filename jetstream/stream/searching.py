@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from midge.jetstream.config.consumer_config import ConsumerConfig
 from midge.jetstream.consumer.start import in_reach
-from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.store import lookups
+from midge.jetstream.store.store import Store
 from midge.jetstream.stream.pieces import Arrival, Pieces, WaitingPieces, until_time_at_hand
 
 PIECE_SUBJECTS = 50_000
@@ -32,7 +33,7 @@ NEAR = 1024
 """Messages looked at first: most patterns match one that is near."""
 
 
-def is_quick(store: StreamStore, filters: tuple[bytes, ...]) -> bool:
+def is_quick(store: Store, filters: tuple[bytes, ...]) -> bool:
     """Return whether each of these filters is a subject, or the stream is small."""
     if not any(is_pattern(one) for one in filters):
         return True
@@ -45,26 +46,26 @@ def piece_of(filters: tuple[bytes, ...]) -> int:
 
 
 def is_pattern(subject: bytes) -> bool:
-    """Return whether a subject may stand for others."""
+    """Return whether a subject has wildcards."""
     return _PWC in subject or _FWC in subject
 
 
-def compare(store: StreamStore, filters: tuple[bytes, ...]) -> Pieces[None]:
+def compare(store: Store, filters: tuple[bytes, ...]) -> Pieces[None]:
     """Compare all subjects with the filters: what looks for messages next has that behind it."""
     number = 0
     piece = piece_of(filters)
-    while (number := store.note_subjects(filters, number, piece)) >= 0:
+    while (number := lookups.note_subjects(store, filters, number, piece)) >= 0:
         yield
 
 
-def takes_turns(store: StreamStore, config: ConsumerConfig) -> bool:
+def takes_turns(store: Store, config: ConsumerConfig) -> bool:
     """Return whether to compare the filters of a new consumer would hold up others."""
     if len(config.filter_subjects) <= _FEW:
         return False
     return store.subject_numbers() > PIECE_OF_MANY
 
 
-def prepare(store: StreamStore, config: ConsumerConfig) -> WaitingPieces[None]:
+def prepare(store: Store, config: ConsumerConfig) -> WaitingPieces[None]:
     """Look up what making a consumer looks up again: its start by time, what its filters take."""
     if config.opt_start_time is not None:
         yield from seq_at_time(store, config.opt_start_time.ns)
@@ -72,7 +73,7 @@ def prepare(store: StreamStore, config: ConsumerConfig) -> WaitingPieces[None]:
         yield from compare(store, config.filters())
 
 
-def next_matching(store: StreamStore, subject: bytes, start: int, end: int) -> Pieces[int]:
+def next_matching(store: Store, subject: bytes, start: int, end: int) -> Pieces[int]:
     """Return the first sequence from `start` to `end` that matches; 0 for none."""
     filters = (subject,)
     if is_quick(store, filters):
@@ -90,20 +91,22 @@ def next_matching(store: StreamStore, subject: bytes, start: int, end: int) -> P
     return seq
 
 
-def last_matching(store: StreamStore, subject: bytes, upto: int) -> Pieces[int]:
+def last_matching(store: Store, subject: bytes, upto: int) -> Pieces[int]:
     """Return the last sequence up to `upto` that matches; 0 for none."""
     if is_quick(store, (subject,)):
         return store.last_matching(subject, upto)
     found = store.last_matching(subject, upto, True)
     number = 0 if not found else -1
     while number >= 0:
-        seqs, number = store.newest((subject,), number, PIECE_SUBJECTS, upto, PIECE_SUBJECTS)
+        seqs, number = lookups.newest(
+            store, (subject,), number, PIECE_SUBJECTS, upto, PIECE_SUBJECTS
+        )
         found = max([found, *seqs])
         yield
     return found
 
 
-def seq_at_time(store: StreamStore, time_ns: int) -> WaitingPieces[int]:
+def seq_at_time(store: Store, time_ns: int) -> WaitingPieces[int]:
     """Return the first sequence stored at or after `time_ns`; `last_seq` + 1 for none.
 
     The times of up to ten messages are read for that, one after the other.
@@ -127,9 +130,7 @@ def seq_at_time(store: StreamStore, time_ns: int) -> WaitingPieces[int]:
     return store.next_seq((), low) or store.last_seq + 1
 
 
-def newest(
-    store: StreamStore, filters: tuple[bytes, ...], upto: int, most: int
-) -> Pieces[list[int]]:
+def newest(store: Store, filters: tuple[bytes, ...], upto: int, most: int) -> Pieces[list[int]]:
     """Return the last sequences up to `upto` of the subjects that match, in order.
 
     The search ends when there are more than `most` of them.
@@ -143,14 +144,14 @@ def newest(
 
 
 def _newest_of_subjects(
-    store: StreamStore, filters: tuple[bytes, ...], upto: int, most: int
+    store: Store, filters: tuple[bytes, ...], upto: int, most: int
 ) -> Pieces[list[int]]:
     """Ask each subject for its last message; few messages lie behind `upto`."""
     found: list[int] = []
     number = 0
     piece = piece_of(filters)
     while number >= 0 and len(found) <= most:
-        seqs, number = store.newest(filters, number, piece, upto, most + 1 - len(found))
+        seqs, number = lookups.newest(store, filters, number, piece, upto, most + 1 - len(found))
         found += seqs
         if number >= 0:
             yield
@@ -158,7 +159,7 @@ def _newest_of_subjects(
 
 
 def _newest_of_rows(
-    store: StreamStore, filters: tuple[bytes, ...], upto: int, most: int
+    store: Store, filters: tuple[bytes, ...], upto: int, most: int
 ) -> Pieces[list[int]]:
     """Ask each message up to `upto` whether it was the last one of its subject."""
     found: list[int] = []
@@ -167,7 +168,7 @@ def _newest_of_rows(
         yield from compare(store, filters)
     while start <= upto and len(found) <= most:
         stop = min(upto, store.stretch_end(start, PIECE_FOUND) - 1)
-        found += store.newest_between(filters, start, stop, upto, most + 1 - len(found))
+        found += lookups.newest_between(store, filters, start, stop, upto, most + 1 - len(found))
         start = stop + 1
         if start <= upto:
             yield

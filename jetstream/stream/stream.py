@@ -1,8 +1,8 @@
-"""A stream: takes messages, keeps what its configuration says, and answers publishers.
+"""A stream: accepts messages, keeps them within its configuration, and answers publishers.
 
-Everything that decides looks at the store as of the open group; everything that shows a message
-stops at the store's `visible_seq`. Answers leave when what they rest on is durable; `answers` sees
-to that. Consumers are told of messages as they become visible.
+Decisions use the store's state of the open group; reads for clients stop at the store's
+`visible_seq`. `answers` sends an answer once the changes that it confirms are durable. Consumers
+are notified of messages when these become visible.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from midge.jetstream import errors, headers
 from midge.jetstream.config.stream import INTEREST, StreamConfig
 from midge.jetstream.errors import ApiError
 from midge.jetstream.json.encode import encode, text
-from midge.jetstream.store.interface import StoreError, StreamStore
+from midge.jetstream.store.interface import StoreError
+from midge.jetstream.store.store import Store
 from midge.jetstream.stream import ack_text, admission, checks, counters, header_scan, removal
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.batches import AtomicBatches
@@ -48,7 +49,7 @@ _LAST_OF_FAST_BATCH = 0x49  # the last byte of a reply subject that may belong t
 
 
 _LOOK_WORK = 1_000
-"""The least work for a message that is not plain, in items of 10 ns; see `StreamStore.work`."""
+"""The least work for a message that is not plain, in items of 10 ns; see `Store.work`."""
 
 
 class Stream(StreamHost):
@@ -57,7 +58,7 @@ class Stream(StreamHost):
     def __init__(
         self,
         config: StreamConfig,
-        store: StreamStore,
+        store: Store,
         surroundings: Surroundings,
         usage: Usage,
         created_ns: int,
@@ -94,7 +95,7 @@ class Stream(StreamHost):
         )
 
     def start(self) -> None:
-        """Take up what was stored before: ids, TTLs, schedules, limits."""
+        """Restore the state of stored messages: ids, TTLs, schedules, limits."""
         self.now_ns = self.clock.wall_ns()
         for msg_id, seq, time_ns in self.store.ids():
             self.dedup.add(msg_id, seq, time_ns)
@@ -111,7 +112,7 @@ class Stream(StreamHost):
         ttls: list[tuple[int, int, int]],
         consumers: list[tuple[bytes, StoredState]],
     ) -> None:
-        """Take up what was restored with the messages: ids, TTLs, consumers."""
+        """Adopt the state of a restored archive: ids, TTLs, consumers."""
         self.now_ns = self.clock.wall_ns()
         for msg_id, seq, time_ns in ids:
             self.dedup.add(msg_id, seq, time_ns)
@@ -124,7 +125,7 @@ class Stream(StreamHost):
         removal.enforce(self)
 
     def changed(self, old: StreamConfig) -> None:
-        """See to what follows a change of the configuration."""
+        """Apply a change of the configuration to the parts."""
         config = self.config
         self.now_ns = self.clock.wall_ns()
         self.store.set_dedup_window(config.duplicate_window_ns)
@@ -367,7 +368,7 @@ class Stream(StreamHost):
         return seq
 
     def _stored(self, seq: int, size: int) -> None:
-        """See to what follows when a message has been stored."""
+        """Called after a message has been stored."""
         self.backlog.stored(seq, size)
         self.contents.stored()
         if not self.is_expiry_armed:
@@ -392,7 +393,7 @@ class Stream(StreamHost):
             self.dedup.add(message.msg_id, seq, self.now_ns)
 
     def _read_ttl(self, message: Incoming) -> None:
-        """Read the TTL; it is raised to that of the markers, which would be missed otherwise."""
+        """Read the TTL; raise it to the markers' TTL, because the markers would be missed else."""
         value = message.value(names.TTL)
         if not value:
             return

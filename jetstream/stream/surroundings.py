@@ -62,13 +62,13 @@ class OriginNotes:
     """Notices to the operator about the origins in other domains; this class logs nothing."""
 
     def gap(self, stream: str, origin: str, first_seq: int, last_seq: int) -> None:
-        """Take note that a mirror lacks messages, for the origin has them no more."""
+        """Report that a mirror lacks messages, which the origin no longer has."""
 
     def recreated(self, stream: str, origin: str) -> None:
-        """Take note that an origin is another stream than before, of which all is taken."""
+        """Report that an origin has been recreated; all of its messages are taken."""
 
     def refused(self, stream: str, origin: str, error: str) -> None:
-        """Take note that an origin gives no consumer."""
+        """Report that an origin refuses a consumer."""
 
 
 def _deliver_at_once(consumer: Deliverer) -> None:
@@ -113,7 +113,7 @@ class BatchLimits:
         self.timeout_ns = timeout_ns
 
     def change(self, other: BatchLimits) -> None:
-        """Take the limits of `other`; what is open stays counted."""
+        """Adopt the limits of `other`; open batches stay counted."""
         self.atomic.per_stream = other.atomic.per_stream
         self.atomic.total = other.atomic.total
         self.atomic_size = other.atomic_size
@@ -121,7 +121,7 @@ class BatchLimits:
 
 
 class Bounds(NamedTuple):
-    """The limits of batches, and of what waits for the disk.
+    """The limits of batches, and of the messages that wait for the disk.
 
     `overloaded` is called for every message that `backlog` refuses.
     """

@@ -6,7 +6,7 @@ _UNLIMITED = -1
 
 
 class Usage:
-    """Bytes in use. `limit` of -1 means unlimited; what counts here counts at `parent`, too."""
+    """Bytes in use. `limit` of -1 means unlimited; bytes here also count at `parent`."""
 
     __slots__ = ("limit", "parent", "used")
 

@@ -251,7 +251,7 @@ def reconciliation(traffic: "DataFrame", matches: "DataFrame") -> "DataFrame":
 def coverage(
     traffic: "DataFrame", subscriptions: "DataFrame", sessions: "DataFrame"
 ) -> "DataFrame":
-    """Return what was recorded of each server: a listener records nothing but messages."""
+    """Return the recorded numbers of each server; `midge record` has messages only."""
     who = ("server", "account")
     parts = (
         traffic.select(

@@ -41,10 +41,10 @@ def open_lake(spark: "SparkSession", settings: PipelineSettings) -> tuple[Lake, 
 
 
 def prepare(lake: Lake, settings: PipelineSettings) -> None:
-    """Write the description of a new lake; compare that of an old one with `settings`.
+    """Write the description of a new lake; compare an old lake's description with `settings`.
 
     Raises:
-        LakeError: it was made with something else, or lacks its description or checkpoint.
+        LakeError: the lake was made with other settings, or lacks its description or checkpoint.
     """
     wanted = Description.of(settings)
     kept = description_of(lake)

@@ -14,7 +14,7 @@ from midge.pipeline.matching.strategies import BROADCAST_MAX_PATTERNS, STRATEGIE
 
 
 class SettingsError(PipelineError):
-    """A setting has no meaning; the text names the file, the key and what was expected."""
+    """A setting is invalid; the text names the file, the key and the expected value."""
 
 
 @dataclass(frozen=True)

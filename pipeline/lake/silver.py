@@ -1,8 +1,8 @@
-"""Silver: what the records mean. Every function takes DataFrames and gives one.
+"""Silver: tables that interpret the records. Every function takes DataFrames and returns one.
 
-Those with `batch` in their name follow a growing lake: given what a batch added and what was there
-before, they return exactly the rows that the batch adds, so that their union over all batches is
-what one run over everything would have given.
+Functions with `batch` in their name follow a growing lake: from the rows of a batch and the rows
+before it they return exactly the rows that the batch adds. The union over all batches equals the
+result of one run over all records.
 """
 
 from datetime import datetime
@@ -234,8 +234,8 @@ def batch_summary(
 ) -> "DataFrame":
     """Return the one row that a batch adds to `silver/batches`.
 
-    The watermark is the newest time of all earlier batches less `late_after_s`; what is older than
-    that comes late. The first batch has none.
+    The watermark is the newest time of all earlier batches less `late_after_s`; older messages are
+    late. The first batch has no watermark.
     """
     newest = sf.lit(newest_before).cast("timestamp")
     watermark = sf.timestamp_micros(sf.unix_micros(newest) - int(late_after_s * 1_000_000))

@@ -67,7 +67,7 @@ class Storage:
             stream.close()
 
     def write_text(self, place: str, text: str) -> None:
-        """Write a small file, in place of what is there."""
+        """Write a small file; replace an existing one."""
         stream = self._fs.create(self._path(place), True)
         try:
             stream.write(bytearray(text.encode()))

@@ -27,11 +27,11 @@ FORMATS: tuple[Format, ...] = ("parquet", "delta")
 
 
 INBOX = "_INBOX."
-"""How the subjects of replies begin; what follows is of one client and one request."""
+"""First token of reply subjects; the other tokens are unique to one client and one request."""
 
 
 class LakeError(PipelineError):
-    """A table of the lake is missing, or is not what was expected; the text names it."""
+    """A table of the lake is missing or unexpected; the text names it."""
 
 
 def require_writable(lake: str) -> None:
@@ -292,7 +292,7 @@ class Lake:
         """Replace a derived table by `frame`, which may have been read from it."""
         scratch = self._write_scratch(name, frame)
         if self.format == "delta":
-            # The files of one version lie beside those of the last; the log says which ones count.
+            # The files of two versions lie side by side; the Delta log lists the valid ones.
             version = f"{name}/version={uuid.uuid4().hex}"
             self.storage.rename(scratch, version)
             self._commit(name, version, None)

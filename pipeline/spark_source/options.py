@@ -39,6 +39,11 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     include_headers: bool = False
     push_filters: bool = False
+    store: str = ""
+    """A store's directory that batches are read from, without a server."""
+    account: str = ""
+    """The account of the stream in the store."""
+    store_key: str = ""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
@@ -67,6 +72,9 @@ class SourceOptions:
             fail_on_data_loss=reader.boolean("failOnDataLoss", default=True),
             include_headers=reader.boolean("includeHeaders", default=False),
             push_filters=reader.boolean("pushFilters", default=False),
+            store=reader.text("store"),
+            account=reader.text("account", "$G"),
+            store_key=reader.file("storeKeyFile").strip(),
         )
         for end in ("starting", "ending"):
             names = (f"{end}Offsets", f"{end}Timestamp", f"{end}OffsetsByTimestamp")
@@ -84,7 +92,7 @@ class SourceOptions:
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """Where to publish, and how a row is told apart from the same row written again."""
+    """Options of the sink: its destination, and the ids by which the stream drops repeated rows."""
 
     CORE: ClassVar[str] = "core"
     JETSTREAM: ClassVar[str] = "jetstream"
@@ -134,7 +142,7 @@ _SOURCE_NAMES = frozenset(
         *("endingTimestamp", "maxOffsetsPerTrigger", "minPartitions", "failOnDataLoss"),
         *("startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "minOffsetsPerTrigger"),
         "maxTriggerDelay",
-        *("includeHeaders", "pushFilters"),
+        *("includeHeaders", "pushFilters", "store", "account", "storeKeyFile"),
     }
 )
 _SINK_NAMES = frozenset(

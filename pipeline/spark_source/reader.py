@@ -185,11 +185,11 @@ class RangeReader:
         return False
 
     def _check_gap(self, jetstream: JetStream) -> None:
-        """Tell a gap that always was there from messages removed under our hands.
+        """Raise if messages were removed while they were being read, and not before.
 
         Sequences are missing where messages were deleted one by one or do not match the filter.
-        But when the stream's first message is by now beyond a gap that we met since the last look,
-        what was in the gap may have been removed just before we came to it.
+        But if the stream's first message now lies beyond a gap that we have met since the last
+        check, the messages of the gap may have been removed just before we reached it.
         """
         if self._gap is None:
             return

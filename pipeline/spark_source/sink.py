@@ -150,7 +150,7 @@ class NatsStreamWriter(_Sink, DataSourceStreamArrowWriter):
 
 
 def check_schema(schema: StructType, options: SinkOptions) -> None:
-    """Raise `OptionError` unless the columns are those of the sink."""
+    """Raise `OptionError` if a column is none of the sink's columns, or one is missing."""
     names = set(schema.fieldNames())
     for name in options.id_columns:
         if name not in names:

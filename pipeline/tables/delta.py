@@ -13,9 +13,13 @@ of Delta's log, never the position of a consumer. What `deltalake` does by itsel
 
 import fcntl
 import json
+import os
+import re
 import shutil
 import time
 from collections.abc import Iterable, Iterator
+from configparser import ConfigParser
+from configparser import Error as ConfigParserError
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -45,6 +49,17 @@ _PROPERTIES = {
     "delta.logRetentionDuration": "interval 7 days",
 }
 """A checkpoint every 100 commits; each removes the log's files that are older than a week."""
+_BRANCH = re.compile(r"\n\s*(?:\x1b\[\d+m)?\u21b3(?:\x1b\[0m)? ")
+_RETRIES = re.compile(r" in [0-9.]+(?:ms|µs|s)(?:, after .*?)? - ", re.DOTALL)
+_KEYS_FROM = {
+    "AWS_ACCESS_KEY_ID",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+}
+"""Variables that give an S3 store's keys by themselves."""
+_STAGED = re.compile(r"#[0-9]+$")
+"""What the name of a file ends with until it is whole, in a directory."""
 _ATTEMPTS = 10
 _LOCK_FILE = "_midge.lock"
 _LOCK_LOOK_S = 0.1
@@ -147,7 +162,7 @@ class StreamTable:
                 ),
             )
         except (DeltaError, OSError) as error:
-            raise TableError(f"{self.url}: cannot be replaced: {reason_of(error)}") from error
+            raise TableError(f"{self.url}: cannot be replaced: {_reason_of(error)}") from error
         finally:
             self.reload()
 
@@ -160,23 +175,18 @@ class StreamTable:
     def compact(self, keep_hours: float = KEEP_HOURS) -> tuple[int, int]:
         """Join small files, and delete the files that no version of the last `keep_hours` needs.
 
-        Return how many files were added and removed. The position stays.
+        Do the same for the quarantine. Return how many files of the table came and went.
 
         Raises:
             TableError: another writer was first, or the store refused the commit.
         """
-        from deltalake.exceptions import DeltaError
-
+        quarantine = _found(self.url + QUARANTINE_SUFFIX)
+        if quarantine is not None:
+            _compact(self.url + QUARANTINE_SUFFIX, quarantine, keep_hours)
         try:
-            done = self.handle.optimize.compact()
-            self.handle.vacuum(
-                retention_hours=round(keep_hours), dry_run=False, enforce_retention_duration=False
-            )
-        except (DeltaError, OSError) as error:
-            raise TableError(f"{self.url}: cannot be compacted: {reason_of(error)}") from error
+            return _compact(self.url, self.handle, keep_hours)
         finally:
             self.reload()
-        return int(done["numFilesAdded"]), int(done["numFilesRemoved"])
 
     def quarantined(self) -> pa.Table:
         """Return the messages of the quarantine."""
@@ -206,16 +216,15 @@ class StreamTable:
         from deltalake import write_deltalake
         from deltalake.exceptions import DeltaError
 
-        url = self._make_quarantine()
+        url, handle = self._made_quarantine()
         try:
-            write_deltalake(_load(url), bad, mode=mode)
+            write_deltalake(handle, bad, mode=mode)
         except (DeltaError, OSError) as error:
-            raise TableError(f"{url}: cannot be written to: {reason_of(error)}") from error
+            raise TableError(f"{url}: cannot be written to: {_reason_of(error)}") from error
 
-    def _make_quarantine(self) -> str:
+    def _made_quarantine(self) -> tuple[str, "DeltaTable"]:
         url = self.url + QUARANTINE_SUFFIX
-        _create_empty(url, QUARANTINE, f"messages that did not fit into {self.url}")
-        return url
+        return url, _made(url, QUARANTINE, f"messages that did not fit into {self.url}")
 
     def _commit(self, rows: pa.Table, upto: int) -> bool:
         try:
@@ -224,12 +233,12 @@ class StreamTable:
             self.reload()
 
     def _quarantine(self, bad: pa.Table, upto: int) -> None:
-        url = self._make_quarantine()
+        url, handle = self._made_quarantine()
         for _ in range(_ATTEMPTS):
-            handle = _load(url)
             position = _position(handle)
             if upto <= position or _append(url, handle, _after(bad, position), upto):
                 return
+            handle = _load(url)
         raise TableError(f"{url}: other writers committed first {_ATTEMPTS} times")
 
 
@@ -242,7 +251,7 @@ def create(
         TableError: there is one of another stream or with other columns.
     """
     layout = Layout(decoder.columns, tuple(partition_by))
-    _create_empty(url, decoder.schema, _description(source), layout.partition_by)
+    _made(url, decoder.schema, _description(source), layout.partition_by)
     table = StreamTable(url)
     if table.source != source:
         raise TableError(f"{url}: is a table of {table.source}, not of {source}")
@@ -369,8 +378,24 @@ def _append(url: str, handle: "DeltaTable", rows: pa.Table, upto: int) -> bool:
     except CommitFailedError:
         return False
     except (DeltaError, OSError) as error:
-        raise TableError(f"{url}: cannot be written to: {reason_of(error)}") from error
+        raise TableError(f"{url}: cannot be written to: {_reason_of(error)}") from error
     return True
+
+
+def _compact(url: str, handle: "DeltaTable", keep_hours: float) -> tuple[int, int]:
+    from deltalake.exceptions import DeltaError
+
+    try:
+        done = handle.optimize.compact()
+        # A full vacuum also finds the files of writers that were killed before their commit.
+        handle.vacuum(round(keep_hours), False, False, full=True)
+        for path in [] if "://" in url else Path(url).rglob("*#*"):
+            is_old = path.stat().st_mtime < time.time() - keep_hours * 3600
+            if _STAGED.search(path.name) and is_old:
+                path.unlink()
+    except (DeltaError, OSError) as error:
+        raise TableError(f"{url}: cannot be compacted: {_reason_of(error)}") from error
+    return int(done["numFilesAdded"]), int(done["numFilesRemoved"])
 
 
 def is_table(url: str) -> bool:
@@ -378,38 +403,85 @@ def is_table(url: str) -> bool:
 
     Raises:
         PipelineError: `deltalake` is not installed.
+        TableError: the store cannot be read.
     """
-    return bool(_delta_table().is_deltatable(url))
+    return _found(url) is not None
 
 
-def _create_empty(
+def _made(
     url: str, schema: pa.Schema, description: str, partition_by: Iterable[str] = ()
-) -> None:
-    DeltaTable = _delta_table()  # noqa: N806 - the class
+) -> "DeltaTable":
+    """Return the table, made empty if there is none yet."""
+    if (handle := _found(url)) is not None:
+        return handle
+    from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
     try:
-        if not DeltaTable.is_deltatable(url):
-            DeltaTable.create(
-                url,
-                schema=schema,
-                mode="error",
-                description=description,
-                partition_by=list(partition_by),
-                configuration=_PROPERTIES,
-            )
+        DeltaTable.create(
+            url,
+            schema=schema,
+            mode="error",
+            description=description,
+            partition_by=list(partition_by),
+            configuration=_PROPERTIES,
+            storage_options=_keys_of(url),
+        )
     except (DeltaError, OSError) as error:
-        raise TableError(f"{url}: cannot be made: {reason_of(error)}") from error
+        raise TableError(f"{url}: cannot be made: {_reason_of(error)}") from error
+    return _load(url)
 
 
-def _load(url: str, version: int | None = None) -> Any:
-    DeltaTable = _delta_table()  # noqa: N806 - the class
-    from deltalake.exceptions import DeltaError
+def _load(url: str, version: int | None = None) -> "DeltaTable":
+    if (handle := _found(url, version)) is None:
+        raise TableError(f"{url}: is no Delta table")
+    return handle
+
+
+def _found(url: str, version: int | None = None) -> "DeltaTable | None":
+    """Return the table, or None where there is none.
+
+    `DeltaTable.is_deltatable` holds up all threads until a store answers; opening a table does
+    not.
+    """
+    try:
+        from deltalake import DeltaTable
+    except ImportError as error:
+        raise PipelineError(f"tables need deltalake: {install_command('tables')}") from error
+    from deltalake.exceptions import DeltaError, TableNotFoundError
 
     try:
-        return DeltaTable(url, version=version)
+        return DeltaTable(url, version=version, storage_options=_keys_of(url))
+    except TableNotFoundError:
+        return None
     except (DeltaError, OSError) as error:
-        raise TableError(f"{url}: is no Delta table: {reason_of(error)}") from error
+        raise TableError(f"{url}: cannot be read: {_reason_of(error)}") from error
+
+
+def _keys_of(url: str) -> dict[str, str] | None:
+    """Return the keys of an S3 store from the file that AWS's tools use, unless set otherwise.
+
+    Raises:
+        TableError: the file cannot be read.
+    """
+    if not url.startswith("s3") or _KEYS_FROM & os.environ.keys():
+        return None
+    place = os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")
+    file = ConfigParser(interpolation=None)
+    try:
+        file.read(Path(place).expanduser())
+    except (OSError, ValueError, ConfigParserError):  # its text may have a part of a key
+        raise TableError(f"{place}: expected sections with aws_access_key_id and so on") from None
+    profile = os.environ.get("AWS_PROFILE", "default")
+    return dict(file[profile]) if file.has_section(profile) else None
+
+
+def _reason_of(error: Exception) -> str:
+    """Return an error of deltalake, a tree in colours, as one line that is the same each time."""
+    if isinstance(error, OSError) and error.strerror:
+        return reason_of(error)
+    line = _BRANCH.sub(": ", str(error)).strip()
+    return _RETRIES.sub(": ", line) or repr(error)
 
 
 def _description(source: Source) -> str:
@@ -425,11 +497,3 @@ def _source_of(url: str, handle: "DeltaTable") -> Source:
         return Source(**document)
     except (ValueError, KeyError, TypeError) as error:
         raise TableError(f"{url}: is a Delta table, but not one of a stream") from error
-
-
-def _delta_table() -> Any:
-    try:
-        from deltalake import DeltaTable
-    except ImportError as error:
-        raise PipelineError(f"tables need deltalake: {install_command('tables')}") from error
-    return DeltaTable

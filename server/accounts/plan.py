@@ -177,10 +177,10 @@ def asks_cluster(configured: options.Options) -> bool:
 
 
 def with_api_of_cluster(plans: dict[str, AccountPlan]) -> dict[str, AccountPlan]:
-    """Have every account import the JetStream API, which other servers offer in the system account.
+    """Add an import of the JetStream API to every account; other servers export it in `$SYS`.
 
-    nats-server has the same import built in; the servers learn of the account by the header
-    ``Nats-Request-Info``.
+    nats-server has the same import built in. The servers read the requester's account from the
+    header ``Nats-Request-Info``.
     """
     system = next(name for name, plan in plans.items() if plan.is_system)
     return {

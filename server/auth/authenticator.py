@@ -130,9 +130,16 @@ class Authenticator:
                 return key
         return ""
 
+    def keep_tokens_of(self, other: Authenticator) -> None:
+        """Take over the account tokens that `other`, which this one replaces, has fetched."""
+        if self.operator is not None and other.operator is not None:
+            self.operator.keep_tokens_of(other.operator)
+
     def close(self) -> None:
         """Release the threads."""
         self._passwords.close()
+        if self.operator is not None:
+            self.operator.close()
 
     def _rules(self, connection_type: str) -> SharedRules:
         """Return the rules of the listener for clients without their own user."""
@@ -147,10 +154,19 @@ class Authenticator:
         if self._hook is not None:
             return self._hook.authenticate(request)
         if self.operator is not None:
+            loading = self.operator.loading(request, self._wall_clock())
+            if loading is not None:
+                return self._by_loaded_token(request, self.operator, loading)
             return self.operator.authenticate(request, self._wall_clock())
         if not self.is_required_by(request.connection_type):
             return _ANYBODY
         return self._by_configured_user(request)
+
+    async def _by_loaded_token(
+        self, request: AuthRequest, operator: OperatorMode, loading: Awaitable[None]
+    ) -> Verdict:
+        await loading
+        return operator.authenticate(request, self._wall_clock())
 
     def _by_configured_user(self, request: AuthRequest) -> Verdict | Awaitable[Verdict]:
         """Return the configured user whose credentials the client has."""

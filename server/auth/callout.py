@@ -45,7 +45,7 @@ _KEY_BYTES = 32
 _CLIENT_TYPES = {"STANDARD": "nats", "WEBSOCKET": "websocket"}
 
 
-class Service(NamedTuple):
+class CalloutService(NamedTuple):
     """The authorization service: its account, the key that it signs with, and its own users.
 
     `account` is the name of its account, or the account's key in operator mode. `issuer` signs
@@ -70,7 +70,7 @@ class Question:
 
     def __init__(
         self,
-        service: Service,
+        service: CalloutService,
         request: AuthRequest,
         user: str,
         curve: CurveKey | None,

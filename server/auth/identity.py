@@ -5,6 +5,7 @@ An `AuthRequest` becomes an `Identity` or a `Refusal`. All are immutable; nothin
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -128,3 +129,6 @@ class NoSeat(Refusal, frozen=True):
 
 
 Verdict = Identity | Refusal
+
+Login = Callable[[AuthRequest], "Verdict | Awaitable[Verdict]"]
+"""Identifies a client, at once or later."""

@@ -34,11 +34,12 @@ from midge.server.auth.nkeys import KeyKind, decode_signature, is_public_key, is
 from midge.server.auth.permissions import PermissionRules
 from midge.server.auth.resolvers import AccountResolver, DirectoryResolver, MemoryResolver
 from midge.server.auth.templates import TemplateError, TemplateValues, fill_in_allowed
+from midge.server.auth.url_resolver import UrlResolver
 from midge.server.config.security import AllowResponses, Permissions, SubjectPermissions
 from midge.server.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from midge.server.config import options
 
@@ -110,6 +111,43 @@ class OperatorMode:
         if why := claims.why_not_now(now_s):
             raise BadTokenError(f"account {why}")
         return claims
+
+    async def begin(self, changed: Callable[[], None]) -> None:
+        """Try the resolver, and load the system account, where that takes time.
+
+        `changed` is called when the token of an account has been replaced.
+
+        Raises:
+            ConfigError: the resolver's web server does not answer.
+        """
+        if isinstance(self._resolver, UrlResolver):
+            await self._resolver.begin(self.system_account, changed)
+
+    def loading(self, request: AuthRequest, now_s: float) -> Awaitable[None] | None:
+        """Begin to load the account of `request`, if a web server may have a better token of it."""
+        if not isinstance(self._resolver, UrlResolver):
+            return None
+        try:
+            user = decode_user(self._with_sentinel(request).jwt)
+        except BadTokenError:
+            return None
+        key = user.nats.issuer_account or user.iss
+        try:
+            self.account(key, now_s)
+        except BadTokenError:
+            is_worthwhile = not self._is_shut_out(key) and self._resolver.may_know_more(key)
+            return self._resolver.load(key) if is_worthwhile else None
+        return None
+
+    def keep_tokens_of(self, other: OperatorMode) -> None:
+        """Take over what the resolver of `other` has fetched."""
+        if isinstance(self._resolver, UrlResolver) and isinstance(other._resolver, UrlResolver):
+            self._resolver.keep(other._resolver)
+
+    def close(self) -> None:
+        """Release the threads of the resolver."""
+        if isinstance(self._resolver, UrlResolver):
+            self._resolver.close()
 
     @property
     def directory(self) -> DirectoryResolver | None:
@@ -301,9 +339,20 @@ def _make_resolver(settings: options.Operator) -> AccountResolver:
                 key="operator.resolver_directory",
             )
         return DirectoryResolver(directory, settings.resolver_preload)
+    if settings.resolver == "url":
+        return _url_resolver(settings)
     if settings.resolver == "memory" or settings.resolver_preload:
         return MemoryResolver(settings.resolver_preload)
     raise ConfigError("operator mode needs an account resolver", key="operator.resolver")
+
+
+def _url_resolver(settings: options.Operator) -> UrlResolver:
+    context = None
+    if settings.resolver_url.startswith("https:"):
+        from midge.server.auth.client_tls import build_client_context  # noqa: PLC0415 - seldom
+
+        context = build_client_context(settings.resolver_tls, "operator.resolver_tls")
+    return UrlResolver(settings.resolver_url, context, settings.resolver_interval_s or 120.0)
 
 
 def _read_sentinel(token: str) -> str:

@@ -1,8 +1,18 @@
-"""Admission: authentication, accounts and permissions of clients, decided in this one place.
+"""Admission: who a client is, its account, and its permissions, decided in this one place.
 
-Every path that could refuse a client asks here; `rights` decides on the commands of an admitted
-client. A reload replaces the known users and their permissions as a whole, and then
-re-authenticates every connected client.
+A login goes one way, from top to bottom of this list:
+
+    introduce   The connection reads CONNECT and halts its parser (`Connection.on_connect`).
+    identify    `_identify`: the authenticator decides by the configured users or by tokens; then,
+                if there are any, the auth callout, the interceptor of connects and the parent
+                process of several workers. Each may refuse, change the identity, or take its time.
+    bind        `_bind`: the account with its limits, the permissions, the quotas.
+    admit       `_conclude`: the connection goes on as this identity (`Connection.authenticated`),
+                or gets an -ERR (`_send_away`).
+
+Every path that could refuse a client asks here; `Rights` decides on the commands of an admitted
+client. A reload replaces the known users and their permissions as a whole, and then identifies and
+binds every connected client again.
 """
 
 from __future__ import annotations
@@ -19,10 +29,17 @@ from midge.server.accounts.plan import plan_configured
 from midge.server.auth import Authenticator, Identity, Refusal, Verdict
 from midge.server.auth.identity import NoSeat
 from midge.server.auth.permissions import Permissions
-from midge.server.broker.pending_auth import PendingAuth, auth_timeout_s, request_of
-from midge.server.broker.publish_quota import PublishQuotas
+from midge.server.broker.identification import (
+    PendingAuth,
+    auth_timeout_s,
+    refusal_of,
+    request_of,
+)
+from midge.server.broker.server_keys import may_delegate
+from midge.server.channels.closed_reason import ClosedReason
+from midge.server.channels.reading import AUTHENTICATING
 from midge.server.clients.client_info import offered_by
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.clients.publish_quota import PublishQuotas
 from midge.server.log.logger import get_logger
 
 if TYPE_CHECKING:
@@ -33,13 +50,12 @@ if TYPE_CHECKING:
     from midge.server.accounts.links import AccountLinks
     from midge.server.accounts.plan import AccountPlan
     from midge.server.auth.claims import TraceClaim
-    from midge.server.auth.identity import AuthRequest
-    from midge.server.broker.auth_callout import AuthCallout
+    from midge.server.broker.auth_callout import CalloutClient
     from midge.server.broker.connection_quota import ConnectionQuota
-    from midge.server.broker.expiries import Expiries
-    from midge.server.broker.token_scan import WhyEnded
+    from midge.server.broker.expiry import Expiries
+    from midge.server.channels.host import Host
     from midge.server.clients.connection import Connection
-    from midge.server.clients.host import Host
+    from midge.server.clients.observer import Observers
     from midge.server.clock import Timer
     from midge.server.config.options import Account as AccountTable
     from midge.server.config.options import Options
@@ -49,9 +65,6 @@ if TYPE_CHECKING:
 _NONCE_BYTES = 11
 
 NO_LIMIT = -1
-
-OF_TABLES = "TABLES"
-"""The kind of the listener for the process of the tables, which clients do not know."""
 
 log = get_logger()
 
@@ -65,19 +78,25 @@ class Admission:
         clients: Mapping[int, Connection],
         account: Callable[[str], Account],
         links: AccountLinks,
+        make_callout: Callable[[AccountLinks], CalloutClient],
+        interception: Callable[[], Interception | None],
+        elsewhere: Callable[[str], tuple[int, int]],
+        observers: Observers,
     ) -> None:
         """Read the settings of `host`; `account` returns, or makes, the account of a name.
 
-        `scans` are extra expiry checks, for example for leaf nodes. In operator mode each periodic
-        scan calls them with a function that returns why an identity has ended, or None.
+        `make_callout` makes the auth callout when settings may name a service, and `interception`
+        returns the current interceptors. `elsewhere` counts an account's clients and leaf nodes on
+        other servers. `observers` get refusals, and the results of scans in operator mode.
 
         Raises:
             ConfigError: the settings are invalid.
         """
-        self.interception: Interception | None = None  # its interceptor decides last on a CONNECT
-        self.callout: AuthCallout | None = None  # asks the service, if one decides on clients
-        self.refused: Callable[[Connection, Refusal], None] | None = None  # called for each refusal
-        self.of_tables: Callable[[AuthRequest], Verdict] | None = None  # decides on that listener
+        self.callout: CalloutClient | None = None
+        self._make_callout = make_callout
+        self._interception = interception
+        self.elsewhere = elsewhere
+        self._observers = observers
         self._host = host
         self._clients = clients
         self._account = account
@@ -92,13 +111,16 @@ class Admission:
         self._present: dict[int, Identity | None] = {}
         self._of_tokens: TokenAccounts | None = None
         self.seats: ConnectionQuota | None = None  # set if another process counts connections
-        # Returns the number of clients and leaf nodes of an account on other servers.
-        self.elsewhere: Callable[[str], tuple[int, int]] = nowhere
         self._expiries: Expiries | None = None
         self._pending_auth = PendingAuth()
         self._scan_timer: Timer | None = None
-        self.scans: list[Callable[[WhyEnded], object]] = []
+        self._offer_callout(options)
         self._schedule_scan()
+
+    def _offer_callout(self, options: Options) -> None:
+        """Make the auth callout if `options`, or tokens that they trust, may name a service."""
+        if self.callout is None and may_delegate(options):
+            self.callout = self._make_callout(self.links)
 
     # Admitting.
 
@@ -134,33 +156,32 @@ class Admission:
         if 0 < per_address < self._by_address[connection.peer_host]:
             self.turn_away(connection, "connections_per_address")
             return False
-        seats = None if connection.listener_kind == OF_TABLES else self.seats
+        seats = self._seats_for(connection)
         if seats is None or not self._await_seat(connection, seats):
             self._let_in(connection, self._silent_identity(connection))
         return connection.reason is None
+
+    def _seats_for(self, connection: Connection) -> ConnectionQuota | None:
+        """Return the process that counts `connection`, or None if none does."""
+        return None if connection.own_login is not None else self.seats
 
     def _await_seat(self, connection: Connection, seats: ConnectionQuota) -> bool:
         """Ask for a seat for `connection`; return False if there is no answer to wait for."""
         verdict = seats.enter(connection, self._silent_identity(connection))
         if verdict is None or isinstance(verdict, Verdict):
             return False
-        from midge.server.clients.reading import AUTHENTICATING  # noqa: PLC0415 - no start needs it
-
         connection.channel.reading.halt(AUTHENTICATING)
         self._pending_auth.ask(connection, verdict, self._seated)
         return True
 
     def _seated(self, connection: Connection, verdict: Verdict) -> None:
         """Admit or close a connection that was waiting for its seat."""
-        from midge.server.clients.reading import AUTHENTICATING  # noqa: PLC0415 - as above
-
         connection.channel.reading.unhalt(AUTHENTICATING)
         if isinstance(verdict, Refusal):
             self._send_away(connection, verdict)
         else:
             self._let_in(connection, self._silent_identity(connection))
         connection.channel.resume()
-        self._host.router.flush_unless_due()
 
     def _let_in(self, connection: Connection, identity: Identity | None) -> None:
         """Start a connection as `identity`, or require a CONNECT if that is None."""
@@ -198,7 +219,7 @@ class Admission:
 
     def authenticate(self, connection: Connection) -> None:
         """Authenticate the client of `connection`; then call `authenticated` or send -ERR."""
-        verdict = self._ask(connection)
+        verdict = self._identify(connection)
         if isinstance(verdict, Verdict):
             self._pending_auth.drop(connection)
             self._conclude(connection, verdict)
@@ -210,7 +231,7 @@ class Admission:
         authenticator = self.authenticator
         if authenticator.callout is not None or self._intercepts_connects:
             return False
-        if connection.listener_kind == OF_TABLES:
+        if connection.own_login is not None:
             return False
         return authenticator.admits_silent_clients(connection.listener_kind)
 
@@ -222,28 +243,24 @@ class Admission:
 
     @property
     def _intercepts_connects(self) -> bool:
-        return self.interception is not None and self.interception.wants_connects
-
-    def _ask(self, connection: Connection) -> Verdict | Awaitable[Verdict]:
-        """Identify the client of `connection`, and ask whether there is a seat for it."""
-        if connection.listener_kind == OF_TABLES:
-            request = request_of(connection)
-            return self.of_tables(request) if self.of_tables else Refusal("there are no tables")
-        verdict = self._identify(connection)
-        return verdict if self.seats is None else self.seats.decide(connection, verdict)
+        interception = self._interception()
+        return interception is not None and interception.wants_connects
 
     def _identify(self, connection: Connection) -> Verdict | Awaitable[Verdict]:
-        """Ask the authenticator, the callout, and then the `connect` interceptor."""
+        """Ask the authenticator, the callout, the interceptor and the parent process, in turn."""
         request = request_of(connection)
+        if connection.own_login is not None:
+            return connection.own_login(request)
         verdict = self.authenticator.authenticate(request)
         if self.callout is not None:
             timeout_s = auth_timeout_s(self._host.options, connection)
             verdict = self.callout.decide(self.authenticator, request, verdict, timeout_s)
             if not isinstance(verdict, Verdict):
                 connection.stop_auth_timer()  # the service may take all of that time
-        if self.interception is None:
-            return verdict
-        return self.interception.connect(connection, verdict)
+        interception = self._interception()
+        if interception is not None:
+            verdict = interception.connect(connection, verdict)
+        return verdict if self.seats is None else self.seats.decide(connection, verdict)
 
     def release(self, connection: Connection) -> None:
         """Forget a connection that has ended; do nothing for one that was never admitted."""
@@ -251,8 +268,9 @@ class Admission:
             return
         self._pending_auth.drop(connection)
         self._unbind(connection)
-        if self.seats is not None and connection.listener_kind != OF_TABLES:
-            self.seats.leave(connection)
+        seats = self._seats_for(connection)
+        if seats is not None:
+            seats.leave(connection)
         del self._present[connection.cid]
         self._by_address[connection.peer_host] -= 1
         if not self._by_address[connection.peer_host]:
@@ -285,6 +303,8 @@ class Admission:
         plans = plan_configured(options)
 
         def put_in_force() -> None:
+            self._offer_callout(options)
+            authenticator.keep_tokens_of(self.authenticator)
             self.authenticator.close()
             self.authenticator = authenticator
             self._of_tokens = None
@@ -310,16 +330,12 @@ class Admission:
             if not connection.introduced and not self.allows_no_connect(connection):
                 connection.require_connect(auth_timeout_s(self._host.options, connection))
             return
-        verdict = self._ask(connection)
+        verdict = self._identify(connection)
         if isinstance(verdict, Verdict):
             self._pending_auth.drop(connection)
             self._apply_reauth(connection, verdict)
         else:
-            self._pending_auth.ask(connection, verdict, self._conclude_again_and_flush)
-
-    def _conclude_again_and_flush(self, connection: Connection, verdict: Verdict) -> None:
-        self._apply_reauth(connection, verdict)
-        self._host.router.flush_unless_due()
+            self._pending_auth.ask(connection, verdict, self._apply_reauth)
 
     def _apply_reauth(self, connection: Connection, verdict: Verdict) -> None:
         """Apply the new permissions to a client, or close it."""
@@ -371,18 +387,16 @@ class Admission:
         mode = self.authenticator.operator
         if mode is None:
             return
-        from midge.server.broker.token_scan import scan_tokens  # noqa: PLC0415 - few have operators
+        from midge.server.broker.expiry import scan_tokens  # noqa: PLC0415 - few have operators
 
         accounts, now_s = self._token_accounts(), self._host.clock.wall()
-        clients = [one for one in self._clients.values() if one.listener_kind != OF_TABLES]
+        clients = [one for one in self._clients.values() if one.own_login is None]
         found = scan_tokens(mode, accounts, clients, now_s)
         for connection, ended in found.ended:
             self._send_away(connection, ended)
         for connection in found.changed:
             self._reauthenticate(connection)
-        for look in self.scans:
-            look(found.why_ended)
-        self._host.router.flush_unless_due()
+        self._observers.show("tokens_scanned", found.why_ended)
         self._schedule_scan()
 
     # Conclusions.
@@ -404,7 +418,12 @@ class Admission:
         if isinstance(verdict, Refusal):
             self._send_away(connection, verdict)
         elif _is_bound_as(connection, verdict) or self._bind(connection, verdict):
-            connection.authenticated(verdict)
+            header_support = self._host.options.limits.header_support
+            refusal = refusal_of(connection.options, header_support=header_support)
+            if refusal is None:
+                connection.authenticated(verdict)
+            else:
+                connection.close(*refusal)
 
     def _send_away(self, connection: Connection, refusal: Refusal) -> None:
         """Close `connection`: log the reason, and send the client nats-server's text."""
@@ -414,8 +433,8 @@ class Admission:
             connection.close(ClosedReason(refusal.reason), refusal.wire)
             return
         self.note_refused(connection, refusal.detail)
-        if self.refused is not None and refusal.reason == ClosedReason.AUTHENTICATION_FAILURE.value:
-            self.refused(connection, refusal)
+        if refusal.reason == ClosedReason.AUTHENTICATION_FAILURE.value:
+            self._observers.show("client_refused", connection, refusal)
         connection.close(ClosedReason(refusal.reason), refusal.wire)
 
     def note_refused(self, connection: Connection, detail: str) -> None:
@@ -457,7 +476,7 @@ class Admission:
         connection.parser.max_payload = _tightest(
             limits.max_payload_bytes, plan.max_payload_bytes, identity.max_payload_bytes
         )
-        self.quotas.apply(connection, plan, identity)
+        connection.meter(self.quotas.apply(connection.cid, plan, identity))
         if connection.max_subscriptions == 0:
             # As in nats-server, a client that may have no subscriptions is not admitted.
             connection.close(ClosedReason.MAXIMUM_SUBSCRIPTIONS, errors.MAXIMUM_SUBSCRIPTIONS)
@@ -513,7 +532,7 @@ class Admission:
     def _watched(self) -> Expiries:
         """Return the watched expiries; make them on first use."""
         if self._expiries is None:
-            from midge.server.broker.expiries import Expiries  # noqa: PLC0415 - few have any
+            from midge.server.broker.expiry import Expiries  # noqa: PLC0415 - few have any
 
             self._expiries = Expiries(self._host)
         return self._expiries
@@ -533,8 +552,3 @@ def _user_key(identity: Identity) -> str:
 def _tightest(*limits: int) -> int:
     """Return the smallest of `limits`, where a negative one means unlimited."""
     return min([limit for limit in limits if limit >= 0], default=NO_LIMIT)
-
-
-def nowhere(_: str) -> tuple[int, int]:
-    """Return zero connections: without a cluster there are no other servers."""
-    return 0, 0

@@ -14,8 +14,8 @@ from midge.server.auth.callout import (
     CALLOUT_SUBJECT,
     XKEY_HEADER,
     CalloutError,
+    CalloutService,
     Question,
-    Service,
     claimed_user,
     signed_token,
     without_callout,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from midge.server.accounts.links import AccountLinks
     from midge.server.auth import Authenticator
     from midge.server.broker.server_keys import ServerKeys
-    from midge.server.clients.host import Host
+    from midge.server.channels.host import Host
     from midge.server.internal.publisher import InternalPublisher
     from midge.server.routing.account import Account
     from midge.server.routing.client import Client
@@ -43,7 +43,7 @@ _NO_ANSWER = "authorization callout response not received in time on account {!r
 log = get_logger()
 
 
-class AuthCallout:
+class CalloutClient:
     """Asks a service about the clients that it decides on; other clients keep their verdict."""
 
     def __init__(
@@ -99,7 +99,7 @@ class AuthCallout:
 
     def _service_for(
         self, authenticator: Authenticator, request: AuthRequest, verdict: Verdict
-    ) -> Service | None:
+    ) -> CalloutService | None:
         """Return the service that decides on the client, or None."""
         if authenticator.operator is not None:
             return self._service_of_account(authenticator, request, verdict)
@@ -111,7 +111,7 @@ class AuthCallout:
         is_configured = account != GLOBAL_ACCOUNT and not is_leaf
         if is_configured and table.allowed_accounts and account not in table.allowed_accounts:
             return None
-        return Service(
+        return CalloutService(
             account=table.account or GLOBAL_ACCOUNT,
             issuer=table.issuer,
             auth_users=table.auth_users,
@@ -121,7 +121,7 @@ class AuthCallout:
 
     def _service_of_account(
         self, authenticator: Authenticator, request: AuthRequest, verdict: Verdict
-    ) -> Service | None:
+    ) -> CalloutService | None:
         """Return the service that the token of the client's account names."""
         mode, now_s = authenticator.operator, self._host.clock.wall()
         assert mode is not None, "asked in operator mode only"
@@ -132,7 +132,7 @@ class AuthCallout:
         if account is None or account.nats.authorization is None:
             return None
         external = account.nats.authorization
-        return Service(
+        return CalloutService(
             account=account.sub,
             issuer=account.sub,
             auth_users=external.auth_users or (),
@@ -144,7 +144,7 @@ class AuthCallout:
     # Asking.
 
     async def _ask(
-        self, service: Service, request: AuthRequest, user: str, timeout_s: float
+        self, service: CalloutService, request: AuthRequest, user: str, timeout_s: float
     ) -> Verdict:
         """Ask `service` for the identity of the client of `request`, which claims to be `user`."""
         if service.operator is None and service.account not in self._links.plans:
@@ -170,7 +170,7 @@ class AuthCallout:
             return Refusal(str(error), account=service.account, told=str(error), user=user)
 
     async def _answer(
-        self, service: Service, asked: bytes, headers: bytes | None, timeout_s: float
+        self, service: CalloutService, asked: bytes, headers: bytes | None, timeout_s: float
     ) -> bytes | None:
         """Publish a request; return the first answer to it, or None if none comes in time."""
         answered: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
@@ -217,7 +217,7 @@ def _settle(answered: asyncio.Future[bytes | None], answer: bytes | None) -> Non
         answered.set_result(answer)
 
 
-def _bound(verdict: Verdict, service: Service) -> Verdict:
+def _bound(verdict: Verdict, service: CalloutService) -> Verdict:
     """Return `verdict`, without the right to ask the service for clients in its account.
 
     Only the server may ask.

@@ -18,12 +18,12 @@ from midge.server.accounts.links import AccountLinks
 from midge.server.broker.admission import Admission
 from midge.server.broker.server_keys import ServerKeys, may_delegate
 from midge.server.broker.totals import Totals
-from midge.server.clients.charges import LOG_LINE_BYTES
-from midge.server.clients.client_info import shared_info
-from midge.server.clients.closed_clients import ClosedClient, ClosedClients
-from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clients.host import Host
-from midge.server.clients.observer import Observer, Observers
+from midge.server.channels.charges import LOG_LINE_BYTES
+from midge.server.channels.closed_reason import ClosedReason
+from midge.server.channels.host import Host
+from midge.server.clients.client_info import client_label, shared_info
+from midge.server.clients.closed_clients import ClosedClients, client_record
+from midge.server.clients.observer import Observer, Observers, SeveralObservers
 from midge.server.clients.screens import Screen, Screens
 from midge.server.clock import Clock
 from midge.server.config.account_names import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
@@ -39,13 +39,15 @@ from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist import SubList
 
 if TYPE_CHECKING:
-    from midge.server.broker.hints import Hints
+    from midge.protocol.frame import Frame
+    from midge.server.auth.identity import Login
+    from midge.server.broker.auth_callout import CalloutClient
     from midge.server.broker.message_trace import MessageTraces, Send
-    from midge.server.broker.rights import Rights
     from midge.server.broker.server_info import CommonInfo, Neighbours
-    from midge.server.clients.channel_owner import ChannelOwner
+    from midge.server.channels.channel_owner import ChannelOwner
     from midge.server.clients.connection import Connection
     from midge.server.clients.publishing import PublishingClient
+    from midge.server.clients.rights import Rights
     from midge.server.interceptors.api import Interceptor
     from midge.server.interceptors.interception import Interception
     from midge.server.routing.client import Client
@@ -98,14 +100,15 @@ class Broker(Host):
         self.totals = Totals()
         self.closed_by_reason: Counter[ClosedReason] = Counter()
         self.errors_sent: Counter[str] = Counter()
+        self._without_jetstream: set[str] = set()  # accounts with a logged hint
         self._common_info: CommonInfo | None = None
-        self._hints: Hints | None = None
         self.screens = Screens()
         self.interception: Interception | None = None
         self._interceptors: dict[str, dict[str, Interceptor]] = {"settings": {}, "program": {}}
         self.lame_duck = False
         self.barrier: Callable[[Callable[[], None]], None] | None = None
         self.cluster: Neighbours | None = None  # set while this server is in a cluster
+        self.remote_connections: Callable[[str], tuple[int, int]] | None = None  # set likewise
         self.host, self.port = options.listen.host, options.listen.port
         self._last_cid = 4  # nats-server's internal clients take the first few
         self._expected: deque[int] = deque(maxlen=_EXPECTED_MAX)
@@ -113,39 +116,37 @@ class Broker(Host):
         self._empty = asyncio.Event()
         route, carry = self.internal.route_frame, self.router.carried.append
         links = AccountLinks(route, clock, random, self.account, self._describe, carry)
-        self.admission = Admission(self, self.clients, self.account, links)
+        self.admission = Admission(
+            self,
+            self.clients,
+            self.account,
+            links,
+            self._make_callout,
+            lambda: self.interception,
+            self.count_elsewhere,
+            self.observers,
+        )
         self.quotas = self.admission.quotas
         self._send_trace: Send | None = None
-        self._offer_callout(options)
         links.applied = partial(self.observers.show, "accounts_planned")
         self.intercept_as_configured(configured_interceptors(options))
         operator = self.admission.authenticator.operator
         if operator is not None and operator.system_account:
             self.system_account = self.account(operator.system_account)
 
-    def _offer_callout(self, options: Options) -> None:
-        """Make the auth callout if `options`, or tokens that they trust, may name a service."""
-        if self.admission.callout is None and may_delegate(options):
-            from midge.server.broker.auth_callout import AuthCallout  # noqa: PLC0415 - few have one
+    def _make_callout(self, links: AccountLinks) -> CalloutClient:
+        from midge.server.broker.auth_callout import CalloutClient  # noqa: PLC0415 - few have one
 
-            links = self.admission.links
-            self.admission.callout = AuthCallout(
-                self, self.keys, self.internal, links, self.account
-            )
+        return CalloutClient(self, self.keys, self.internal, links, self.account)
 
-    @property
-    def hints(self) -> Hints:
-        """The hints for the operator, made on first use."""
-        if self._hints is None:
-            from midge.server.broker.hints import Hints  # noqa: PLC0415 - seldom there is one
-
-            self._hints = Hints()
-        return self._hints
+    def count_elsewhere(self, account: str) -> tuple[int, int]:
+        """Count the clients and the leaf nodes of an account on other servers."""
+        return (0, 0) if self.remote_connections is None else self.remote_connections(account)
 
     @cached_property
     def rights(self) -> Rights:
         """The checks of clients' permissions and limits, made on first use."""
-        from midge.server.broker.rights import Rights  # noqa: PLC0415 - no start needs it
+        from midge.server.clients.rights import Rights  # noqa: PLC0415 - no start needs it
 
         return Rights(self, self.admission.links.delivered_by)
 
@@ -190,7 +191,9 @@ class Broker(Host):
         """Return the description of a requesting client for a service; empty for this process."""
         if client is None or client.role != Role.CLIENT:
             return {}
-        return shared_info(self, cast("Connection", client))
+        wall_offset_s = self.clock.wall() - self.clock.monotonic()
+        server, cluster = self.options.server_name or self.keys.server_id, self.options.cluster.name
+        return shared_info(cast("Connection", client), wall_offset_s, server, cluster)
 
     def take_cid(self) -> int:
         """Return a new cid; no other connection of this server ever has the same."""
@@ -213,11 +216,16 @@ class Broker(Host):
         if full:
             self.surplus.add(cid)
 
-    def make_connection(self, peer: tuple[str, int], listener_kind: str = "STANDARD") -> Connection:
+    def make_connection(
+        self,
+        peer: tuple[str, int],
+        listener_kind: str = "STANDARD",
+        own_login: Login | None = None,
+    ) -> Connection:
         """Make a connection with a new cid, without a transport."""
         from midge.server.clients.connection import Connection  # noqa: PLC0415 - no start needs it
 
-        connection = Connection(self, self.take_cid(), peer, listener_kind)
+        connection = Connection(self, self.take_cid(), peer, listener_kind, own_login)
         self.admission.prepare(connection)
         return connection
 
@@ -242,7 +250,15 @@ class Broker(Host):
         if wanted or connection.tracer is not None:
             from midge.server.clients.protocol_trace import Tracer  # noqa: PLC0415 - few logs have it
 
-            connection.trace(Tracer(connection, self.options.logging) if wanted else None)
+            label = partial(self._trace_label, connection)
+            tracer = Tracer(connection.cid, connection.peer, self.options.logging, label)
+            connection.trace(tracer if wanted else None)
+
+    def _trace_label(self, connection: Connection) -> str | None:
+        """Return the name of a client in its trace, or None if it is not to be traced."""
+        if connection.account is self.system_account and not self.options.logging.trace_verbose:
+            return None
+        return client_label(connection)
 
     def client_connected(self, connection: Connection) -> None:
         """Called when a client has been admitted."""
@@ -256,7 +272,7 @@ class Broker(Host):
         if self.interception is not None:
             self._forget_what_waits(connection, self.interception)
         self.totals.add(connection)
-        self.closed.append(ClosedClient(connection, self.clock.monotonic()))
+        self.closed.append(client_record(connection, self.clock.monotonic()))
         if connection.reason is not None:
             self._note_end(connection, connection.reason)
         self.observers.show("client_closed", connection)
@@ -280,8 +296,6 @@ class Broker(Host):
         elif reason is ClosedReason.STALE_CONNECTION:
             self.totals.stale_connections += 1
         if log.is_debugging:
-            from midge.server.clients.protocol_trace import client_label  # noqa: PLC0415 - as above
-
             label, cid = client_label(connection), connection.cid
             peer, text = connection.peer, reason.value
             log.debug("client_closed", cid=cid, peer=peer, client=label, reason=text)
@@ -311,6 +325,18 @@ class Broker(Host):
                     self._empty.clear()
                     await self._empty.wait()
         return not self._transports
+
+    def jetstream_missed(self, account: str, frame: Frame) -> None:
+        """Log, once per account, that a request to JetStream had no receiver as it is off."""
+        if self.options.jetstream.enabled or account in self._without_jetstream:
+            return
+        self._without_jetstream.add(account)
+        log.warning(
+            "jetstream_missed",
+            account=account,
+            subject=frame.subject_bytes(),
+            hint="JetStream is off; turn it on by -js, or by enabled in its settings",
+        )
 
     def error_sent(self, connection: PublishingClient, text: str) -> None:
         """Log and count an -ERR after which the connection goes on."""
@@ -353,7 +379,6 @@ class Broker(Host):
         interceptors = configured_interceptors(options)
 
         def apply() -> None:
-            self._offer_callout(options)
             self.intercept_as_configured(interceptors)
             put_in_force()
 
@@ -372,7 +397,6 @@ class Broker(Host):
             from midge.server.interceptors.interception import Interception  # noqa: PLC0415 - few have any
 
             self.interception = Interception(self, functions)
-            self.admission.interception = self.interception
             self.screens.add(self.interception)
         self._screen_all_anew()
 
@@ -459,9 +483,6 @@ class Broker(Host):
         several = self._message_observers
         self.router.observer = several[0] if len(several) == 1 else None
         if len(several) > 1:
-            # Imported here: few servers have more than one.
-            from midge.server.routing.several_observers import SeveralObservers  # noqa: PLC0415
-
             self.router.observer = SeveralObservers(several, self.router.faults)
 
     def close(self) -> None:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from midge.protocol import errors
 from midge.server.auth import Identity, Refusal, Verdict
 from midge.server.auth.identity import NoSeat
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from midge.server.accounts.plan import AccountPlan
+    from midge.server.channels.host import Host
     from midge.server.clients.connection import Connection
-    from midge.server.clients.host import Host
 
 NO_LIMIT = -1
 
@@ -53,10 +53,6 @@ class ConnectionQuota:
         self._unsent: list[Any] = []
         self._last_number = 0
         self._asked: dict[int, asyncio.Future[str]] = {}
-
-    def limits_address(self) -> bool:
-        """Return whether there is a limit per address."""
-        return self._host.options.limits.max_connections_per_address > 0
 
     def decide(
         self, connection: Connection, verdict: Verdict | Awaitable[Verdict]

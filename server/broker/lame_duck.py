@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from midge.server.broker.admission import OF_TABLES
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.clock import sleep
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ async def close_slowly(broker: Broker, processes: int = 1) -> None:
     timing = broker.options.shutdown
     await sleep(broker.clock, timing.lame_duck_grace_period_s)
     # The process of the tables ends after the last client, when the server stops.
-    clients = [one for one in broker.clients.values() if one.listener_kind != OF_TABLES]
+    clients = [one for one in broker.clients.values() if one.own_login is None]
     spread_s = timing.lame_duck_duration_s - timing.lame_duck_grace_period_s
     gap_s = min(spread_s / max(len(clients), 1), _GAP_MAX_S * processes)
     for connection in clients:

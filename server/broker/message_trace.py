@@ -27,7 +27,7 @@ from midge.sublist.subjects import is_valid_publish_subject
 if TYPE_CHECKING:
     from midge.protocol.frame import Frame
     from midge.server.auth.claims import TraceClaim
-    from midge.server.clients.host import Host
+    from midge.server.channels.host import Host
     from midge.server.routing.account import Account
     from midge.server.routing.client import Client
     from midge.server.routing.subscription import RoutedSubscription

@@ -1,5 +1,5 @@
-"""Byte streams and the clients on them: channel, commands, back-pressure, turns, keepalive.
+"""NATS clients: the effects of their commands, what they publish, and what they may get.
 
-What every connection does belongs here. The decisions about a connection (admission, permissions,
-limits) belong into `server/broker`, the way of a message into `server/routing`.
+The byte stream below a client is in `server/channels`. The decisions about a client (admission,
+identity, accounts) belong into `server/broker`, the way of a message into `server/routing`.
 """

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from midge.server.clients.charges import STEP_BYTES
-from midge.server.clients.fair_turns import BUSY_S, PORTION_BYTES
+from midge.server.channels.charges import STEP_BYTES
+from midge.server.channels.fair_turns import BUSY_S, PORTION_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from midge.server.clients.host import Host
+    from midge.server.channels.host import Host
     from midge.server.routing.account import Account
     from midge.server.routing.subscription import RoutedSubscription
     from midge.sublist.sharded_dict import ShardedDict

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any
 
 from midge.protocol.errors import quote
 
 if TYPE_CHECKING:
     from midge.protocol.messages import ConnectOptions
     from midge.server.clients.connection import Connection
-    from midge.server.clients.seams import Home
 
 CLIENT_TYPES = {"STANDARD": "nats", "WEBSOCKET": "websocket"}
 """Monitoring's names for the clients of each kind of listener."""
@@ -64,12 +63,23 @@ def client_info(connection: Connection, wall_offset_s: float) -> dict[str, Any]:
     return {field: value for field, value in facts.items() if value}
 
 
-def shared_info(broker: Home[Never, Never], connection: Connection) -> dict[str, Any]:
+def shared_info(
+    connection: Connection, wall_offset_s: float, server: str, cluster: str
+) -> dict[str, Any]:
     """Return the description of a client that a service gets if the import shares it."""
     round_trip_s = connection.keepalive.round_trip_s or 0.0
     return {
-        **client_info(connection, broker.clock.wall() - broker.clock.monotonic()),
+        **client_info(connection, wall_offset_s),
         "rtt": round(round_trip_s * 1e9),
-        "server": broker.options.server_name or broker.keys.server_id,
-        "cluster": broker.options.cluster.name or None,
+        "server": server,
+        "cluster": cluster or None,
     }
+
+
+def client_label(connection: Connection) -> str:
+    """Return version, language and name of a client in nats-server's form: `v2.3:python3:shop`."""
+    options = connection.options
+    if not (options.name or options.lang or options.version):
+        return ""
+    version = f"v{options.version}" if options.version else ""
+    return ":".join(part for part in (version, options.lang, options.name) if part)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -13,6 +13,7 @@ from midge.server.clients.client_info import issuer_key_of, user_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from midge.server.channels.channel_owner import ChannelOwner
     from midge.server.clients.connection import Connection
     from midge.server.routing.subscription import RoutedSubscription
 
@@ -38,67 +39,40 @@ class ClosedSubscription(Struct, frozen=True, gc=False):
     delivered: int
 
 
-class ClosedClient:
-    """A connection as it was at its end, at the monotonic time `stopped_at`."""
+class ConnectionRecord(Struct, kw_only=True, weakref=False):
+    """What monitoring shows of a connection, as it was at its end or, of a leaf node, just now.
 
-    __slots__ = (
-        "account_name",
-        "cid",
-        "display_name",
-        "in_bytes",
-        "in_messages",
-        "issuer_key",
-        "jwt",
-        "lang",
-        "last_active_at",
-        "listener_kind",
-        "name",
-        "out_bytes",
-        "out_messages",
-        "peer_host",
-        "peer_port",
-        "reason",
-        "round_trip_s",
-        "started_at",
-        "stopped_at",
-        "subscription_count",
-        "subscriptions",
-        "tls",
-        "user",
-        "version",
-        "weight_bytes",
-    )
+    Times are monotonic; `stopped_at` is 0 while the connection is open.
+    """
 
-    def __init__(self, connection: Connection, stopped_at: float) -> None:
-        options = connection.options
-        held = connection.subscriptions
-        self.account_name = connection.account.name
-        self.cid = connection.cid
-        self.user = user_of(connection)
-        self.jwt = options.jwt
-        self.issuer_key = issuer_key_of(connection)
-        self.display_name = connection.identity.display_name if connection.identity else ""
-        self.in_bytes = connection.in_bytes
-        self.in_messages = connection.in_messages
-        self.listener_kind = connection.listener_kind
-        self.lang = options.lang
-        self.last_active_at = connection.last_active_at
-        self.name = options.name
-        self.out_bytes = connection.out_bytes
-        self.out_messages = connection.out_messages
-        self.peer_host = connection.peer_host
-        self.peer_port = connection.peer_port
-        self.reason = connection.reason.value if connection.reason else ""
-        self.round_trip_s = connection.keepalive.round_trip_s
-        self.started_at = connection.started_at
-        self.stopped_at = stopped_at
-        self.subscription_count = len(held)
-        self.subscriptions = _remembered(held.values()) if held else []
-        self.tls = connection.channel.tls_facts()
-        self.version = options.version
-        self.weight_bytes = self._weigh()
+    kind: str = "Client"
+    listener_kind: str = ""
+    cid: int
+    name: str
+    lang: str = ""
+    version: str
+    user: str
+    jwt: str = ""
+    issuer_key: str = ""
+    account_name: str
+    display_name: str
+    peer_host: str
+    peer_port: int
+    started_at: float
+    last_active_at: float
+    stopped_at: float
+    reason: str
+    round_trip_s: float | None
+    pending_bytes: int = 0
+    in_messages: int
+    out_messages: int
+    in_bytes: int
+    out_bytes: int
+    subscription_count: int
+    subscriptions: list[ClosedSubscription]
+    tls: tuple[str, str] | None
 
-    def _weigh(self) -> int:
+    def weight_bytes(self) -> int:
         """Estimate the memory of this object, in bytes."""
         texts = (self.name, self.lang, self.version, self.user, self.jwt)
         subjects = sum(len(one.subject) + len(one.sid) for one in self.subscriptions)
@@ -108,6 +82,45 @@ class ClosedClient:
             + _CHARACTER_BYTES * sum(map(len, texts))
             + subjects
         )
+
+
+def client_record(connection: Connection, stopped_at: float) -> ConnectionRecord:
+    """Describe a client that has gone."""
+    options = connection.options
+    held = connection.subscriptions
+    return ConnectionRecord(
+        listener_kind=connection.listener_kind,
+        name=options.name,
+        lang=options.lang,
+        version=options.version,
+        user=user_of(connection),
+        jwt=options.jwt,
+        issuer_key=issuer_key_of(connection),
+        display_name=connection.identity.display_name if connection.identity else "",
+        subscription_count=len(held),
+        subscriptions=_remembered(held.values()) if held else [],
+        **common_facts(connection, stopped_at),
+    )
+
+
+def common_facts(connection: ChannelOwner, stopped_at: float) -> dict[str, Any]:
+    """Return the fields that clients and links have in common."""
+    return {
+        "cid": connection.cid,
+        "account_name": connection.account.name,
+        "peer_host": connection.peer_host,
+        "peer_port": connection.peer_port,
+        "started_at": connection.started_at,
+        "last_active_at": connection.last_active_at,
+        "stopped_at": stopped_at,
+        "reason": connection.reason.value if connection.reason else "",
+        "round_trip_s": connection.keepalive.round_trip_s,
+        "in_messages": connection.in_messages,
+        "out_messages": connection.out_messages,
+        "in_bytes": connection.in_bytes,
+        "out_bytes": connection.out_bytes,
+        "tls": connection.channel.tls_facts(),
+    }
 
 
 def _remembered(held: Iterable[RoutedSubscription]) -> list[ClosedSubscription]:
@@ -123,19 +136,19 @@ class ClosedClients:
 
     def __init__(self, max_count: int) -> None:
         self.max_count = max_count
-        self._kept: deque[ClosedClient] = deque()
+        self._kept: deque[ConnectionRecord] = deque()
         self._weight_bytes = 0
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def __iter__(self) -> Iterator[ClosedClient]:
+    def __iter__(self) -> Iterator[ConnectionRecord]:
         return iter(self._kept)
 
-    def append(self, client: ClosedClient) -> None:
+    def append(self, client: ConnectionRecord) -> None:
         """Remember `client`; drop the oldest to make room."""
         self._kept.append(client)
-        self._weight_bytes += client.weight_bytes
+        self._weight_bytes += client.weight_bytes()
         self._make_room()
 
     def limit(self, max_count: int) -> None:
@@ -146,4 +159,4 @@ class ClosedClients:
     def _make_room(self) -> None:
         kept = self._kept
         while kept and (len(kept) > self.max_count or self._weight_bytes > KEPT_MAX_BYTES):
-            self._weight_bytes -= kept.popleft().weight_bytes
+            self._weight_bytes -= kept.popleft().weight_bytes()

@@ -4,7 +4,7 @@ cimport cython
 
 from midge.protocol.frame cimport Frame, without_headers
 from midge.protocol.parser cimport Parser
-from midge.server.clients.channel cimport Channel
+from midge.server.channels.channel cimport Channel
 from midge.server.clients.deliver_denials cimport DeliverDenials
 from midge.server.routing.client cimport Client
 from midge.server.clients.publishing cimport PublishingClient
@@ -19,6 +19,7 @@ cdef Py_ssize_t STEP_BYTES, _CONNECT_BYTES
 cdef class Connection(PublishingClient):
     cdef readonly Parser parser
     cdef readonly str listener_kind
+    cdef readonly object own_login
     cdef public object pending
     cdef public object identity
     cdef public object info

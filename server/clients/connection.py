@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, cast
 from midge.protocol import errors
 from midge.protocol.errors import ProtocolError
 from midge.protocol.frame import Frame, without_headers
-from midge.protocol.messages import check_json_object, parse_connect
+from midge.protocol.messages import ConnectOptions, check_json_object, parse_connect
 from midge.protocol.parser import Parser
-from midge.server.clients.channel import Channel
-from midge.server.clients.charges import LOG_LINE_BYTES, STEP_BYTES
+from midge.server.channels.channel import Channel
+from midge.server.channels.channel_state import ChannelState
+from midge.server.channels.charges import LOG_LINE_BYTES, STEP_BYTES
+from midge.server.channels.closed_reason import ClosedReason
+from midge.server.channels.reading import AUTHENTICATING
 from midge.server.clients.clean_up import CleanUp
-from midge.server.clients.closed_reason import ClosedReason
 from midge.server.clients.deliver_denials import DeliverDenials
-from midge.server.clients.introduction import refusal_of, take_cookies
 from midge.server.clients.publishing import PublishingClient
-from midge.server.clients.reading import AUTHENTICATING
-from midge.server.clients.state import State
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.router import DEFERRED
@@ -49,10 +48,11 @@ from midge.sublist.subscription import Subscription
 if TYPE_CHECKING:
     import socket
 
-    from midge.server.auth.identity import Identity
+    from midge.server.auth.identity import Identity, Login
     from midge.server.auth.permissions import Permissions
-    from midge.server.clients.host import Host
-    from midge.server.clients.seams import Home, Trace, Waiting
+    from midge.server.channels.host import Host
+    from midge.server.clients.broker_api import BrokerApi, Waiting
+    from midge.server.clients.protocol_trace import Tracer
     from midge.server.clients.settling import LatePongs
     from midge.server.clock import Timer
 
@@ -64,25 +64,28 @@ _CONNECT_BYTES = 64 * 1024  # charge for a CONNECT
 class Connection(PublishingClient):
     """The connection of one client.
 
-    `listener_kind` is STANDARD or WEBSOCKET. `identity` is the authenticated user's, `info` its
-    description for interceptors, and `pending` has the commands that wait for interceptors; each
-    may be None. `subscriptions` are its own, by sid. With `is_unsettled`, other workers may not
-    know all its subscriptions yet, and the next PONG waits until they do. `late_pongs` answers
-    each PING after the first, if there are several workers and the client sends PING before the
-    commands that it is meant to cover.
+    `listener_kind` is STANDARD or WEBSOCKET. `own_login` decides on the clients of a listener for
+    the server's own processes, which count towards no limit; elsewhere it is None. `identity` is
+    the authenticated user's, `info` its description for interceptors, and `pending` has the
+    commands that wait for interceptors; each may be None. `subscriptions` are its own, by sid. With
+    `is_unsettled`, other workers may not know all its subscriptions yet, and the next PONG waits
+    until they do. `late_pongs` answers each PING after the first, if there are several workers and
+    the client sends PING before the commands that it is meant to cover.
     """
 
     def __init__(
         self,
-        broker: "Home[PublishingClient, Connection]",
+        broker: "BrokerApi[PublishingClient, Connection]",
         cid: int,
         peer: tuple[str, int],
         listener_kind: str,
+        own_login: "Login | None" = None,
     ) -> None:
         PublishingClient.__init__(self, broker, cid)
-        self.broker: Home[PublishingClient, Connection] = broker
+        self.broker: BrokerApi[PublishingClient, Connection] = broker
         limits = broker.options.limits
         self.listener_kind = listener_kind
+        self.own_login = own_login
         self.parser = Parser(
             self,
             max_control_line=limits.max_control_line_bytes,
@@ -179,15 +182,15 @@ class Connection(PublishingClient):
             return
         options = parse_connect(document, self.options)
         if self.cookies:
-            take_cookies(options, self.cookies)
+            _take_cookies(options, self.cookies)
         if self.tracer is not None:
             self.tracer.connect_received(document)
             self.spend(LOG_LINE_BYTES)
         self.options = options
         self.channel.reading.halt(AUTHENTICATING)
-        is_anew = self.channel.state == State.CONNECTED
+        is_anew = self.channel.state == ChannelState.CONNECTED
         if is_anew:
-            self.channel.become(State.INTRODUCING)
+            self.channel.become(ChannelState.INTRODUCING)
         if not (is_anew or self.broker.admission.requires_auth(self)):
             self._introduced()  # the client had no identity, and keeps its subscriptions
             return
@@ -197,20 +200,16 @@ class Connection(PublishingClient):
 
     def _introduced(self) -> None:
         """Authenticate, now that no subscription of the former identity is left."""
-        if self.channel.state == State.INTRODUCING:
+        if self.channel.state == ChannelState.INTRODUCING:
             self._set_deliver_check(CLOSED, False)
             self.broker.admission.authenticate(self)
 
     def authenticated(self, identity: "Identity") -> None:
-        """Continue as `identity`, unless CONNECT has an option that no client may use."""
-        if self.channel.state != State.INTRODUCING:
+        """Continue as `identity`; its account, permissions and limits have been set."""
+        if self.channel.state != ChannelState.INTRODUCING:
             return  # the client has expired during authentication
         options = self.options
         headers = options.headers and self.broker.options.limits.header_support
-        refusal = refusal_of(options, headers=headers)
-        if refusal is not None:
-            self.close(*refusal)
-            return
         self.stop_auth_timer()
         self.identity = identity
         self.parser.headers = headers
@@ -218,7 +217,7 @@ class Connection(PublishingClient):
         self._set_deliver_check(NO_ECHO, not options.echo)
         self._set_publish_check(VERBOSE, options.verbose)
         self._set_publish_check(PEDANTIC, options.pedantic)
-        self.channel.become(State.CONNECTED)
+        self.channel.become(ChannelState.CONNECTED)
         self.introduced = True
         self.info = None
         self.forget_match()
@@ -321,7 +320,7 @@ class Connection(PublishingClient):
         """Add a subscription, unless it is refused or the client has left."""
         if self.channel.finishes:
             return
-        refusal = self._refusal(subject, queue)
+        refusal = self.refuse_subscription(subject, queue)
         if refusal is not None:
             self.send_error(refusal)
             return
@@ -343,14 +342,15 @@ class Connection(PublishingClient):
     def _confirm(self) -> None:
         self.send_ok()
 
-    def _refusal(self, subject: bytes, queue: bytes | None) -> str | None:
-        """Return the text of a refusal, or None; charge for looking up permissions."""
-        if self.permissions is None:
-            return self.broker.rights.refuse_subscription(self, subject, queue)
-        rules = self.permissions.rules
-        steps = rules.steps()
-        refusal = self.broker.rights.refuse_subscription(self, subject, queue)
-        self.spend((rules.steps() - steps) * STEP_BYTES)
+    def refuse_subscription(self, subject: bytes, queue: bytes | None) -> str | None:
+        """Return the -ERR text of a refusal, or None; charge for looking up permissions."""
+        rules = None if self.permissions is None else self.permissions.rules
+        steps = 0 if rules is None else rules.steps()
+        refusal = self.broker.rights.refuse_subscription(self.permissions, subject, queue)
+        if rules is not None:
+            self.spend((rules.steps() - steps) * STEP_BYTES)
+        if refusal is None and 0 <= self.max_subscriptions <= len(self.subscriptions):
+            return errors.MAXIMUM_SUBSCRIPTIONS
         return refusal
 
     def on_unsubscribe(self, sid: bytes, max_messages: int) -> None:
@@ -423,7 +423,7 @@ class Connection(PublishingClient):
             queue = subscription.queue
             if denials is None or not (
                 denials.permit(queue, publisher, frame)
-                or self.broker.rights.permits_delivery(self, queue, frame)
+                or self.broker.rights.permits_delivery(self.permissions, queue, frame)
             ):
                 return None
         if checks & BEHIND and not self.has_room(publisher):
@@ -434,7 +434,7 @@ class Connection(PublishingClient):
                 return screened
             frame = screened
         if checks & REPLY_GRANTS and frame.has_reply():
-            self.broker.rights.grant_reply(self, frame)
+            self.broker.rights.grant_reply(self.permissions, frame)
         if checks & NO_HEADERS and frame.header_size > 0:
             frame = without_headers(frame)
         if checks & TRACED and self.tracer is not None:
@@ -476,7 +476,7 @@ class Connection(PublishingClient):
         """Charge the quotas of this client for each message that it publishes, or no longer."""
         self._set_publish_check(METERED, on)
 
-    def trace(self, tracer: "Trace | None") -> None:
+    def trace(self, tracer: "Tracer | None") -> None:
         """Report all traffic to `tracer`, or to none if it is None."""
         self.tracer = tracer
         self._set_publish_check(WATCHED, tracer is not None)
@@ -496,3 +496,11 @@ class Connection(PublishingClient):
 
     def _set_publish_check(self, bit: int, on: bool) -> None:
         self.publish_checks = self.publish_checks | bit if on else self.publish_checks & ~bit
+
+
+def _take_cookies(options: ConnectOptions, cookies: dict[str, str]) -> None:
+    """Complete the credentials of a CONNECT from the cookies that a browser sent."""
+    options.jwt = options.jwt or cookies.get("jwt", "")
+    options.user = options.user or cookies.get("user", "")
+    options.password = options.password or cookies.get("password", "")
+    options.auth_token = options.auth_token or cookies.get("auth_token", "")

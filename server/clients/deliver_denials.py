@@ -3,8 +3,8 @@
 from midge.protocol import memory
 from midge.protocol.frame import Frame
 from midge.server.auth.permissions import Permissions
-from midge.server.clients.channel_owner import ChannelOwner
-from midge.server.clients.charges import STEP_BYTES
+from midge.server.channels.channel_owner import ChannelOwner
+from midge.server.channels.charges import STEP_BYTES
 from midge.server.routing.client import Client
 
 

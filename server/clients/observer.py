@@ -9,8 +9,11 @@ from midge.server.routing.observer import MessageObserver
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from midge.protocol.frame import Frame
+    from midge.server.auth import Identity, Refusal
     from midge.server.clients.connection import Connection
     from midge.server.routing.account import Account
+    from midge.server.routing.client import Client
     from midge.server.routing.contained_faults import ContainedFaults
     from midge.server.routing.subscription import RoutedSubscription
 
@@ -26,6 +29,15 @@ class Observer(MessageObserver):
 
     def client_closed(self, connection: Connection) -> None:
         """Called for a client that has gone; its counts are final, and it has a `reason`."""
+
+    def client_refused(self, connection: Connection, refusal: Refusal) -> None:
+        """Called for a client whose authentication has failed, before it is closed."""
+
+    def tokens_scanned(self, why_ended: Callable[[Identity], Refusal | None]) -> None:
+        """Called after each check of tokens in operator mode.
+
+        `why_ended` returns why an identity is no longer valid, or None.
+        """
 
     def account_made(self, account: Account) -> None:
         """Called for a new account."""
@@ -92,3 +104,51 @@ class Observers:
             if not event.startswith("_")
         }
         self.see_subscriptions = bool(self._told["subscribed"])
+
+
+class SeveralObservers(MessageObserver):
+    """Show each message to all of `observers`; `faults` counts what any of them raises.
+
+    Runs stay runs when all of them see those.
+    """
+
+    def __init__(self, observers: list[MessageObserver], faults: ContainedFaults) -> None:
+        self._observers = observers
+        self._faults = faults
+        self._sees_runs = all(observer.sees_runs() for observer in observers)
+
+    def sees_runs(self) -> bool:
+        """Return whether all of them see runs."""
+        return self._sees_runs
+
+    def run_routed(
+        self,
+        account: Account,
+        publisher: Client | None,
+        frame: Frame,
+        count: int,
+        plain: int,
+    ) -> None:
+        """Show the run that `frame` begins to each."""
+        base = frame.base
+        for observer in self._observers:
+            try:
+                observer.run_routed(account, publisher, frame, count, plain)
+            except Exception as error:  # noqa: BLE001 - the others still have to see it
+                frame.base = base
+                self._faults.note(observer, error)
+
+    def message_routed(
+        self,
+        account: Account,
+        publisher: Client | None,
+        frame: Frame,
+        plain: int,
+        queued: int,
+    ) -> None:
+        """Show `frame` to each."""
+        for observer in self._observers:
+            try:
+                observer.message_routed(account, publisher, frame, plain, queued)
+            except Exception as error:  # noqa: BLE001 - the others still have to see it
+                self._faults.note(observer, error)

@@ -17,8 +17,9 @@ from midge.server.config.table import REDACTED
 from midge.server.log.logger import get_logger
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from midge.protocol import Frame
-    from midge.server.clients.connection import Connection
     from midge.server.config.options import Logging
     from midge.sublist.subscription import Subscription
 
@@ -35,12 +36,16 @@ SHOWN = frozenset(field.encode_name for field in fields(ConnectOptions)) - {
 class Tracer:
     """Logs the lines that one connection receives and sends."""
 
-    def __init__(self, connection: Connection, options: Logging) -> None:
-        """Trace `connection`; `options` bound the payloads and select the accounts."""
-        self._connection = connection
+    def __init__(
+        self, cid: int, peer: str, options: Logging, label: Callable[[], str | None]
+    ) -> None:
+        """Trace the connection `cid`; `options` bound the payloads.
+
+        `label` returns how the client is named now, or None while it is not traced.
+        """
+        self._label = label
         self._payload_max = options.max_traced_message_bytes
-        self._verbose = options.trace_verbose
-        self._log = get_logger(peer=connection.peer, cid=connection.cid)
+        self._log = get_logger(peer=peer, cid=cid)
 
     def connect_received(self, document: bytes) -> None:
         """Trace a CONNECT with its secrets redacted."""
@@ -85,9 +90,9 @@ class Tracer:
         self._write("protocol_sent", line=line)
 
     def _write(self, event: str, **fields: str) -> None:
-        connection = self._connection
-        if self._verbose or connection.account is not connection.broker.system_account:
-            self._log.trace(event, client=client_label(connection), **fields)
+        label = self._label()
+        if label is not None:
+            self._log.trace(event, client=label, **fields)
 
     def _payload(self, frame: Frame) -> str:
         raw = (frame.header_bytes() or b"") + frame.payload_bytes()
@@ -103,15 +108,6 @@ def _line(*words: bytes | None) -> str:
 def _sizes(frame: Frame) -> tuple[bytes, ...]:
     size = b"%d" % frame.size
     return (size,) if frame.header_size < 0 else (b"%d" % frame.header_size, size)
-
-
-def client_label(connection: Connection) -> str:
-    """Return version, language and name of a client in nats-server's form: `v2.3:python3:shop`."""
-    options = connection.options
-    if not (options.name or options.lang or options.version):
-        return ""
-    version = f"v{options.version}" if options.version else ""
-    return ":".join(part for part in (version, options.lang, options.name) if part)
 
 
 def redact(document: bytes) -> str:

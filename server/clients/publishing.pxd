@@ -5,8 +5,8 @@ cimport cython
 from midge.protocol cimport memory
 from midge.protocol.frame cimport Frame, compose, with_subject
 from midge.protocol.stream_parser cimport StreamParser
-from midge.server.clients.channel cimport Channel
-from midge.server.clients.channel_owner cimport ChannelOwner
+from midge.server.channels.channel cimport Channel
+from midge.server.channels.channel_owner cimport ChannelOwner
 from midge.server.auth.permissions cimport PermissionRules, Permissions
 from midge.server.routing cimport reserved, trace_headers
 from midge.server.routing.account cimport Account

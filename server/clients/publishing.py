@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Never, cast
 from midge.protocol import errors, memory
 from midge.protocol.frame import Frame, compose, with_subject
 from midge.protocol.messages import DEFAULTS
-from midge.server.clients.channel_owner import ChannelOwner
-from midge.server.clients.charges import (
+from midge.server.channels.channel_owner import ChannelOwner
+from midge.server.channels.charges import (
     COMMAND_BYTES,
     DELIVERY_BYTES,
     DELIVERY_IN_RUN_BYTES,
@@ -38,7 +38,8 @@ from midge.sublist.sublist import SubList
 
 if TYPE_CHECKING:
     from midge.server.auth.permissions import Permissions
-    from midge.server.clients.seams import Home, Trace
+    from midge.server.clients.broker_api import BrokerApi
+    from midge.server.clients.protocol_trace import Tracer
     from midge.server.routing.account import Account
     from midge.server.routing.subscription import RoutedSubscription
     from midge.sublist.subscription import Subscription
@@ -67,11 +68,11 @@ class PublishingClient(ChannelOwner):
     connection (compiled, x86-64, Python 3.11).
     """
 
-    def __init__(self, broker: "Home[PublishingClient, Never]", cid: int) -> None:
+    def __init__(self, broker: "BrokerApi[PublishingClient, Never]", cid: int) -> None:
         ChannelOwner.__init__(self, cid, broker.global_account, broker.chunks, broker.router)
         self.broker = broker
         self.options = DEFAULTS
-        self.tracer: Trace | None = None
+        self.tracer: Tracer | None = None
         self.permissions: Permissions | None = None
         self.publish_checks = VERBOSE | PEDANTIC
         self._subject: bytes | None = None  # the current message's subject, copied on first use
@@ -266,7 +267,7 @@ class PublishingClient(ChannelOwner):
         if checks & PEDANTIC and not is_valid_publish_subject(subject):
             self.send_error(errors.INVALID_PUBLISH_SUBJECT)
         target = self._mapped(subject) if checks & MAPPED else subject
-        refusal = self.broker.rights.refuse_publish(self, target or subject, frame)
+        refusal = self.broker.rights.refuse_publish(self.permissions, target or subject, frame)
         if refusal is not None:
             self.send_error(refusal)
         elif checks & VERBOSE:
@@ -300,7 +301,7 @@ class PublishingClient(ChannelOwner):
             self.spend(_RESERVED_BYTES)
         is_led_astray = checks & MAPPED and named.startswith(RESERVED_SUBJECTS)
         if checks & RESERVED or not may_publish or is_led_astray:
-            refusal = self.broker.rights.refuse_publish(self, named, frame)
+            refusal = self.broker.rights.refuse_publish(self.permissions, named, frame)
             if refusal is not None:
                 self.send_error(refusal)
                 return
@@ -351,7 +352,7 @@ class PublishingClient(ChannelOwner):
 
     def _may_go_to(self, mapped: bytes, frame: Frame) -> bool:
         """Return whether the client may publish to the subject `mapped`; else send -ERR."""
-        refusal = self.broker.rights.refuse_publish(self, mapped, frame)
+        refusal = self.broker.rights.refuse_publish(self.permissions, mapped, frame)
         if refusal is not None:
             self.send_error(refusal)
         return refusal is None
@@ -385,7 +386,7 @@ class PublishingClient(ChannelOwner):
         start, end = base + frame.subject_start, base + frame.subject_end
         if reserved.is_jetstream_request(data, start, end) and not result:
             self.spend(_RESERVED_BYTES)
-            self.broker.hints.jetstream_missed(self.broker.options, self.account.name, frame)
+            self.broker.jetstream_missed(self.account.name, frame)
 
     def _send_no_responders(self, frame: Frame, subject: bytes) -> None:
         """Send the client a 503 for `subject`, if it has subscribed to the reply subject."""

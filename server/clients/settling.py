@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from midge.server.clients.reading import SETTLING
-from midge.server.clients.state import State
+from midge.server.channels.channel_state import ChannelState
+from midge.server.channels.reading import SETTLING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from midge.server.clients.channel import Channel
+    from midge.server.channels.channel import Channel
     from midge.server.clients.publishing import PublishingClient
 
 _PINGS_AHEAD = "python3"  # the `lang` of nats.py
@@ -24,7 +24,7 @@ def answer_when_settled(client: PublishingClient, answer: Callable[[], None]) ->
     channel = client.channel
 
     def settled() -> None:
-        if channel.state < State.CLOSING:
+        if channel.state < ChannelState.CLOSING:
             channel.reading.unhalt(SETTLING)
             answer()
             channel.resume()
@@ -93,7 +93,7 @@ class LatePongs:
 
     def _answer(self) -> None:
         client = self._client
-        if client.channel.state >= State.CLOSING:
+        if client.channel.state >= ChannelState.CLOSING:
             return
         for _ in range(self._covered):
             client.send_pong()

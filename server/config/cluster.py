@@ -16,7 +16,7 @@ from midge.server.config.table import Count, Seconds, Secret, Table, WriteTimeou
 
 
 class ClusterAuthorization(Table, frozen=True, kw_only=True):
-    """Credentials for servers of the cluster; without a user, any server is let in."""
+    """Credentials for servers of the cluster; without a user, every server is admitted."""
 
     user: str = ""
     """User name that other servers give."""
@@ -30,24 +30,24 @@ class ClusterPermissions(Table, frozen=True, kw_only=True):
     """Subjects whose interest crosses routes; messages follow it."""
 
     imports: SubjectPermissions = SubjectPermissions()
-    """Subjects that other servers are told of interest in."""
+    """Subjects whose interest is announced to other servers."""
     exports: SubjectPermissions = SubjectPermissions()
-    """Subjects in which interest of other servers is taken."""
+    """Subjects whose interest is accepted from other servers."""
 
 
 class Cluster(Table, frozen=True, kw_only=True):
     """This server as a member of a cluster, whose servers all have routes to each other."""
 
     name: str = ""
-    """Name of the cluster, the same on all of its servers; empty takes over that of the others."""
+    """Name of the cluster, the same on all of its servers; empty adopts the others' name."""
     host: str = "127.0.0.1"
     """Address to bind for routes."""
     port: Annotated[int, Meta(ge=-1, le=65535)] = 0
     """Port for routes; 0 means no cluster, -1 takes a free one."""
     advertise: str = ""
-    """`host:port` told to the other servers; empty means the bound address."""
+    """`host:port` announced to the other servers; empty means the bound address."""
     no_advertise: bool = False
-    """Do not tell clients the addresses of the other servers, nor those this one's."""
+    """Announce no addresses of servers to clients: neither others' here, nor this one's there."""
     routes: SecretUrls = ()
     """Servers to connect to: `nats-route://user:password@host:6222`; the others are learnt."""
     authorization: ClusterAuthorization = ClusterAuthorization()
@@ -63,7 +63,7 @@ class Cluster(Table, frozen=True, kw_only=True):
     compression_rtt_s: RoundTrips = (0.01, 0.05, 0.1)
     """Round trips of `s2_auto`; see `leafnodes.compression_rtt_s`."""
     connect_retries: Count = 0
-    """Further attempts to reach a server that another one has told of, at least 2; those in
+    """Further attempts to reach a server that another one has announced, at least 2; servers in
     `routes` are tried for ever."""
     connect_backoff: bool = False
     """Double the time between attempts, up to 30 seconds."""

@@ -227,6 +227,13 @@ def _check_operator(operator: Operator) -> Iterator[Problem]:
     if operator.resolver == "directory" and not operator.resolver_directory:
         text = "dir has no value and needs to point to a directory"
         yield Problem(("operator", "resolver_directory"), text)
+    if operator.resolver == "url":
+        if not operator.resolver_url.startswith(("http://", "https://")):
+            text = f"expected an address of http or https, got {operator.resolver_url!r:.100}"
+            yield Problem(("operator", "resolver_url"), text)
+        if operator.resolver_preload:
+            text = "resolver preloads only available for writeable resolver types MEM/DIR/CACHE_DIR"
+            yield Problem(("operator", "resolver_preload"), text)
 
 
 def _user_names(options: Options) -> set[str]:
@@ -299,7 +306,7 @@ def _check_leafnodes(options: Options) -> Iterator[Problem]:
 
 
 def _check_leaf_port(options: Options, accounts: set[str]) -> Iterator[Problem]:
-    """Check the port for leaf nodes and who may connect there."""
+    """Check the port for leaf nodes and its users."""
     table, path = options.leafnodes, ("leafnodes", "authorization")
     own = table.authorization
     if own.users and (own.user or own.nkey):

@@ -92,7 +92,7 @@ def options_from_keywords(base: Any, keywords: Mapping[str, Any]) -> Options:
 
 
 def _jetstream(value: Any) -> Any:
-    """Return the table that `jetstream=True`, or a directory in its place, stands for."""
+    """Return the table for the keyword `jetstream`: True, or a store directory."""
     if isinstance(value, bool):
         return {"enabled": value, "in_memory": value}
     if isinstance(value, str | os.PathLike):
@@ -139,7 +139,7 @@ def _error(problem: Problem, names: dict[tuple[str, ...], str]) -> ConfigError:
 
 
 def _put(raw: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
-    """Set one value; a table is laid over what is there."""
+    """Set one value; merge a table into the table at `path`."""
     *above, last = path
     for name in above:
         raw = raw.setdefault(name, {})

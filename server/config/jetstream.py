@@ -48,7 +48,7 @@ class JetStreamLimits(Table, frozen=True, kw_only=True):
 
 
 class JetStream(Table, frozen=True, kw_only=True):
-    """Streams, consumers and what is built on them; off unless `enabled`."""
+    """Streams, consumers, key-value buckets and object stores; off unless `enabled`."""
 
     enabled: bool = False
     """Offer JetStream to clients."""

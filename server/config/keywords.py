@@ -77,7 +77,7 @@ class Keywords(TypedDict, total=False):
     stall_producers: bool
     """Hold a fast producer back when a receiver is nearly full, instead of dropping."""
     header_support: bool
-    """Let clients send and receive message headers."""
+    """Allow clients to send and receive message headers."""
     ping_interval_s: float
     """Seconds between PINGs to a client that sends nothing."""
     ping_interval: float
@@ -206,7 +206,7 @@ class Keywords(TypedDict, total=False):
     limits_stall_producers: bool
     """Hold a fast producer back when a receiver is nearly full, instead of dropping."""
     limits_header_support: bool
-    """Let clients send and receive message headers."""
+    """Allow clients to send and receive message headers."""
     keepalive_ping_interval_s: float
     """Seconds between PINGs to a client that sends nothing."""
     keepalive_ping_max: int
@@ -276,11 +276,11 @@ class Keywords(TypedDict, total=False):
     authorization_auth_callout_account: str
     """Account that the service is in; empty means `$G`."""
     authorization_auth_callout_auth_users: abc.Sequence[str]
-    """Configured users (names or nkeys) that are the service; nobody decides on them."""
+    """Configured users (names or nkeys) of the service itself, which no callout decides on."""
     authorization_auth_callout_xkey: str
     """Public curve nkey (begins with `X`) of the service; with it requests are encrypted."""
     authorization_auth_callout_allowed_accounts: abc.Sequence[str]
-    """Accounts whose configured users it decides on, too; empty means all accounts."""
+    """Accounts whose configured users it also decides on; empty means all accounts."""
     authorization_hook: str
     """Async callable `module:function` that decides on every CONNECT; failing refuses."""
     authorization_hook_timeout_s: float
@@ -298,7 +298,7 @@ class Keywords(TypedDict, total=False):
     interceptors_timeout_s: float
     """Seconds that an async function may take before what it was asked about is refused."""
     interceptors_max_pending: int
-    """Answers that may be waited for per client and direction; then those who send wait."""
+    """Most pending answers per client and direction; above it, the senders wait."""
     accounts: abc.Sequence[Account | abc.Mapping[str, Any]]
     """Isolated subject spaces with their users."""
     mappings: abc.Sequence[Mapping | abc.Mapping[str, Any]]
@@ -307,10 +307,22 @@ class Keywords(TypedDict, total=False):
     """Operator JWTs, or paths of files that hold one; empty turns operator mode off."""
     operator_trusted_keys: abc.Sequence[str]
     """Public operator nkeys that may sign accounts, instead of `jwts`."""
-    operator_resolver: Literal["", "directory", "memory"]
+    operator_resolver: Literal["", "directory", "memory", "url"]
     """Where account JWTs are found; empty means `memory` when `resolver_preload` has any."""
     operator_resolver_directory: str
     """Directory of `<account key>.jwt` files, for the directory resolver."""
+    operator_resolver_url: str
+    """Web address of account JWTs, to which the account key is added, for the URL resolver."""
+    operator_resolver_tls_cert_file: str
+    """Path of the certificate chain shown to the other server, in PEM; empty shows none."""
+    operator_resolver_tls_key_file: str
+    """Path of its private key in PEM."""
+    operator_resolver_tls_ca_file: str
+    """Path of the authorities of its certificate; empty takes the system's."""
+    operator_resolver_tls_curve_preferences: abc.Sequence[str]
+    """The curve of the key exchange, such as `CurveP256`; none or several: OpenSSL chooses."""
+    operator_resolver_tls_insecure: bool
+    """Accept any certificate, of any name; only for tests."""
     operator_resolver_interval_s: float
     """Seconds between looks at accounts whose token, or an import's, has changed; 0: default."""
     operator_resolver_max_accounts: int
@@ -568,15 +580,15 @@ class Keywords(TypedDict, total=False):
     leafnodes_remotes: abc.Sequence[LeafRemote | abc.Mapping[str, Any]]
     """Servers to connect to."""
     cluster_name: str
-    """Name of the cluster, the same on all of its servers; empty takes over that of the others."""
+    """Name of the cluster, the same on all of its servers; empty adopts the others' name."""
     cluster_host: str
     """Address to bind for routes."""
     cluster_port: int
     """Port for routes; 0 means no cluster, -1 takes a free one."""
     cluster_advertise: str
-    """`host:port` told to the other servers; empty means the bound address."""
+    """`host:port` announced to the other servers; empty means the bound address."""
     cluster_no_advertise: bool
-    """Do not tell clients the addresses of the other servers, nor those this one's."""
+    """Announce no addresses of servers to clients: neither others' here, nor this one's there."""
     cluster_routes: abc.Sequence[str]
     """Servers to connect to: `nats-route://user:password@host:6222`; the others are learnt."""
     cluster_authorization_user: str

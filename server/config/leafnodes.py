@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from midge.server.config.security import Permissions, Tls
+from midge.server.config.security import ClientTls, Permissions, Tls
 from midge.server.config.table import Seconds, Secret, Table, WriteTimeout
 
 Compression = Literal["off", "accept", "s2_auto", "s2_fast", "s2_better", "s2_best"]
@@ -20,23 +20,13 @@ SecretUrls = Annotated[tuple[str, ...], Meta(extra={"secret": True})]
 """URLs that may hold passwords."""
 
 
-class LeafRemoteTls(Table, frozen=True, kw_only=True):
+class LeafRemoteTls(ClientTls, frozen=True, kw_only=True):
     """Encryption of a link to a remote; it is used, too, where the remote asks for it."""
 
     ZERO_IS_DEFAULT = ("timeout_s",)
 
     required: bool = False
     """Speak TLS even where no URL begins with `tls://` and the remote does not ask for it."""
-    cert_file: str = ""
-    """Path of the certificate chain shown to the remote, in PEM; empty shows none."""
-    key_file: str = ""
-    """Path of its private key in PEM."""
-    ca_file: str = ""
-    """Path of the authorities of the remote's certificate; empty takes the system's."""
-    curve_preferences: tuple[str, ...] = ()
-    """The curve of the key exchange, such as `CurveP256`; none or several: OpenSSL chooses."""
-    insecure: bool = False
-    """Accept any certificate, of any name; only for tests."""
     handshake_first: bool = False
     """Begin TLS before the remote's INFO."""
     timeout_s: Seconds = 2.0
@@ -53,11 +43,11 @@ class LeafRemote(Table, frozen=True, kw_only=True):
     account: str = ""
     """Account here that is linked; empty means `$G`."""
     user: str = ""
-    """User name, where the URL at hand has none."""
+    """User name, where the URL in use has none."""
     password: Secret = ""
     """Password of that user."""
     token: Secret = ""
-    """Token, where the URL at hand has no user."""
+    """Token, where the URL in use has no user."""
     credentials: str = ""
     """Path of a credentials file with a user's JWT and seed."""
     nkey_seed: Secret = ""
@@ -73,7 +63,7 @@ class LeafRemote(Table, frozen=True, kw_only=True):
     request_isolation: bool = False
     """Ask the remote not to tell what its other leaf nodes want."""
     hub: bool = False
-    """Be the hub of the remote: tell it what it would tell a leaf node, and the reverse."""
+    """Act as the hub of the remote, although this server opens the connection."""
     compression: Compression = "off"
     """S2 compression of the link: see `leafnodes.compression`."""
     compression_rtt_s: RoundTrips = (0.01, 0.05, 0.1)
@@ -104,7 +94,7 @@ class LeafUser(Table, frozen=True, kw_only=True):
     nkey: str = ""
     """Public user nkey (begins with `U`)."""
     account: str = ""
-    """Account that links of this user belong to; empty takes that of the table around it."""
+    """Account that links of this user belong to; empty takes the account of `authorization`."""
     permissions: Permissions | None = None
     """Subjects that such a link may publish and subscribe to; unset restricts nothing."""
 

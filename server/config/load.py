@@ -51,9 +51,9 @@ class Loaded(msgspec.Struct, frozen=True):
         """
         import hashlib  # noqa: PLC0415 - with OpenSSL's hashes; only a file needs a fingerprint
 
-        from midge.server.config.to_toml import Writer  # noqa: PLC0415 - as above
+        from midge.server.config.to_toml import TomlWriter  # noqa: PLC0415 - as above
 
-        content = Writer(redact=True).document(self.options).encode()
+        content = TomlWriter(redact=True).document(self.options).encode()
         return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
@@ -132,7 +132,7 @@ def _put(values: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 
 
 def _merge(layers: list[Layer]) -> tuple[dict[str, Any], dict[KeyPath, Layer]]:
-    """Merge the layers; return the layer of each leaf, too."""
+    """Return the merged layers, and the layer of each leaf."""
     merged: dict[str, Any] = {}
     owners: dict[KeyPath, Layer] = {}
     for layer in layers:

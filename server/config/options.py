@@ -25,6 +25,7 @@ from midge.server.config.security import (
     AllowResponses,
     AuthCallout,
     Authorization,
+    ClientTls,
     ConnectionType,
     Export,
     HookName,
@@ -50,6 +51,7 @@ __all__ = [
     "AllowResponses",
     "AuthCallout",
     "Authorization",
+    "ClientTls",
     "Cluster",
     "ClusterAuthorization",
     "ClusterPermissions",
@@ -154,7 +156,7 @@ class Limits(Table, frozen=True, kw_only=True):
     stall_producers: bool = True
     """Hold a fast producer back when a receiver is nearly full, instead of dropping."""
     header_support: bool = True
-    """Let clients send and receive message headers."""
+    """Allow clients to send and receive message headers."""
 
 
 class Keepalive(Table, frozen=True, kw_only=True):
@@ -285,7 +287,7 @@ class WebSocket(Table, frozen=True, kw_only=True):
     jwt_cookie: str = ""
     """Cookie that holds the user JWT; needs operator mode."""
     authorization: WebSocketAuthorization = WebSocketAuthorization()
-    """Users of this listener, where they differ from those of the rest of the server."""
+    """Users of this listener, where they differ from the other listeners' users."""
 
 
 class Console(Table, frozen=True, kw_only=True):
@@ -344,7 +346,7 @@ class Recorder(Table, frozen=True, kw_only=True):
 
 
 class Pipeline(Table, frozen=True, kw_only=True):
-    """How `midge pipeline` works on what was recorded."""
+    """Settings of `midge pipeline`, which processes recorded traffic."""
 
     records_directory: str = ""
     """Directory of the recording; empty means `recorder.directory`, or else `records`."""
@@ -438,7 +440,7 @@ class Options(Table, frozen=True, kw_only=True):
     monitoring: Monitoring = Monitoring()
     """The HTTP monitoring."""
     jetstream: JetStream = JetStream()
-    """Streams, consumers and what is built on them."""
+    """Streams, consumers, key-value buckets and object stores."""
     leafnodes: LeafNodes = LeafNodes()
     """Links to other servers."""
     cluster: Cluster = Cluster()

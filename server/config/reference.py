@@ -121,7 +121,7 @@ def _take(lines: list[str]) -> list[str]:
 
 
 def _by_table() -> list[Setting]:
-    """Return the settings with each table's own ones before those of its sub-tables."""
+    """Return the settings, each table's own ones before its sub-tables' settings."""
     found = list(schema.settings())
     order = {table: at for at, table in enumerate(dict.fromkeys(s.path[:-1] for s in found))}
     order[()] = -1

@@ -133,7 +133,7 @@ def required_in(table: type[msgspec.Struct]) -> tuple[str, ...]:
 
 
 def is_setting(path: tuple[str, ...]) -> bool:
-    """Return whether `path` is that of a setting of `Options`: neither a table's nor unknown."""
+    """Return whether `path` names a setting of `Options`, not a table or an unknown name."""
     table: type[msgspec.Struct] = Options
     for name in path[:-1]:
         inner = tables_in(table).get(name)
@@ -146,7 +146,7 @@ def is_setting(path: tuple[str, ...]) -> bool:
 def options_of(raw: dict[str, Any]) -> Options:
     """Return the options of plain values, which must be valid.
 
-    Only what is given is converted: to know the types of all that could be takes 2 ms.
+    It converts only the given settings, because resolving the types of all takes 2 ms.
     """
     tables = tables_in(Options)
     given: dict[str, Any] = {
@@ -165,11 +165,12 @@ def default_of(field: inspect.Field | structs.FieldInfo) -> Any:
 
 @functools.cache
 def docstrings(table: type[msgspec.Struct]) -> dict[str, str]:
-    """Return the text under each field of a table class, read from its source."""
+    """Return the text under each field of a table class, and of its bases, read from the source."""
     import ast  # noqa: PLC0415 - for help and documentation only
     from inspect import getsource  # noqa: PLC0415 - as above
 
-    found: dict[str, str] = {}
+    base = cast("type[msgspec.Struct]", table.__base__)
+    found = docstrings(base) if base.__struct_fields__ else {}
     body = cast("ast.ClassDef", ast.parse(getsource(table)).body[0]).body
     for field, text in pairwise(body):
         match field, text:

@@ -1,4 +1,4 @@
-"""The options that decide who may do what: permissions, users, accounts, operator mode and TLS.
+"""The options of access control: permissions, users, accounts, operator mode and TLS.
 
 Plain data only; `midge.server.config.options` re-exports every name, so import from there. An empty
 string, an empty list or a zero means "not set" wherever a docstring says so, since TOML has no
@@ -85,11 +85,11 @@ class AuthCallout(Table, frozen=True, kw_only=True):
     account: str = ""
     """Account that the service is in; empty means `$G`."""
     auth_users: tuple[str, ...] = ()
-    """Configured users (names or nkeys) that are the service; nobody decides on them."""
+    """Configured users (names or nkeys) of the service itself, which no callout decides on."""
     xkey: str = ""
     """Public curve nkey (begins with `X`) of the service; with it requests are encrypted."""
     allowed_accounts: tuple[str, ...] = ()
-    """Accounts whose configured users it decides on, too; empty means all accounts."""
+    """Accounts whose configured users it also decides on; empty means all accounts."""
 
 
 class Authorization(Table, frozen=True, kw_only=True):
@@ -137,7 +137,7 @@ class Interceptors(Table, frozen=True, kw_only=True):
     timeout_s: Annotated[float, Meta(gt=0)] = 1.0
     """Seconds that an async function may take before what it was asked about is refused."""
     max_pending: Annotated[int, Meta(ge=1)] = 64
-    """Answers that may be waited for per client and direction; then those who send wait."""
+    """Most pending answers per client and direction; above it, the senders wait."""
 
 
 class AccountLimits(Table, frozen=True, kw_only=True):
@@ -256,6 +256,21 @@ class Account(Table, frozen=True, kw_only=True):
     """Permissions of this account's users that have none of their own."""
 
 
+class ClientTls(Table, frozen=True, kw_only=True):
+    """Encryption of what this server connects to."""
+
+    cert_file: str = ""
+    """Path of the certificate chain shown to the other server, in PEM; empty shows none."""
+    key_file: str = ""
+    """Path of its private key in PEM."""
+    ca_file: str = ""
+    """Path of the authorities of its certificate; empty takes the system's."""
+    curve_preferences: tuple[str, ...] = ()
+    """The curve of the key exchange, such as `CurveP256`; none or several: OpenSSL chooses."""
+    insecure: bool = False
+    """Accept any certificate, of any name; only for tests."""
+
+
 class Operator(Table, frozen=True, kw_only=True):
     """Operator mode: accounts and users come as signed JWTs."""
 
@@ -265,10 +280,14 @@ class Operator(Table, frozen=True, kw_only=True):
     """Operator JWTs, or paths of files that hold one; empty turns operator mode off."""
     trusted_keys: tuple[str, ...] = ()
     """Public operator nkeys that may sign accounts, instead of `jwts`."""
-    resolver: Literal["", "memory", "directory"] = ""
+    resolver: Literal["", "memory", "directory", "url"] = ""
     """Where account JWTs are found; empty means `memory` when `resolver_preload` has any."""
     resolver_directory: str = ""
     """Directory of `<account key>.jwt` files, for the directory resolver."""
+    resolver_url: str = ""
+    """Web address of account JWTs, to which the account key is added, for the URL resolver."""
+    resolver_tls: ClientTls = ClientTls()
+    """Encryption of the URL resolver's requests, if its address begins with `https`."""
     resolver_interval_s: Seconds = 120.0
     """Seconds between looks at accounts whose token, or an import's, has changed; 0: default."""
     resolver_max_accounts: Count = 0

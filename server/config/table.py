@@ -13,7 +13,7 @@ REDACTED = "[REDACTED]"
 """The text that stands in place of a secret."""
 
 EXPECTED = "expected"
-"""What the extra of a type's `Meta` names its values by, where a pattern would tell nobody."""
+"""Key in the extra of a type's `Meta` for a description of its values, in place of a pattern."""
 
 Seconds = Annotated[float, Meta(ge=0)]
 """A duration in seconds; integers are welcome."""

@@ -1,6 +1,6 @@
 """Write options as TOML, for `midge check` and `midge convert`.
 
-What is written loads again into the same options, except for secrets where they are redacted.
+The text loads again into the same options, except for redacted secrets.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
-class Writer(msgspec.Struct, frozen=True, kw_only=True):
+class TomlWriter(msgspec.Struct, frozen=True, kw_only=True):
     """How a document is written."""
 
     defaults: bool = False
@@ -124,7 +124,7 @@ def effective(
     def note(path: tuple[str, ...]) -> str:
         return origins.get(path, "default")
 
-    text = Writer(defaults=defaults, redact=True, note=note).document(options)
+    text = TomlWriter(defaults=defaults, redact=True, note=note).document(options)
     lists = [
         f"# {format_path(path)}: {origin}"
         for path, origin in origins.items()

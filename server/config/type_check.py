@@ -1,6 +1,6 @@
 """Compare plain values, as files and the environment give them, with the option tables.
 
-Finds every problem rather than the first, and says of each what was expected and what came.
+Finds every problem rather than the first, and names the expected and the given value of each.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def nearest(name: str, known: list[str]) -> str:
 
 
 def _hint(name: str, known: list[str], path: Path) -> str:
-    """Return what was probably meant: at the top of a file also a setting of one of the tables."""
+    """Return the probable name: at the top of a file, settings of the tables count as well."""
     if not path and name not in known:
         keys = [setting.key for setting in settings() if setting.path[-1] == name]
         if keys:
@@ -97,7 +97,7 @@ def _check(value: Any, kind: Any, path: Path) -> Iterator[Problem]:
 
 
 def _one_of(value: Any, union: inspect.UnionType) -> Any:
-    """Return the type among several that `value` is to have: for text one of words, if any."""
+    """Return the member of `union` that `value` should have: for text, a list of words first."""
     kinds = [one for one in union.types if not isinstance(one, inspect.NoneType)]
     words = [one for one in kinds if isinstance(one, inspect.LiteralType)]
     return words[0] if words and isinstance(value, str) else kinds[0]
@@ -149,7 +149,7 @@ def _in_bounds(value: float, kind: inspect.IntType | inspect.FloatType) -> bool:
 
 
 def expectation(kind: Any) -> str:
-    """Say in words what a value of `kind` looks like."""
+    """Return a description of the values of `kind`."""
     if isinstance(kind, inspect.Metadata) and kind.extra and EXPECTED in kind.extra:
         return str(kind.extra[EXPECTED])
     kind = strip_metadata(kind)

@@ -12,7 +12,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.clients.screens import Screen
 from midge.server.config.type_check import nearest
 from midge.server.embedded.fault_kinds import (
@@ -293,7 +293,6 @@ class Faults(StreamFaults, Screen):
             fault.undo()
             if not self._active:
                 self.broker.remove_screen(self)
-            self.broker.router.flush_unless_due()
 
     def route(self, account: Account, publisher: Connection | None, frame: Frame) -> None:
         """Route a message past the faults."""
@@ -304,7 +303,6 @@ class Faults(StreamFaults, Screen):
     def _begin(self, fault: Fault) -> Fault:
         self._active.append(fault)
         self.broker.add_screen(self)
-        self.broker.router.flush_unless_due()
         return fault
 
     def _of(self, connection: Connection | None) -> list[MessageFault]:
@@ -336,7 +334,6 @@ class Faults(StreamFaults, Screen):
             connection.out_messages += 1
             connection.out_bytes += frame.size
             self.broker.router.touch(connection)
-            self.broker.router.flush_soon()
 
     def _find(self, client: str | int) -> Connection:
         """Find a client. Raises: ValueError when none, or several, have that name."""

@@ -25,6 +25,7 @@ from midge.server.embedded import restarts
 from midge.server.embedded.direct import PENDING_MAX, Direct
 from midge.server.errors import ConfigError
 from midge.server.listeners.sockets import host_in_url
+from midge.server.preflight import require_packages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -83,7 +84,7 @@ class Server:
         self._interceptors, named = _split_interceptors(interceptors)
         if named is not None:
             keywords["interceptors"] = named
-        given = options_from_keywords(options, keywords)
+        given = require_packages(options_from_keywords(options, keywords))
         if given.server.workers != 1:
             text = "a server within a program is one process; midge-server has workers"
             raise ConfigError(text, key="server.workers")
@@ -191,7 +192,8 @@ class Server:
         Raises:
             ConfigError: they are invalid, or would change a fixed setting. Nothing has changed.
         """
-        await self._core.reload(options_from_keywords(options or self.options, settings))
+        given = options_from_keywords(options or self.options, settings)
+        await self._core.reload(require_packages(given))
 
     async def lame_duck(self) -> None:
         """Refuse new clients, inform the others, and close them one by one; then return."""

@@ -7,8 +7,7 @@ import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import uvloop
-
+from midge.platforms import new_event_loop
 from midge.protocol.errors import MidgeError
 
 if TYPE_CHECKING:
@@ -85,7 +84,7 @@ class ServerThread:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def _run(self, started: Future[None]) -> None:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(self._serve(started))
 
     async def _serve(self, started: Future[None]) -> None:

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from midge.server.auth import Verdict
     from midge.server.auth.permissions import Permissions
+    from midge.server.clients.broker_api import BrokerApi
     from midge.server.clients.screens import Passage
-    from midge.server.clients.seams import Home
     from midge.server.interceptors.api import Event, Interceptor
     from midge.server.routing.client import Client
     from midge.server.routing.subscription import RoutedSubscription
@@ -54,7 +54,7 @@ class Interception(Screen):
     decides = True
 
     def __init__(
-        self, broker: Home[Connection, Connection], functions: Mapping[str, Interceptor]
+        self, broker: BrokerApi[Connection, Connection], functions: Mapping[str, Interceptor]
     ) -> None:
         settings = broker.options.interceptors
         self.max_pending = settings.max_pending
@@ -140,7 +140,7 @@ class Interception(Screen):
         """Subscribe for `connection`, now or later, if it is allowed."""
         function = self.functions.get("subscribe")
         # A subscription that is not allowed is not shown, but refused when its turn comes.
-        refusal = self._broker.rights.refuse_subscription(connection, subject, queue)
+        refusal = connection.refuse_subscription(subject, queue)
         if function is None or refusal is not None:
             later = partial(connection.subscribe, subject, queue, sid)
             self._settle(connection, None, lambda _: later())
@@ -214,7 +214,9 @@ class Interception(Screen):
         refusal = None
         # The message used up its grant to answer when it came, so the same check is not repeated.
         if answer.subject != event.subject or connection.permissions is not permissions:
-            refusal = rights.refuse_publish(connection, _target(connection, frame), frame)
+            refusal = rights.refuse_publish(
+                connection.permissions, _target(connection, frame), frame
+            )
         elif answer.reply != event.reply:
             refusal = rights.refuse_reply(frame)
         if refusal is not None:
@@ -348,7 +350,6 @@ class Interception(Screen):
         if not deliveries.queue and self._deliveries.get(connection) is deliveries:
             del self._deliveries[connection]
             self._broker.screens.attach(connection)
-        self._broker.router.flush_unless_due()
 
     def close(self) -> None:
         """End all calls."""

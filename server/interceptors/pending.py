@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from midge.server.clients.reading import WAITING
+from midge.server.channels.reading import WAITING
 from midge.server.interceptors.answer_queue import AnswerQueue
 
 if TYPE_CHECKING:

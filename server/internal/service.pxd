@@ -28,8 +28,8 @@ cdef class Services:
     cpdef void take(self, Service service, object request) except *
     cdef void _get_ready(self, object account) except *
     cdef void _ask(self) except *
-    @cython.locals(router=Router, is_postponed=bint)
     cpdef void _answer_waiting(self) except *
+    cpdef void _answer_turn(self) except *
     @cython.locals(service=Service, began_s=double, now_s=double)
     cdef void _answer_some(self, object account) except *
     cdef object _soon(self)

@@ -155,11 +155,13 @@ class Services:
             self._soon()(self._answer_waiting)
 
     def _answer_waiting(self) -> None:
-        """Answer the requests of one account after the other, and write the answers at once."""
+        """Answer requests, and write the answers at once."""
+        self._publisher.router.write_after(self._answer_turn)
+
+    def _answer_turn(self) -> None:
+        """Answer the requests of one account after the other, as far as this turn allows."""
         self._is_asked = False
         self._used_s = 0.0
-        router = self._publisher.router
-        is_postponed = router.postpone()
         try:
             for _ in range(len(self._ready)):
                 if self._used_s >= _TURN_S or not self._ready:
@@ -168,8 +170,6 @@ class Services:
         finally:
             if self._ready:
                 self._ask()
-            if is_postponed:
-                router.flush_postponed()
 
     def _answer_some(self, account: Account) -> None:
         """Answer the requests waiting in `account`, up to one to await or the end of the turn.

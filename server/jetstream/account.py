@@ -95,7 +95,7 @@ class AccountJetStream:
         self.audit = Audit(context, self.sink, self._new_id)
 
     def open(self) -> None:
-        """Listen on the subjects of JetStream's own, and take up the streams that are stored."""
+        """Subscribe to JetStream's own subjects, and recover the stored streams."""
         domain = self._context.options.domain
         self._own.append(self._api(subjects.API))
         if domain:
@@ -139,7 +139,7 @@ class AccountJetStream:
         )
 
     def close(self) -> None:
-        """Listen no more; consumers' waiting requests are told of the shutdown."""
+        """Unsubscribe; answer the consumers' waiting requests with a shutdown status."""
         for stream in list(self._of_streams):
             self._stream_removed(stream)
             stream.audience.shut_down()
@@ -149,7 +149,7 @@ class AccountJetStream:
         self.streams.stop()
 
     def reopen(self, limits: dict[str, AccountLimits] | None) -> None:
-        """Begin or cease to offer JetStream; streams in files stay, and are taken up again."""
+        """Turn JetStream on or off; file streams stay on the disk, and are recovered later."""
         self.close()
         self.streams.release()
         self.limits = limits
@@ -230,7 +230,7 @@ class AccountJetStream:
         return self.streams.transfers.take(subject, reply, payload)
 
     def _wait_turn(self, work: Work, most: int) -> None:
-        """Have a piece of work for a transfer done in one of the next turns of the loop."""
+        """Do a piece of work for a transfer in one of the next turns of the loop."""
         self._context.turns.wait(partial(self._take_turn, work, most))
 
     def _take_turn(self, work: Work, most: int) -> None:

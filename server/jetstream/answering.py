@@ -1,4 +1,4 @@
-"""One request to the API: where its answer goes, and who sent it."""
+"""One request to the API: the destination of its answer, and its sender."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Answering:
-    """The answer to one request, which may be given later; an advisory tells of it."""
+    """The answer to one request, which may be sent later; an advisory reports it."""
 
     __slots__ = ("_audit", "_request", "_sink")
 
@@ -33,5 +33,5 @@ class Answering:
         return bool(reply) and self._sink.has_interest(reply)
 
     def client(self) -> dict[str, Any]:
-        """Describe who sent the request."""
+        """Return a description of the sender."""
         return self._audit.requester(self._request)

@@ -37,7 +37,7 @@ class Audit:
         self._new_id = new_id
 
     def requester(self, request: Request) -> dict[str, Any]:
-        """Describe who sent a request; of an import in as far as that shares it."""
+        """Return a description of a sender; for an import, the details that the import shares."""
         known = self._context.links.describe(request.publisher)
         publisher = request.publisher
         if publisher is not None and publisher.account is not request.account:
@@ -49,7 +49,7 @@ class Audit:
         return plain
 
     def answered(self, request: Request, answer: bytes) -> None:
-        """Tell that a request has been answered."""
+        """Publish the advisory of an answered request."""
         if not self._sink.has_interest(SUBJECT):
             return
         context = self._context

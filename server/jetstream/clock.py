@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class NanosecondClock:
     """`midge.jetstream.environment.clock.Clock` over the server's clock.
 
-    The loop's real clock is read in whole nanoseconds, and so is one that has `wall_ns` and
-    `monotonic_ns` itself, as `midge.testing.ManualClock` has; any other is as precise as a float of
-    seconds, some 200 ns. `ticks` are those of the real clock, None for any other.
+    The loop's real clock is read in whole nanoseconds, and so is a clock with `wall_ns` and
+    `monotonic_ns`, such as `midge.testing.ManualClock`; any other is as precise as a float of
+    seconds, some 200 ns. `ticks` are the real clock's ticks, None for any other clock.
     """
 
     def __init__(self, clock: Clock) -> None:

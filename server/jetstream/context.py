@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from midge.jetstream.stream.surroundings import Bounds
     from midge.jetstream.stream.usage import Usage
     from midge.server.accounts.links import AccountLinks
-    from midge.server.clients.fair_turns import FairTurns
+    from midge.server.channels.fair_turns import FairTurns
     from midge.server.config.jetstream import JetStream
     from midge.server.internal.publisher import InternalPublisher
     from midge.server.internal.service import Services

@@ -4,7 +4,7 @@ cimport cython
 
 from midge.jetstream.consumer.consumer cimport Consumer
 from midge.jetstream.consumer.pull cimport PullConsumer
-from midge.server.clients.fair_turns cimport FairTurns
+from midge.server.channels.fair_turns cimport FairTurns
 from midge.server.internal.producer cimport Producer
 from midge.server.jetstream.receiver cimport ProducersTurn
 from midge.server.routing.account cimport Account
@@ -30,6 +30,6 @@ cdef class Deliveries:
     cdef bint _delivers_at_once(self, Consumer consumer) except -1
     cdef void _wait(self) except *
     @cython.locals(left=Py_ssize_t, consumer=Consumer, now_ns="long long", ends_at_ns="long long")
-    cdef void _take_turn(self) except *
+    cpdef void _take_turn(self) except *
     @cython.locals(producer=Producer)
     cdef Py_ssize_t _deliver_portion(self, Consumer consumer, Py_ssize_t portion) except -1

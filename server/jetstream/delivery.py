@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from midge.jetstream.consumer.host import Deliverer
 from midge.jetstream.consumer.pull import PullConsumer
-from midge.server.clients.fair_turns import BUSY_S, FairTurns
+from midge.server.channels.fair_turns import BUSY_S, FairTurns
 from midge.server.internal.producer import Producer
 from midge.server.jetstream.receiver import ProducersTurn
 from midge.server.routing.account import Account
@@ -33,11 +33,11 @@ _BUSY_NS = int(BUSY_S * 1e9)
 
 
 class Deliveries:
-    """The consumers of one account that have something to deliver.
+    """The consumers of one account that have messages to deliver.
 
-    What a consumer sends goes out in the name of a producer, so that a receiver that is far behind
-    can hold it. A consumer that is held waits until that receiver has caught up or has gone. What
-    was delivered in a turn is written at its end by `router`.
+    A consumer delivers on behalf of a producer, so that a slow receiver can pause it. A paused
+    consumer waits until that receiver has caught up or has gone. At the end of a turn `router`
+    writes the turn's deliveries.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Deliveries:
         self._is_waiting = False
 
     def ready(self, consumer: Deliverer) -> None:
-        """Have `consumer.deliver` called in one of the next turns."""
+        """Call `consumer.deliver` in one of the next turns."""
         if consumer not in self._held and not self._delivers_at_once(consumer):
             self._ready.append(consumer)
             self._wait()
@@ -84,19 +84,14 @@ class Deliveries:
             self._turns.wait(self._deliver)
 
     def _deliver(self) -> None:
-        """Be called for a turn, and have what is delivered written without another one."""
-        is_postponed = self._router.postpone()
-        try:
-            self._take_turn()
-        finally:
-            if is_postponed:
-                self._router.flush_postponed()
+        """Deliver for a turn, and write the deliveries in the same call of the loop."""
+        self._router.write_after(self._take_turn)
 
     def _take_turn(self) -> None:
-        """Have the consumers that are ready deliver, as long as this turn lasts.
+        """Deliver for the ready consumers until this turn is used up.
 
-        The clock is read only where several portions are delivered: a consumer that follows what is
-        published mostly has one.
+        It reads the clock only if there are several portions; a consumer that keeps up with its
+        publishers mostly has one.
         """
         self._is_waiting = False
         left = self._turns.share()
@@ -115,7 +110,7 @@ class Deliveries:
         self._wait()
 
     def _deliver_portion(self, consumer: Deliverer, portion: int) -> int:
-        """Let one consumer deliver; return what that took."""
+        """Deliver a portion for one consumer; return its cost."""
         producer = self._turn.producer = self._producer
         try:
             return consumer.deliver(portion)

@@ -55,7 +55,7 @@ class Failures(GroupListener):
         self._engine = engine
 
     def failed(self, group: int, error: StoreError) -> None:
-        """Take back what is lost, and refuse what comes until the server starts anew."""
+        """Undo the lost messages, and refuse new ones until the server is restarted."""
         log.error("jetstream_store_failed", error=str(error))
         for account in self._engine.accounts.values():
             account.streams.lost(error)
@@ -109,7 +109,7 @@ class Engine(Observer):
         )
 
     def start(self) -> None:
-        """Open the store, recover what is there, and begin to answer.
+        """Open the store, recover its streams, and begin to answer requests.
 
         Raises:
             ConfigError: the store's directory cannot be used.
@@ -149,7 +149,7 @@ class Engine(Observer):
             log.warning("jetstream_file_put_aside", file=file)
 
     def _open_disk(self, loop: asyncio.AbstractEventLoop) -> Disk:
-        """Return the disk that was supplied, or that of the store's directory."""
+        """Return the disk that was supplied, or a disk for the store's directory."""
         if self.disk is None:
             place = self.context.store_directory
             unread = unread_nats_streams(self.context.options)
@@ -195,24 +195,15 @@ class Engine(Observer):
     def _add_reader(
         self, loop: asyncio.AbstractEventLoop, descriptor: int, callback: Callable[[], None]
     ) -> None:
-        """Have `loop` call back when the disk has a result, and write at once what follows from it.
+        """Handle results of the disk in a callback of `loop`, and write their output at once.
 
-        To have that written by another call from the loop takes 3,300 instructions more, and a
-        publisher that waits for one acknowledgement waits for that, too.
+        Writing it in another call of the loop would take 3,300 more instructions, and delay a
+        publisher that waits for a single acknowledgement by that much.
         """
-        loop.add_reader(descriptor, partial(self._write_after, callback))
-
-    def _write_after(self, callback: Callable[[], None]) -> None:
-        router = self._broker.router
-        is_postponed = router.postpone()
-        try:
-            callback()
-        finally:
-            if is_postponed:
-                router.flush_postponed()
+        loop.add_reader(descriptor, partial(self._broker.router.write_after, callback))
 
     def stop(self) -> None:
-        """Take no more messages, acknowledge what was taken, and close the store."""
+        """Refuse new messages, acknowledge the accepted ones, and close the store."""
         if self in self._broker.observers:
             self._broker.observers.remove(self)
         for account in self.accounts.values():
@@ -235,7 +226,7 @@ class Engine(Observer):
         before, context.options = context.options, asked
         after = capacity.server_limits(asked)
         limits = context.limits
-        # What is taken of the machine stays as it was found at the start.
+        # The machine's share stays as it was measured at the start.
         if asked.max_memory_bytes != before.max_memory_bytes:
             limits.max_memory = context.memory.limit = after.max_memory
         if asked.max_file_bytes != before.max_file_bytes:
@@ -304,7 +295,7 @@ def check_directory(asked: JetStream) -> None:
 
 @contextmanager
 def _told_as_setting(place: Path) -> Iterator[None]:
-    """Turn what is wrong with a store's directory into a ConfigError that names the setting."""
+    """Raise errors of a store's directory as a ConfigError that names the setting."""
     try:
         yield
     except StoreKeyError as error:

@@ -1,6 +1,6 @@
-"""A store's directory: the file system that it lies on, and what is not the store's in it.
+"""A store's directory: its file system, and foreign files in it.
 
-Some file systems lose the store even when it is synced.
+Some file systems lose the store's data even after a sync.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _REMOTE = frozenset(
 
 
 def weakness_of(directory: Path, mounts: Path = _MOUNTS) -> str:
-    """Say why a directory does not suit a store; empty if nothing is known against it."""
+    """Return why a directory does not suit a store; empty if there is no known reason."""
     kind = kind_of(directory, mounts)
     if kind in _VOLATILE:
         return f"{kind} is memory: nothing outlives the machine"
@@ -42,7 +42,7 @@ def weakness_of(directory: Path, mounts: Path = _MOUNTS) -> str:
 
 
 def kind_of(directory: Path, mounts: Path = _MOUNTS) -> str:
-    """Return the type of the file system of a directory; empty where that cannot be told."""
+    """Return the type of the file system of a directory; empty where it is unknown."""
     try:
         lines = mounts.read_text().splitlines()
     except OSError:  # not Linux
@@ -58,7 +58,7 @@ def kind_of(directory: Path, mounts: Path = _MOUNTS) -> str:
 
 
 def strangers_in(directory: Path) -> str:
-    """Name what is in a store's directory and not the store's; empty when there is nothing else."""
+    """Return the names of foreign files in a store's directory; empty when there are none."""
     known = {LOCK, IMPORTED, *(one.partition("/")[0] for one in nats_streams_in(directory))}
     names = sorted(one.name for one in directory.iterdir() if one.name not in known)
     found = [name for name in names if not is_own(name)]

@@ -4,11 +4,11 @@ cimport cython
 
 from midge.jetstream.store.published cimport PublishedLines
 from midge.jetstream.stream.stream cimport Stream
-from midge.jetstream.store.interface cimport StreamStore
+from midge.jetstream.store.store cimport Store
 from midge.protocol.frame cimport Frame
 from midge.protocol.stream_parser cimport LineTaker, StreamParser
-from midge.server.clients.channel_owner cimport ChannelOwner
-from midge.server.clients.gate cimport Gate
+from midge.server.channels.channel_owner cimport ChannelOwner
+from midge.server.channels.gate cimport Gate
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
 from midge.server.routing.subscription cimport RoutedSubscription
@@ -27,7 +27,7 @@ cdef class StreamSubscription(RoutedSubscription):
     cdef readonly Gate gate
     cdef readonly StreamLines lines
 
-    @cython.locals(gate=Gate, store=StreamStore, before="unsigned long long")
+    @cython.locals(gate=Gate, store=Store, before="unsigned long long")
     cpdef bint receive(self, Client publisher, Frame frame) except -1
     @cython.locals(handler=Client, owner=ChannelOwner)
     cdef void _offer_lines(self, Client publisher, Frame frame) except *
@@ -42,7 +42,7 @@ cdef class StreamLines(LineTaker):
     cdef unsigned long long _epoch
     cdef PublishedLines _lines
 
-    @cython.locals(store=StreamStore, start=Py_ssize_t, end=Py_ssize_t)
+    @cython.locals(store=Store, start=Py_ssize_t, end=Py_ssize_t)
     cdef void learn(
         self, StreamSubscription subscription, SubList sublist, Frame frame
     ) except *

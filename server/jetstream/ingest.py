@@ -6,9 +6,9 @@ from midge.jetstream.store.published import PublishedLines
 from midge.jetstream.stream.stream import Stream
 from midge.protocol.frame import Frame
 from midge.protocol.stream_parser import LineTaker, StreamParser
-from midge.server.clients.channel_owner import ChannelOwner
-from midge.server.clients.charges import WORK_BYTES
-from midge.server.clients.gate import Gate
+from midge.server.channels.channel_owner import ChannelOwner
+from midge.server.channels.charges import WORK_BYTES
+from midge.server.channels.gate import Gate
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.subscription import RoutedSubscription
@@ -65,7 +65,7 @@ class StreamSubscription(RoutedSubscription):
         return True
 
     def _offer_lines(self, publisher: Client, frame: Frame) -> None:
-        """Have the next lines of `publisher` taken many at once, if all are like this one."""
+        """Accept the next lines of `publisher` in batches, as long as they resemble this one."""
         handler = publisher.lines_to(self) if self.stream.takes_lines() else None
         if isinstance(handler, ChannelOwner):
             owner: ChannelOwner = handler
@@ -75,20 +75,20 @@ class StreamSubscription(RoutedSubscription):
             owner.channel.parser.taker = self.lines
 
     def trace_events(self, frame: Frame) -> list[dict[str, str]]:
-        """Tell a trace which stream `frame` goes into."""
+        """Return the trace event that names the stream of `frame`."""
         subject = frame.subject_bytes().decode(errors="replace")
         return [{"type": "js", "stream": self.stream.config.name, "subject": subject}]
 
     def takes_runs(self) -> bool:
-        """Tell that `receive_run` may stand for as many calls of `receive`."""
+        """Return True: one `receive_run` may replace several calls of `receive`."""
         return True
 
 
 class StreamLines(LineTaker):
-    """Takes lines of any client into `stream` whose subjects are known to be for it alone.
+    """Stores lines of any client in `stream` if their subjects are known to match only it.
 
-    They are known since a message went the way of all others, and forgotten with every change of
-    the interest in the account.
+    A subject becomes known when a message with it takes the ordinary way. All subjects are
+    forgotten when the interest in the account changes.
     """
 
     def __init__(self, stream: Stream) -> None:
@@ -101,7 +101,7 @@ class StreamLines(LineTaker):
         self._lines = PublishedLines()
 
     def learn(self, subscription: StreamSubscription, sublist: SubList, frame: Frame) -> None:
-        """Take note that the subject of `frame` is for `subscription`, and nobody else, now."""
+        """Record that the subject of `frame` matches only `subscription` at present."""
         store = self._stream.store
         if self._sublist is not sublist or self._generation != sublist.generation:
             self._subscription = subscription
@@ -145,7 +145,7 @@ class StreamLines(LineTaker):
     def _settle(
         self, handler: ChannelOwner, account: Account, payload_bytes: int, line_bytes: int
     ) -> None:
-        """Count what has been taken, and hold who has sent it where the disk does not keep up."""
+        """Count the stored lines, and pause their publisher if the disk does not keep up."""
         subscription = self._subscription
         assert subscription is not None, "it came with the epoch"
         subscription.delivered += self.taken

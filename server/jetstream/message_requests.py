@@ -18,7 +18,7 @@ class MessageRequests:
     They come in rows for one consumer or one stream, so the latest of each is kept beside what
     names it in a subject: the next request that begins so needs no look-up by name.
 
-    `work` is what the store looked at for the latest request, see `StreamStore.work`.
+    `work` is what the store looked at for the latest request, see `Store.work`.
     """
 
     def __init__(self, streams: JetStreamAccount) -> None:

@@ -87,7 +87,7 @@ class MessageLine:
         self.end += end - start
 
     def _make_room(self, length: int) -> None:
-        """Have room for `length` bytes and what the line has besides."""
+        """Make room for `length` bytes and the rest of the line."""
         if len(self.data) < length + _ROOM_BYTES:
             self.data.extend(bytes(length + _ROOM_BYTES - len(self.data)))
 
@@ -104,8 +104,8 @@ class ProducersTurn:
 class ClientReceiver(Receiver):
     """Writes to the client of `subscription`, on behalf of the producer whose `turn` it is.
 
-    It stands for what the account's SubList has found for the deliver subject, until that changes.
-    All receivers of an account share one `line`: to make one takes 600 instructions.
+    It caches the match of the deliver subject in the account's SubList, until the interest changes.
+    All receivers of an account share one `line`, because making one takes 600 instructions.
     """
 
     def aim(
@@ -128,7 +128,7 @@ class ClientReceiver(Receiver):
         self._line = line
 
     def is_current(self) -> bool:
-        """Return whether the account's interest is the one that this stands for."""
+        """Return whether the account's interest has not changed since this match."""
         return self._account.sublist.generation == self._generation
 
     def is_open(self, message: MessageView) -> bool:
@@ -176,7 +176,7 @@ def receiver_of(
 def single(result: SubListResult) -> RoutedSubscription | None:
     """Return the only subscription in `result` if a client has it; None otherwise.
 
-    One that is to end after so many messages does not count.
+    A subscription with a maximum of messages does not count.
     """
     if result.queues or result.remotes is not None or len(result.plain) != 1:
         return None

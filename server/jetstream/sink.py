@@ -109,16 +109,16 @@ class AccountSink(Sink):
                 links.delivery = before
 
     def receiver(self, subject: bytes) -> Receiver | None:
-        """Return the client that alone gets what is delivered to `subject`; None for others."""
+        """Return the client that is the only receiver for `subject`; None without such a client."""
         result = self._match(subject)
         return receiver_of(self.account, result, self._router, self.turn, self._line, subject)
 
     def _match(self, subject: bytes) -> SubListResult:
-        """Return who gets what is sent to `subject`, an inbox that often gets more than one."""
+        """Return the match of `subject`, which is cached because inboxes often repeat."""
         return self.account.sublist.match_within(subject, 0, len(subject))
 
     def has_interest(self, subject: bytes) -> bool:
-        """Return whether a subscription of the account would get what is sent to `subject`."""
+        """Return whether a subscription of the account matches `subject`."""
         result = self.account.sublist.match(subject)
         return bool(result) and any_reached(result)
 
@@ -127,7 +127,7 @@ class AccountSink(Sink):
         return is_subscribed(self.account, subject, group)
 
     def subscribe(self, subject: bytes, take: Take) -> object:
-        """Have `take` called with what comes to `subject`; returns a token."""
+        """Call `take` with each message for `subject`; return a token."""
         subscription = InternalSubscription(subject, take)
         self.account.add(subscription)
         return subscription
@@ -149,9 +149,9 @@ class AccountSink(Sink):
 
 
 class Interest:
-    """Whether anyone listens where consumers deliver to; the listener of one account's interest.
+    """Watches the interest of one account in the deliver subjects of its consumers.
 
-    `links` carry what is delivered to other accounts.
+    It also watches accounts that import these subjects.
     """
 
     def __init__(self, account: Account, links: AccountLinks | None = None) -> None:
@@ -179,13 +179,13 @@ class Interest:
                     importer.end()
 
     def accounts_planned(self) -> None:
-        """Look again at who imports what is watched, and tell what is so now."""
+        """Find the importers of the watched subjects again, and report the present interest."""
         for kind in list(self._watched):
             self._watch_importers(kind)
             self._tell(*kind)
 
     def _watch_importers(self, kind: tuple[bytes, bytes | None]) -> None:
-        """Hear of the interest of accounts that import a subject, too."""
+        """Watch the interest of the accounts that import a subject."""
         for before in self._importers.pop(kind, ()):
             before.end()
         for one in self._account.sublist.match(kind[0]).plain:
@@ -196,22 +196,22 @@ class Interest:
                 self._importers.setdefault(kind, []).append(listener)
 
     def interest_began(self, subject: bytes, queue: bytes | None) -> None:
-        """Tell that the first subscription of its kind is there."""
+        """Report the first subscription to a subject and queue group."""
         self._tell(subject, queue)
 
     def interest_ended(self, subject: bytes, queue: bytes | None) -> None:
-        """Tell that the last subscription of its kind has gone."""
+        """Report the end of the last subscription to a subject and queue group."""
         self._tell(subject, queue)
 
     def group_resized(self, subject: bytes, queue: bytes, members: int) -> None:
-        """Ignore how many there are, as long as there is one."""
+        """Ignore the number of members, as long as there is one."""
 
     def remote_changed(self, subject: bytes, queue: bytes | None) -> None:
-        """Tell that a link wants it, or no longer does."""
+        """Report a change of the interest behind a link."""
         self._tell(subject, queue)
 
     def tell(self, kind: tuple[bytes, bytes | None]) -> None:
-        """Tell those who watch a subject what is so now."""
+        """Report the present interest in a subject to its watchers."""
         self._tell(*kind)
 
     def _tell(self, subject: bytes, queue: bytes | None) -> None:
@@ -239,23 +239,23 @@ class ImporterInterest:
         importer.add_listener(self)
 
     def end(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._importer.remove_listener(self)
 
     def interest_began(self, subject: bytes, queue: bytes | None) -> None:
-        """Tell that the first subscription of its kind is there."""
+        """Report the first subscription to a subject and queue group."""
         if (subject, queue) == (self._subject, self._kind[1]):
             self._interest.tell(self._kind)
 
     def interest_ended(self, subject: bytes, queue: bytes | None) -> None:
-        """Tell that the last subscription of its kind has gone."""
+        """Report the end of the last subscription to a subject and queue group."""
         self.interest_began(subject, queue)
 
     def group_resized(self, subject: bytes, queue: bytes, members: int) -> None:
-        """Ignore how many there are, as long as there is one."""
+        """Ignore the number of members, as long as there is one."""
 
     def remote_changed(self, subject: bytes, queue: bytes | None) -> None:
-        """Tell that a link wants it, or no longer does."""
+        """Report a change of the interest behind a link."""
         self.interest_began(subject, queue)
 
 

@@ -12,7 +12,7 @@ from midge.jetstream.store.file.directory import StoreDirectory
 from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.store.memory import MemoryStore
 from midge.jetstream.store.turns import Turns
-from midge.server.clients.gate import Gate
+from midge.server.channels.gate import Gate
 from midge.server.config.account_names import SYSTEM_ACCOUNT
 from midge.server.log.logger import get_logger
 from midge.server.routing.account import Account
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from midge.jetstream.store.disk import Disk
     from midge.jetstream.store.encryption import UserKeys
     from midge.jetstream.store.file.recovery import Damage
-    from midge.jetstream.store.interface import GroupListener, StreamStore
+    from midge.jetstream.store.interface import GroupListener
+    from midge.jetstream.store.store import Store
     from midge.server.clock import Clock, Timer
     from midge.server.config.jetstream import JetStream
 
@@ -35,12 +36,12 @@ ASYNC = "async"
 """The persist mode of a stream that acknowledges before the disk has what it stored."""
 
 _TICK_S = 1.0
-"""How often an idle store notes how far it is synced, so that later damage is told from a tear."""
+"""Seconds between records of the synced position, which tell later damage from a torn end."""
 
 _FULL_HINT = "messages of file streams are refused until there is room; purges and limits make some"
 
 _IDLE_TICKS_MAX = 60
-"""After so many without a write nothing is left to be noted, compacted or synced: it rests."""
+"""Ticks without a write after which the timer stops: all is recorded, compacted and synced."""
 
 
 class Stores(Protocol):
@@ -54,29 +55,29 @@ class Stores(Protocol):
     def turns(self) -> Turns:
         """The turns in which long work is done, a piece a turn."""
 
-    def make(self, account: str, config: StreamConfig) -> StreamStore:
+    def make(self, account: str, config: StreamConfig) -> Store:
         """Return an empty store for a new stream."""
 
-    def recovered(self, account: str) -> Iterable[StreamStore]:
+    def recovered(self, account: str) -> Iterable[Store]:
         """Return the stores of an account that were there at the start."""
 
     def accounts(self) -> set[str]:
         """Return the names of the accounts whose stores were there at the start."""
 
-    def adopt(self, store: StreamStore, config: StreamConfig) -> None:
+    def adopt(self, store: Store, config: StreamConfig) -> None:
         """Treat a recovered store as its stream's configuration says."""
 
-    def delete(self, store: StreamStore) -> None:
+    def delete(self, store: Store) -> None:
         """Delete a stream's store."""
 
     def damages(self) -> Iterable[Damage]:
-        """Return what could not be read of what had been durable."""
+        """Return the durable records that could not be read."""
 
     def aside(self) -> Iterable[str]:
         """Return which files the start has put aside."""
 
     def close(self) -> None:
-        """Make durable what is not, and close all files."""
+        """Sync all pending data, and close all files."""
 
 
 def keys_of(options: JetStream) -> UserKeys | None:
@@ -92,18 +93,18 @@ def keys_of(options: JetStream) -> UserKeys | None:
 class MemoryStores:
     """Keeps every stream in memory, whatever its configuration says.
 
-    What takes long is done in turns of `loop`; without one it is done at once.
+    Long work is done in pieces, one in a turn of `loop`; without a loop it is done at once.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.gate: Gate | None = None
         self.turns = Turns(loop.call_soon if loop is not None else None, time.monotonic_ns)
 
-    def make(self, account: str, config: StreamConfig) -> StreamStore:
+    def make(self, account: str, config: StreamConfig) -> Store:
         """Return an empty store."""
         return MemoryStore(turns=self.turns)
 
-    def recovered(self, account: str) -> Iterable[StreamStore]:
+    def recovered(self, account: str) -> Iterable[Store]:
         """Return nothing: memory outlives no server."""
         return ()
 
@@ -111,10 +112,10 @@ class MemoryStores:
         """Return nothing: memory outlives no server."""
         return set()
 
-    def adopt(self, store: StreamStore, config: StreamConfig) -> None:
+    def adopt(self, store: Store, config: StreamConfig) -> None:
         """Do nothing: such stores do not exist."""
 
-    def delete(self, store: StreamStore) -> None:
+    def delete(self, store: Store) -> None:
         """Delete a stream's store."""
         store.delete()
 
@@ -165,7 +166,7 @@ class FileStores:
         self._ticks_max = max(_IDLE_TICKS_MAX, round(sync_interval_ns / 1e9) + 1)
         self._timer: Timer | None = clock.call_later(_TICK_S, self._tick)
 
-    def make(self, account: str, config: StreamConfig) -> StreamStore:
+    def make(self, account: str, config: StreamConfig) -> Store:
         """Return an empty store."""
         if config.storage == MEMORY:
             return MemoryStore(turns=self._directory.turns)
@@ -173,7 +174,7 @@ class FileStores:
         store.is_async = config.persist_mode == ASYNC
         return store
 
-    def recovered(self, account: str) -> Iterable[StreamStore]:
+    def recovered(self, account: str) -> Iterable[Store]:
         """Return the stores of an account that were there at the start."""
         wanted = to_bytes(account)
         return [store for store in self._directory.streams() if store.account == wanted]
@@ -182,13 +183,13 @@ class FileStores:
         """Return the names of the accounts whose stores were there at the start."""
         return {text(store.account) for store in self._directory.streams()}
 
-    def adopt(self, store: StreamStore, config: StreamConfig) -> None:
+    def adopt(self, store: Store, config: StreamConfig) -> None:
         """Treat a recovered store as its stream's configuration says."""
         if isinstance(store, FileStore):
             store.is_async = config.persist_mode == ASYNC
             store.set_dedup_window(config.duplicate_window_ns)
 
-    def delete(self, store: StreamStore) -> None:
+    def delete(self, store: Store) -> None:
         """Delete a stream's store, so that its room can be used again."""
         if isinstance(store, FileStore):
             self._directory.delete_stream(store)
@@ -196,7 +197,7 @@ class FileStores:
             store.delete()
 
     def damages(self) -> Iterable[Damage]:
-        """Return what could not be read of what had been durable."""
+        """Return the durable records that could not be read."""
         return self._directory.damages
 
     def aside(self) -> Iterable[str]:
@@ -204,7 +205,7 @@ class FileStores:
         return self._directory.aside
 
     def close(self) -> None:
-        """Make durable what is not, and close all files."""
+        """Sync all pending data, and close all files."""
         self._stop_ticking()
         self._directory.close()
 
@@ -216,7 +217,7 @@ class FileStores:
             self.gate.open()
 
     def _flush_soon(self) -> None:
-        """Hand the open group to the disk once what came in this turn of the loop is in it."""
+        """Write the open group after this turn of the loop, with all the turn's messages in it."""
         self._loop.call_soon(self._directory.flush)
         self._idle_ticks = 0
         if self._timer is None:

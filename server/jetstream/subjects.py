@@ -30,17 +30,17 @@ _AT_ONCE = (routes.NEXT, routes.DIRECT_GET)
 
 
 _REQUEST_WORK = 500
-"""Items of 10 ns, see `StreamStore.work`: a pull request or a direct get takes so long at least."""
+"""Items of 10 ns, see `Store.work`: a pull request or a direct get takes so long at least."""
 
 Take = Callable[[bytes, bytes, bytes, bytes], bool]
 """Takes subject, reply, headers and payload; False when there is nothing of that name."""
 
 
 class InternalSubscription(RoutedSubscription):
-    """Messages to a pattern of JetStream's own, handed over one by one as bytes.
+    """A subscription of JetStream itself to a pattern, which gets each message as bytes.
 
-    What is not taken counts as not delivered, so that a request gets the 503 of no responders, as
-    from nats-server, which subscribes for each stream and consumer apart.
+    A message that it does not accept counts as undelivered, so that a request gets the 503 of no
+    responders, as from nats-server, which has a subscription for each stream and consumer.
     """
 
     def __init__(self, subject: bytes, take: Take) -> None:
@@ -60,9 +60,9 @@ class InternalSubscription(RoutedSubscription):
 class ApiService(RoutedSubscription):
     """The API of one account, under a prefix that ends in a dot.
 
-    What is for a bucket, behind the prefix of a domain, is published by `domain_sink` as it is.
-    Requests are answered in the order in which they came, also those without a reply subject, but
-    for pulls and direct gets, which `requests` takes; None where JetStream may not be used.
+    `domain_sink` publishes messages for a bucket, behind a domain's prefix, unchanged. Requests are
+    answered in the order of their arrival, also those without a reply subject. Only pulls and
+    direct gets go to `requests`, which is None where the account may not use JetStream.
     """
 
     def __init__(

@@ -74,7 +74,7 @@ class Acceptor:
         self._watch()
 
     def _begin(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
-        """Take a connection from `peer`, which nobody else closes any more."""
+        """Take over a connection from `peer`: from here on only this class closes it."""
         raise NotImplementedError
 
     def _watch(self) -> None:

@@ -18,7 +18,7 @@ class Doors(Protocol):
     """Opens the listeners of a server."""
 
     def open(self, kind: str, listener: Listener, host: str, port: int) -> Address:
-        """Have `listener` take the connections of a kind; return where clients connect.
+        """Accept the connections of a kind for `listener`; return the address for clients.
 
         Raises:
             OSError: the address cannot be bound.

@@ -17,10 +17,14 @@ _MAPPED = "::ffff:"
 LOCAL_RECEIVE_BYTES = 256 * 1024
 """Receive buffer of a connection from this machine.
 
-By itself it would grow to tens of MiB (`net.ipv4.tcp_rmem`) as soon as the peer is the faster one,
-and each read would copy what has left the CPU's cache meanwhile: publishing 16 B took 15 ns a
-message of CPU instead of 7. Over a loopback no window is too small, as it has no delay to fill.
+Without a limit the kernel lets it grow to tens of MiB (`net.ipv4.tcp_rmem`) as soon as the peer is
+faster, and each read copies bytes that have left the CPU's cache meanwhile: publishing 16 B took
+15 ns of CPU a message instead of 7. A loopback has no delay, so no window is too small for it.
 """
+
+
+INHERITED: dict[int, socket.socket] = {}
+"""Listening sockets that this process was started with, by port, until a listener takes them."""
 
 
 class TcpSocket(socket.socket):
@@ -38,9 +42,13 @@ class TcpSocket(socket.socket):
 def listen(host: str, port: int, backlog: int) -> tuple[socket.socket, tuple[str, int]]:
     """Listen on `host` and `port`, 0 or -1 for a free one; return the socket and the address.
 
+    An inherited socket of this port is taken as it is, whatever its address.
+
     Raises:
         OSError: the address cannot be bound; its `filename` is the address.
     """
+    if inherited := INHERITED.pop(port, None):
+        return inherited, (host, port)
     try:
         if host == _ANYWHERE:
             try:

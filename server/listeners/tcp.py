@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from midge.protocol import errors
 from midge.server.broker.broker import Broker
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.listeners.accepting import Acceptor
 from midge.server.log.logger import get_logger
 
@@ -77,8 +77,8 @@ class Listener(Acceptor):
     def _is_busy(self) -> bool:
         """Return whether more handshakes are in progress than connections are allowed.
 
-        Only TLS is asked: in plain text a connection is made at once, and one that is too many is
-        to be told so.
+        This is checked for TLS only: a plain connection is made at once, and gets an -ERR when it
+        is over the limit.
         """
         under_way = len(self._tasks) + len(self._connecting)
         return under_way > self._broker.options.limits.max_connections
@@ -130,10 +130,10 @@ class Listener(Acceptor):
 
     def _attach(self, accepted: socket.socket, connection: Connection) -> None:
         """Make the transport of a plain socket."""
-        from midge.server.clients.plain_transport import (  # noqa: PLC0415 - no start needs it
+        from midge.server.channels.plain_transport import (  # noqa: PLC0415 - no start needs it
             PlainTransport,
         )
-        from midge.server.clients.ready_sockets import ReadySockets  # noqa: PLC0415 - as above
+        from midge.server.channels.ready_sockets import ReadySockets  # noqa: PLC0415 - as above
 
         try:
             loop = asyncio.get_running_loop()
@@ -165,7 +165,7 @@ class Listener(Acceptor):
     async def _agree_on_tls(
         self, accepted: socket.socket, connection: Connection, tls: TlsContexts
     ) -> ssl.SSLContext | None:
-        """Send INFO in plain text if that comes first; return the handshake's context, if any."""
+        """Send INFO in plain text if it comes first; return the handshake's context or None."""
         info = self._broker.info_line(connection)
         table = tls.table
         context = tls.context
@@ -175,7 +175,7 @@ class Listener(Acceptor):
         clock = self._broker.clock
         if table.handshake_first == "on" or (
             table.handshake_first == "auto"
-            # As in nats-server, whatever comes unasked begins TLS; the handshake checks the rest.
+            # As in nats-server, any byte before INFO begins TLS; the handshake checks the rest.
             and await _first_byte(accepted, clock, table.handshake_first_fallback_s)
         ):
             connection.owes_info = True
@@ -208,7 +208,7 @@ class Listener(Acceptor):
         connection: Connection,
         context: ssl.SSLContext,
     ) -> None:
-        from midge.server.clients.loop_adapter import (  # noqa: PLC0415 - no start needs it
+        from midge.server.channels.loop_adapter import (  # noqa: PLC0415 - no start needs it
             forget,
             protocol_for,
         )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from midge.server.auth.client_tls import choose_curve
 from midge.server.config.security import INSECURE_CIPHER_SUITES, TlsCertificate
 from midge.server.errors import ConfigError
 from midge.server.log.logger import get_logger
@@ -43,14 +44,6 @@ _WEAK_NAMES = {
 }
 """Suites without authenticated encryption, offered only by name."""
 
-_CURVES = {
-    "X25519": "X25519",
-    "CurveP256": "prime256v1",
-    "CurveP384": "secp384r1",
-    "CurveP521": "secp521r1",
-    "X25519MLKEM768": "",
-}
-"""OpenSSL's names for curves; before 3.5 it does not have the last one."""
 
 _TLS13_SUITES = frozenset(
     {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
@@ -128,8 +121,8 @@ def build_server_context(table: Tls, where: str = "tls") -> ssl.SSLContext:
     if len(table.certs) > 1:
         _choose_by_name(context, table, where)
     if table.ca_file:
-        # OpenSSL completes the chain that it sends with what it knows of authorities; nats-server
-        # sends what is in cert_file. So the context gets to know those only that it needs.
+        # OpenSSL adds known authorities to the chain that it sends; nats-server sends only the
+        # contents of cert_file. So the context gets authorities only if it checks certificates.
         knows = context if asks_for_certificate else ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         _load_authorities(knows, table.ca_file, f"{where}.ca_file")
     elif asks_for_certificate:
@@ -137,20 +130,6 @@ def build_server_context(table: Tls, where: str = "tls") -> ssl.SSLContext:
     if asks_for_certificate:
         context.verify_mode = ssl.CERT_REQUIRED
     return context
-
-
-def choose_curve(context: ssl.SSLContext, curves: tuple[str, ...], where: str) -> None:
-    """Restrict the key exchange to one curve, because Python's TLS takes only one.
-
-    Raises:
-        ConfigError: a curve of the table at `where` is unknown.
-    """
-    for curve in curves:
-        if curve not in _CURVES:
-            text = f"expected one of {', '.join(_CURVES)}; got {curve!r}"
-            raise ConfigError(text, key=f"{where}.curve_preferences")
-    if len(curves) == 1 and (name := _CURVES[curves[0]]):
-        context.set_ecdh_curve(name)
 
 
 def is_client_hello(first_byte: int) -> bool:

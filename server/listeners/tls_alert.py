@@ -21,7 +21,7 @@ _ALERT_BYTES_MAX = 16 * 1024
 """A record at most: no handshake leaves more behind."""
 
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST"})
-"""Failures of what has never been TLS, which nats-server answers with nothing."""
+"""Failures of peers that do not speak TLS; nats-server does not answer them."""
 
 _socket: ContextVar[socket.socket | None] = ContextVar("handshake_socket", default=None)
 
@@ -59,7 +59,7 @@ class AlertingSSLObject(ssl.SSLObject):
         self._bare = bare
 
     def do_handshake(self) -> None:
-        """Go on with the handshake; if it fails, the peer is told why.
+        """Continue the handshake; if it fails, send the peer an alert with the reason.
 
         Raises:
             ssl.SSLError: it failed, or needs more bytes.

@@ -7,7 +7,7 @@ from msgspec import json
 
 from midge.server.monitoring import go_format
 from midge.server.monitoring.arguments import Arguments, BadArgument
-from midge.server.monitoring.leafz import links_of
+from midge.server.monitoring.routez import links_of
 from midge.server.monitoring.subsz import combined_statistics
 
 if TYPE_CHECKING:

@@ -1,12 +1,15 @@
 """`/connz`: the open connections, and the last closed ones."""
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from msgspec import Struct, structs
 
 from midge.server.clients.client_info import CLIENT_TYPES, issuer_key_of, user_of
-from midge.server.clients.closed_clients import ClosedClient
+from midge.server.clients.closed_clients import (
+    SUBSCRIPTIONS_KEPT,
+    ConnectionRecord,
+)
 from midge.server.clients.connection import Connection
 from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.monitoring import go_format
@@ -17,12 +20,13 @@ from midge.server.monitoring.long_lists import (
     StepBudget,
     subscription_detail,
 )
+from midge.server.monitoring.routez import links_of
 from midge.sublist import subjects
 
 if TYPE_CHECKING:
     from midge.server.monitoring.state import State
 
-Client = Connection | ClosedClient
+Client = Connection | ConnectionRecord
 SortKey = Callable[[Client], Any]
 
 _ENTRY_STEPS = 16  # steps per entry
@@ -37,23 +41,28 @@ _STATES = {
 }
 
 
+def _is_closed(client: Client) -> TypeGuard[ConnectionRecord]:
+    return isinstance(client, ConnectionRecord) and client.stopped_at > 0.0
+
+
 def _stopped_at(client: Client) -> float:
-    return client.stopped_at if isinstance(client, ClosedClient) else 0.0
+    return client.stopped_at if isinstance(client, ConnectionRecord) else 0.0
 
 
 def _round_trip(client: Client) -> float:
-    if isinstance(client, ClosedClient):
+    if isinstance(client, ConnectionRecord):
         return client.round_trip_s or 0.0
     return client.keepalive.round_trip_s or 0.0
 
 
 def _pending(client: Client) -> int:
-    return 0 if isinstance(client, ClosedClient) else client.outbound.pending_bytes()
+    if isinstance(client, ConnectionRecord):
+        return client.pending_bytes
+    return client.outbound.pending_bytes()
 
 
 def _uptime(client: Client, now: float) -> float:
-    until = client.stopped_at if isinstance(client, ClosedClient) else now
-    return until - client.started_at
+    return (client.stopped_at if _is_closed(client) else now) - client.started_at
 
 
 _SORT_KEYS: dict[str, SortKey] = {
@@ -69,7 +78,7 @@ _SORT_KEYS: dict[str, SortKey] = {
     "idle": lambda client: client.last_active_at,
     "rtt": lambda client: -_round_trip(client),
     "stop": lambda client: -_stopped_at(client),
-    "reason": lambda client: client.reason if isinstance(client, ClosedClient) else "",
+    "reason": lambda client: client.reason if isinstance(client, ConnectionRecord) else "",
 }
 _SORTS = _SORT_KEYS.keys() | {"uptime"}
 _ONLY_CLOSED = frozenset({"stop", "reason"})
@@ -144,7 +153,7 @@ async def ordered_connz(state: "State", options: ConnzOptions) -> tuple[dict[str
     broker = state.broker
     now = broker.clock.monotonic()
     if options.cid:
-        chosen = _by_cid(state, options)
+        chosen = _by_cid(state, options)[options.offset :]
         total, offset, limit = len(_candidates(state, options)), options.offset, 1
     else:
         candidates = _candidates(state, options)
@@ -191,10 +200,10 @@ def _by_cid(state: "State", options: ConnzOptions) -> list[Client]:
     live = state.broker.clients.get(options.cid)
     if live is not None and options.live:
         return [live] if options.account in {"", live.account.name} else []
+    candidates = _leafnodes(state, options) if options.live else []
     if options.closed:
-        candidates = _candidates(state, structs.replace(options, live=False))
-        return [client for client in candidates if client.cid == options.cid]
-    return []
+        candidates += _candidates(state, structs.replace(options, live=False))
+    return [client for client in candidates if client.cid == options.cid]
 
 
 def _candidates(state: "State", options: ConnzOptions) -> list[Client]:
@@ -206,10 +215,20 @@ def _candidates(state: "State", options: ConnzOptions) -> list[Client]:
         found += broker.clients_of(account) if account else ()
     elif options.live:
         found += broker.clients.values()
+    if options.live:
+        found += _leafnodes(state, options)
     if options.closed:
         named = options.account
         found += [client for client in broker.closed if not named or client.account_name == named]
     return found
+
+
+def _leafnodes(state: "State", options: ConnzOptions) -> list[Client]:
+    """Describe the leaf nodes and hubs that are linked, in the requested account."""
+    most = SUBSCRIPTIONS_KEPT if options.subscriptions or options.filter_subject else 0
+    from midge.server.peers.leaf_nodes import leafnode_record  # noqa: PLC0415 - few have any
+
+    return [leafnode_record(link, 0.0, most) for link in links_of(state, options.account)]
 
 
 async def _select(candidates: list[Client], options: ConnzOptions) -> list[Client]:
@@ -224,8 +243,8 @@ async def _select(candidates: list[Client], options: ConnzOptions) -> list[Clien
         await steps.charge(1)
         if options.user and _user(client) != options.user:
             continue
-        is_closed = isinstance(client, ClosedClient)  # none is left out, as on nats-server
-        if not pattern or is_closed or await _is_interested(client, pattern, steps):
+        # A closed one is never left out, as on nats-server.
+        if not pattern or _is_closed(client) or await _is_interested(client, pattern, steps):
             found.append(client)
     return found
 
@@ -247,29 +266,29 @@ def _subscriptions(client: Client) -> Iterable[Any]:
 
 
 def _subscription_count(client: Client) -> int:
-    if isinstance(client, ClosedClient):
+    if isinstance(client, ConnectionRecord):
         return client.subscription_count
     return len(client.subscriptions)
 
 
 def _user(client: Client) -> str:
-    return client.user if isinstance(client, ClosedClient) else user_of(client)
+    return client.user if isinstance(client, ConnectionRecord) else user_of(client)
 
 
 def _entry(client: Client, options: ConnzOptions, now: float, wall_offset: float) -> dict[str, Any]:
     """Return the applicable fields of one connection, in nats-server's order."""
-    closed = isinstance(client, ClosedClient)
-    until = _stopped_at(client) if closed else now
+    until = client.stopped_at if _is_closed(client) else now
+    kind = client.kind if isinstance(client, ConnectionRecord) else "Client"
     entry: dict[str, Any] = {
         "cid": client.cid,
-        "kind": "Client",
-        "type": CLIENT_TYPES.get(client.listener_kind, "nats"),
+        "kind": kind,
+        **({"type": CLIENT_TYPES.get(client.listener_kind, "nats")} if kind == "Client" else {}),
         "ip": client.peer_host,
         "port": client.peer_port,
         "start": go_format.timestamp(client.started_at + wall_offset),
         "last_activity": go_format.timestamp(client.last_active_at + wall_offset),
     }
-    if isinstance(client, ClosedClient):
+    if _is_closed(client):
         entry["stop"] = go_format.timestamp(client.stopped_at + wall_offset)
         entry["reason"] = client.reason
     entry |= {
@@ -286,9 +305,9 @@ def _entry(client: Client, options: ConnzOptions, now: float, wall_offset: float
     entry |= _introduction(client)
     if options.auth:
         entry |= _peer_certificates(client) | _identity(client)
-    elif isinstance(client, ClosedClient) and (token := _token(client)):
+    elif isinstance(client, ConnectionRecord) and (token := _token(client)):
         entry |= {**token, **({"name_tag": client.display_name} if client.display_name else {})}
-    identity = None if isinstance(client, ClosedClient) else client.identity
+    identity = None if isinstance(client, ConnectionRecord) else client.identity
     if identity is not None and identity.proxy_key:
         entry["proxy"] = {"key": identity.proxy_key}
     return entry
@@ -296,9 +315,9 @@ def _entry(client: Client, options: ConnzOptions, now: float, wall_offset: float
 
 def _introduction(client: Client) -> dict[str, Any]:
     """Return the fields of the client's CONNECT and of its encryption."""
-    said: Any = client if isinstance(client, ClosedClient) else client.options
+    said: Any = client if isinstance(client, ConnectionRecord) else client.options
     facts = {"name": said.name, "lang": said.lang, "version": said.version}
-    tls = client.tls if isinstance(client, ClosedClient) else client.channel.tls_facts()
+    tls = client.tls if isinstance(client, ConnectionRecord) else client.channel.tls_facts()
     if tls is not None:
         facts["tls_version"] = tls[0].removeprefix("TLSv")
         facts["tls_cipher_suite"] = tls[1]
@@ -307,7 +326,7 @@ def _introduction(client: Client) -> dict[str, Any]:
 
 def _peer_certificates(client: Client) -> dict[str, Any]:
     """Return the chain of the client's certificate; nothing for a closed client."""
-    chain = () if isinstance(client, ClosedClient) else client.channel.peer_chain()
+    chain = () if isinstance(client, ConnectionRecord) else client.channel.peer_chain()
     if not chain:
         return {}
     from midge.server.auth.certificates import fingerprints  # noqa: PLC0415 - only TLS needs it
@@ -317,7 +336,7 @@ def _peer_certificates(client: Client) -> dict[str, Any]:
 
 def _token(client: Client) -> dict[str, str]:
     """Return the client's JWT, and the key that made it; for an nkey its account."""
-    if isinstance(client, ClosedClient):
+    if isinstance(client, ConnectionRecord):
         facts = {"jwt": client.jwt, "issuer_key": client.issuer_key}
     else:
         facts = {"jwt": client.options.jwt, "issuer_key": issuer_key_of(client)}
@@ -325,11 +344,11 @@ def _token(client: Client) -> dict[str, str]:
 
 
 def _identity(client: Client) -> dict[str, Any]:
-    name = client.account_name if isinstance(client, ClosedClient) else client.account.name
+    name = client.account_name if isinstance(client, ConnectionRecord) else client.account.name
     facts = {"authorized_user": _user(client), "account": name, **_token(client), "name_tag": name}
     if name == GLOBAL_ACCOUNT:
         del facts["account"]
-        if isinstance(client, ClosedClient):
+        if isinstance(client, ConnectionRecord):
             del facts["name_tag"]
     return {field: value for field, value in facts.items() if value}
 
@@ -339,7 +358,7 @@ def _interest(client: Client, held: list[Any], *, detail: bool) -> dict[str, Any
     if not detail:
         return {"subscriptions_list": [go_format.text(one.subject) for one in held]}
     account = {}
-    if isinstance(client, ClosedClient) and client.account_name != GLOBAL_ACCOUNT:
+    if _is_closed(client) and client.account_name != GLOBAL_ACCOUNT:
         account = {"account": client.account_name, "account_tag": client.account_name}
     details = [account | subscription_detail(one, client.cid) for one in held]
     return {"subscriptions_list_detail": details}

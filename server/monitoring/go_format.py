@@ -10,7 +10,7 @@ _NANOSECONDS = 1_000_000_000
 _MICROSECONDS = 1_000_000
 _ZERO_TIME = "0001-01-01T00:00:00Z"
 
-# Connections begin, and are idle since, the same few seconds; to write one anew takes 1.5 us.
+# Many connections began, or are idle since, the same second; formatting it takes 1.5 us.
 _SECONDS_KEPT = 4096
 
 

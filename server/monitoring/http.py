@@ -6,25 +6,24 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable
 from functools import partial
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
 from midge.protocol import COMPATIBLE_VERSION
+from midge.server.log.logger import get_logger
 from midge.server.monitoring import (
-    absent,
     connz,
     go_format,
     healthz,
     jsz,
-    leafz,
     routez,
     whole,
     why,
 )
 from midge.server.monitoring.arguments import Arguments, BadArgument
 from midge.server.monitoring.http_listener import HttpConnection, HttpListener
-from midge.server.monitoring.index import index_page
 from midge.server.monitoring.state import State
 from midge.server.monitoring.throttle import Busy, Throttle
 
@@ -34,6 +33,8 @@ if TYPE_CHECKING:
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Page = Callable[[web.Request], Awaitable[web.Response]]
+
+log = get_logger()
 
 _UNCOUNTED = ("/ipqueuesz", "/raftz")  # as on nats-server
 _SHUTDOWN_S = 0.2  # seconds that a request under way may take when the server stops
@@ -62,9 +63,9 @@ class Monitor:
         self._pages[path] = page
 
     def add_action(self, path: str, action: Page) -> None:
-        """Have `path` do something by `action`, which may wait; before `start` only.
+        """Call `action`, which may wait, for requests of `path`; use before `start` only.
 
-        It keeps no page waiting, so it has to bound by itself how much it does at once.
+        Actions do not queue behind pages, so an action must bound its own work.
         """
         self._actions[path] = action
 
@@ -119,8 +120,8 @@ class Monitor:
         state = self.state
         simple = {
             "/routez": lambda given: routez.routez(state, given),
-            "/leafz": lambda given: leafz.leafz(state, given),
-            "/gatewayz": lambda given: absent.gatewayz(state, given),
+            "/leafz": lambda given: routez.leafz(state, given),
+            "/gatewayz": lambda given: routez.gatewayz(state, given),
             "/ipqueuesz": lambda _: {},
             "/why": lambda given: why.why(state, given),
         }
@@ -158,12 +159,18 @@ class Monitor:
         async def handle(request: web.Request) -> web.StreamResponse:
             if path not in _UNCOUNTED:
                 self.state.requests[path] += 1
-            return await self._throttle.answer(request, make, is_shared=is_shared)
+            try:
+                return await self._throttle.answer(request, make, is_shared=is_shared)
+            except (Busy, web.HTTPException, ConnectionError):
+                raise
+            except Exception:
+                log.exception("monitoring_page_failed", path=path)
+                raise
 
         return handle
 
     async def _index(self, _request: web.Request) -> web.Response:
-        paths = [path for path in ("/console",) if path in self._pages]
+        paths = tuple(path for path in ("/console",) if path in self._pages)
         return web.Response(text=index_page(COMPATIBLE_VERSION, paths), content_type="text/html")
 
     async def _connz(self, request: web.Request) -> web.Response:
@@ -248,3 +255,46 @@ async def _refusals(request: web.Request, handler: Handler) -> web.StreamRespons
         return _text("too many requests\n", 503)
     except web.HTTPNotFound:
         return _text("404 page not found\n", 404)
+
+
+_PAGES = {
+    "varz": "General",
+    "jsz": "JetStream",
+    "connz": "Connections",
+    "accountz": "Accounts",
+    "accstatz": "Account statistics",
+    "subsz": "Subscriptions",
+    "routez": "Routes",
+    "leafz": "Leaf nodes",
+    "gatewayz": "Gateways",
+    "healthz": "Health",
+    "metrics": "Prometheus metrics",
+}
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>midge</title>
+<style>
+body {{ font: 16px/1.6 system-ui, sans-serif; margin: 2.5rem; color: #1b2430 }}
+a {{ color: #14539a; text-decoration: none }} a:hover {{ text-decoration: underline }}
+code {{ color: #667; font-size: 0.8em; margin-left: 0.6em }}
+</style></head>
+<body>
+<h1>midge</h1>
+<p>Monitoring of a server that answers as nats-server {version} does.</p>
+<ul>
+{items}
+</ul>
+</body>
+</html>
+"""
+
+
+def index_page(version: str, more: tuple[str, ...] = ()) -> str:
+    """Return the page; `more` are paths to list first."""
+    pages = {path.strip("/"): path.strip("/").capitalize() for path in more} | _PAGES
+    items = "\n".join(
+        f'<li><a href="./{path}">{escape(title)}</a><code>/{path}</code></li>'
+        for path, title in pages.items()
+    )
+    return _PAGE.format(version=escape(version), items=items)

@@ -212,7 +212,7 @@ class HttpListener(Listener):
             self._admit_next()
 
     def ready(self, connection: HttpConnection) -> None:
-        """Have the first request of `connection` answered, now or when there is room."""
+        """Answer the first request of `connection`, now or when there is room."""
         self._outside.pop(connection, None)
         self._ready[connection] = None
         self._admit_next()

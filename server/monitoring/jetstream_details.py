@@ -25,13 +25,13 @@ _UNSIGNED = 1 << 64
 _STREAM_STEPS = 50  # of describing a stream, about 50 us
 _CONSUMER_STEPS = 10  # of describing a consumer, about 10 us
 _PEER_LETTERS = string.digits + string.ascii_uppercase + string.ascii_lowercase
-_SYNC_INTERVAL_S = 120  # which stands for `always`, as in nats-server's page
+_SYNC_INTERVAL_S = 120  # nats-server's page shows 120 s for `always`
 
 
 async def page(
     state: "State", engine: "Engine", given: dict[str, bool], name: str, offset: int, limit: int
 ) -> dict[str, Any]:
-    """Return the page, of one account if `name` is given, made in turns for many streams."""
+    """Return the page, of one account if `name` is given; make it in pieces for many streams."""
     made = {
         **statistics(engine),
         "server_id": state.broker.keys.server_id,
@@ -115,7 +115,7 @@ def configuration(engine: "Engine") -> dict[str, Any]:
 
 
 def statistics(engine: "Engine") -> dict[str, Any]:
-    """Return what is used and reserved, and how often the API was asked."""
+    """Return the used and reserved bytes, and the number of API requests."""
     used = [one.streams for one in engine.accounts.values() if one.limits is not None]
     return {
         "memory": engine.context.memory.used,

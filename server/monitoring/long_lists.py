@@ -1,4 +1,4 @@
-"""Long lists on pages: made in turns, and bounded by the size of a page."""
+"""Long lists on pages: made in pieces, and bounded by the size of a page."""
 
 import asyncio
 from collections.abc import Iterable

@@ -1,5 +1,7 @@
 """`/metrics`: the server's counts in Prometheus' text form."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -15,19 +17,22 @@ from prometheus_client.registry import Collector
 
 from midge.protocol import COMPATIBLE_VERSION, errors
 from midge.server.broker.broker import TOO_MANY_TOKENS
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.log.logger import JOURNAL
-from midge.server.monitoring.account_totals import server_totals
-from midge.server.monitoring.link_metrics import leafnode_metrics
-from midge.server.monitoring.route_metrics import route_metrics
-from midge.server.monitoring.stream_metrics import lines_by_name, totals
-from midge.server.monitoring.table_metrics import table_metrics
+from midge.server.monitoring.routez import links_of, routes_of
+from midge.server.monitoring.state import server_totals
+from midge.server.monitoring.stream_metrics import lines_by_name, table_metrics, totals
+from midge.server.routing.role import Role
 from midge.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from midge.server.broker.broker import Broker, Totals
     from midge.server.histogram import Histogram
     from midge.server.monitoring.state import State
+    from midge.server.peers.leaf import LeafLink
+    from midge.server.peers.route import RouteLink
 
 _COUNTERS = {
     "connections": ("total_connections", "Connections ever made"),
@@ -44,7 +49,7 @@ _PER_ACCOUNT = ("in_messages", "in_bytes", "out_messages", "out_bytes", "slow_co
 class HubCollector(Collector):
     """Collects from the broker at each scrape, so that it costs nothing in between."""
 
-    def __init__(self, state: "State") -> None:
+    def __init__(self, state: State) -> None:
         self._state = state
 
     def collect(self) -> Iterator[Metric]:
@@ -169,11 +174,11 @@ class HubCollector(Collector):
             yield _histogram("midge_sync_seconds", text, state.jetstream.sync_seconds)
 
 
-def _histogram(name: str, text: str, values: "Histogram") -> HistogramMetricFamily:
+def _histogram(name: str, text: str, values: Histogram) -> HistogramMetricFamily:
     return HistogramMetricFamily(name, text, buckets=values.buckets(), sum_value=values.total)
 
 
-def _limits_met(broker: "Broker") -> dict[str, int]:
+def _limits_met(broker: Broker) -> dict[str, int]:
     """Return for each limit how often it was reached."""
     met, closed, errors_sent = broker.limit_hits, broker.closed_by_reason, broker.errors_sent
     return {
@@ -223,7 +228,7 @@ def _account_counter(field: str) -> CounterMetricFamily:
     return CounterMetricFamily(f"midge_account_{name}", f"{text}, by account", labels=["account"])
 
 
-def _add_totals(counters: dict[str, CounterMetricFamily], name: str, totals: "Totals") -> None:
+def _add_totals(counters: dict[str, CounterMetricFamily], name: str, totals: Totals) -> None:
     for field, metric in counters.items():
         metric.add_metric([name], getattr(totals, field))
 
@@ -233,7 +238,7 @@ class Metrics:
 
     content_type = CONTENT_TYPE_LATEST
 
-    def __init__(self, state: "State") -> None:
+    def __init__(self, state: State) -> None:
         self._state = state
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(HubCollector(state))
@@ -245,3 +250,113 @@ class Metrics:
     async def by_name(self) -> bytes:
         """Return the rest of the page: streams and consumers by name."""
         return await lines_by_name(self._state)
+
+
+_OF_LEAF = ["account", "server", "role"]
+_LEAF_COUNTERS = {
+    "in_messages": ("received_messages", "Messages that came over the link"),
+    "in_bytes": ("received_bytes", "Bytes of messages that came over the link"),
+    "out_messages": ("sent_messages", "Messages sent over the link"),
+    "out_bytes": ("sent_bytes", "Bytes of messages sent over the link"),
+}
+
+
+def leafnode_metrics(state: State) -> Iterator[Metric]:
+    """Yield the values of each link that is up, by account, other server and what that is to us.
+
+    Links of which these are equal are added up.
+    """
+    nodes = state.leafnodes
+    if nodes is None:
+        return
+    by_label: dict[tuple[str, str, str], list[LeafLink]] = {}
+    for link in links_of(state):
+        role = "hub" if link.role == Role.HUB else "leaf"
+        by_label.setdefault((link.account.name, link.name, role), []).append(link)
+    yield from _link_gauges(by_label)
+    for field, (name, text) in _LEAF_COUNTERS.items():
+        counter = CounterMetricFamily(f"midge_leafnode_{name}", text, labels=_OF_LEAF)
+        for labels, links in by_label.items():
+            counter.add_metric(labels, sum(getattr(link, field) for link in links))
+        yield counter
+    connects = CounterMetricFamily(
+        "midge_leafnode_connects",
+        "Times that a link has come up",
+        labels=["account"],
+    )
+    for account, count in nodes.connects.items():
+        connects.add_metric([account], count)
+    yield connects
+
+
+def _link_gauges(by_label: dict[tuple[str, str, str], list[LeafLink]]) -> Iterator[Metric]:
+    up = GaugeMetricFamily("midge_leafnodes", "Links that are up", labels=_OF_LEAF)
+    pending = GaugeMetricFamily(
+        "midge_leafnode_pending_bytes",
+        "Bytes that wait to be sent over the link",
+        labels=_OF_LEAF,
+    )
+    interest = GaugeMetricFamily(
+        "midge_leafnode_subscriptions",
+        "Interest that the other server has told",
+        labels=_OF_LEAF,
+    )
+    round_trip = GaugeMetricFamily(
+        "midge_leafnode_rtt_seconds",
+        "Round trip of the last PING, the longest",
+        labels=_OF_LEAF,
+    )
+    for labels, links in by_label.items():
+        up.add_metric(labels, len(links))
+        pending.add_metric(labels, sum(link.outbound.pending_bytes() for link in links))
+        interest.add_metric(labels, sum(link.interest_count for link in links))
+        longest_s = max(link.keepalive.round_trip_s or 0.0 for link in links)
+        round_trip.add_metric(labels, longest_s)
+    yield from (up, pending, interest, round_trip)
+
+
+_ROUTE_COUNTERS = {
+    "in_messages": ("received_messages", "Messages that came over the route"),
+    "in_bytes": ("received_bytes", "Bytes of messages that came over the route"),
+    "out_messages": ("sent_messages", "Messages sent over the route"),
+    "out_bytes": ("sent_bytes", "Bytes of messages sent over the route"),
+}
+
+_ROUTE_GAUGES: dict[str, tuple[str, Callable[[RouteLink], float]]] = {
+    "pending_bytes": (
+        "Bytes that wait to be sent over the route",
+        lambda link: link.outbound.pending_bytes(),
+    ),
+    "subscriptions": (
+        "Interest that the other server has told",
+        lambda link: link.interest_count,
+    ),
+    "rtt_seconds": (
+        "Round trip of the last PING",
+        lambda link: link.keepalive.round_trip_s or 0.0,
+    ),
+}
+
+
+def route_metrics(state: State) -> Iterator[Metric]:
+    """Yield the values of each route that is up, by the other server."""
+    cluster = state.cluster
+    if cluster is None:
+        return
+    links = routes_of(state)
+    up = GaugeMetricFamily("midge_routes", "Routes that are up")
+    up.add_metric([], len(links))
+    yield up
+    for name, (text, value) in _ROUTE_GAUGES.items():
+        gauge = GaugeMetricFamily(f"midge_route_{name}", text, labels=["server"])
+        for link in links:
+            gauge.add_metric([link.name], value(link))
+        yield gauge
+    for field, (name, text) in _ROUTE_COUNTERS.items():
+        counter = CounterMetricFamily(f"midge_route_{name}", text, labels=["server"])
+        for link in links:
+            counter.add_metric([link.name], getattr(link, field))
+        yield counter
+    connects = CounterMetricFamily("midge_route_connects", "Times that a route has come up")
+    connects.add_metric([], cluster.connects)
+    yield connects

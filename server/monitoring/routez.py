@@ -1,4 +1,4 @@
-"""`/routez`: the routes to the other servers of the cluster."""
+"""`/routez`, `/leafz` and `/gatewayz`: the links to other servers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from midge.server.monitoring import go_format
+from midge.server.routing.role import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from midge.server.monitoring.arguments import Arguments
     from midge.server.monitoring.state import State
+    from midge.server.peers.leaf import LeafLink
     from midge.server.peers.route import RouteLink
     from midge.sublist.subscription import RemoteSubscription
 
@@ -21,7 +23,7 @@ LISTED_MAX = 10_000
 
 
 def routez(state: State, arguments: Arguments) -> dict[str, Any]:
-    """Return the page; with `subs`, what each server has told of interest."""
+    """Return the page; with `subs`, with the interest that each server has announced."""
     lists, with_detail = arguments.subscriptions()
     links = routes_of(state)
     return {
@@ -96,3 +98,61 @@ def _detail(link: RouteLink, account: bytes, told: RemoteSubscription) -> dict[s
         words.append(told.queue)
     found |= {"sid": b" ".join(words).decode(errors="replace"), "msgs": 0, "cid": link.cid}
     return found
+
+
+def leafz(state: State, arguments: Arguments) -> dict[str, Any]:
+    """Return the page of links; with `subs`, with the interest that each has announced."""
+    with_subscriptions = arguments.flag("subs")
+    account = arguments.text("acc")
+    links = links_of(state, account)
+    return {
+        **_head(state),
+        "leafnodes": len(links),
+        "leafs": [_leaf_entry(link, with_subscriptions=with_subscriptions) for link in links],
+    }
+
+
+def links_of(state: State, account: str = "") -> list[LeafLink]:
+    """List the links, those of one account if it is named."""
+    nodes = state.leafnodes
+    links = [] if nodes is None else list(nodes.links.values())
+    return [link for link in links if not account or link.account.name == account]
+
+
+def _leaf_entry(link: LeafLink, *, with_subscriptions: bool) -> dict[str, Any]:
+    round_trip_s = link.keepalive.round_trip_s
+    entry = {
+        "id": link.cid,
+        "name": link.name,
+        "is_spoke": link.role == Role.HUB,
+        "account": link.account.name,
+        "ip": link.peer_host,
+        "port": link.peer_port,
+        "rtt": go_format.duration(round_trip_s or 0.0),
+        "in_msgs": link.in_messages,
+        "out_msgs": link.out_messages,
+        "in_bytes": link.in_bytes,
+        "out_bytes": link.out_bytes,
+        "subscriptions": link.interest_count,
+    }
+    if with_subscriptions:
+        listed = [(one.subject, one.queue) for one in link.interest[:LISTED_MAX]]
+        entry["subscriptions_list"] = [
+            (subject if queue is None else b"%b %b" % (subject, queue)).decode(errors="replace")
+            for subject, queue in listed
+        ]
+    entry["compression"] = link.side.compression.mode
+    return entry
+
+
+def gatewayz(state: State, arguments: Arguments) -> dict[str, Any]:
+    """Return the page of a server without gateways, which midge does not have."""
+    arguments.flag("accs")
+    return {**_head(state), "outbound_gateways": {}, "inbound_gateways": {}}
+
+
+def _head(state: State) -> dict[str, Any]:
+    return {
+        "server_id": state.broker.keys.server_id,
+        "now": go_format.timestamp(state.broker.clock.wall()),
+    }

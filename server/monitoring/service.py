@@ -87,7 +87,7 @@ class MonitoringService:
 
         self._monitor = Monitor(self._state)
         if self._state.broker.options.monitoring.console.enabled:
-            from midge.server.monitoring.console import add_console  # noqa: PLC0415 - only who wants it
+            from midge.server.monitoring.console import add_console  # noqa: PLC0415 - if enabled
 
             add_console(self._monitor)
         await self._monitor.start(self._listener, self._tls)

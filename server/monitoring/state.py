@@ -1,13 +1,19 @@
 """The data of the pages: the broker, and monitoring's own counts."""
 
+from __future__ import annotations
+
+import os
+import sys
+import time
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from midge.server.monitoring.account_totals import AccountTotals
-from midge.server.monitoring.process_usage import ProcessUsage
+from midge.server.broker.broker import Observer, Totals
 
 if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
+    from midge.server.clients.connection import Connection
     from midge.server.histogram import Histogram
     from midge.server.jetstream.engine import Engine
     from midge.server.monitoring.console.tail import Tails
@@ -28,7 +34,7 @@ class State:
     and `tables` where the settings have none. `part` is set in one of several workers.
     """
 
-    def __init__(self, broker: "Broker", part: "Part | None" = None) -> None:
+    def __init__(self, broker: Broker, part: Part | None = None) -> None:
         self.broker = broker
         self.part = part
         self.usage = ProcessUsage()
@@ -50,7 +56,7 @@ class State:
         self.websocket_port = 0
         self.leafnode_port = 0
 
-    def tails(self) -> "Tails":
+    def tails(self) -> Tails:
         """Return the console's tails of this process, made on first use."""
         if self._tails is None:
             from midge.server.monitoring.console.tail import Tails  # noqa: PLC0415 - few have any
@@ -79,3 +85,104 @@ class State:
         if abs(offset - self._wall_offset) > _CLOCK_SLACK_S:
             self._wall_offset = offset  # the system's clock was set
         return self._wall_offset
+
+
+_STATM = "/proc/self/statm"
+_SHORTEST_SAMPLE_S = 0.5
+
+
+class ProcessUsage:
+    """Measures the process; CPU is in per cent of one core, since the previous call."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        cpu_clock: Callable[[], float] = time.process_time,
+    ) -> None:
+        self._clock = clock
+        self._cpu_clock = cpu_clock
+        self._at = clock()
+        self._cpu_at = cpu_clock()
+        self._percent = 0.0
+
+    def cpu_percent(self) -> float:
+        """Return the CPU share; calls in quick succession return the same one."""
+        now = self._clock()
+        elapsed = now - self._at
+        if elapsed >= _SHORTEST_SAMPLE_S:
+            cpu_now = self._cpu_clock()
+            self._percent = round(100 * (cpu_now - self._cpu_at) / elapsed, 1)
+            self._at = now
+            self._cpu_at = cpu_now
+        return self._percent
+
+    @staticmethod
+    def open_files() -> int:
+        """Return the number of open file descriptors, 0 where the system does not tell."""
+        from pathlib import Path  # noqa: PLC0415 - with a page, long after the start
+
+        try:
+            return len(list(Path("/proc/self/fd").iterdir())) - 1  # without the one that lists them
+        except OSError:
+            return 0
+
+    @staticmethod
+    def memory_bytes() -> int:
+        """Return the resident memory."""
+        from pathlib import Path  # noqa: PLC0415 - with a page, long after the start
+
+        try:
+            pages = int(Path(_STATM).read_text(encoding="ascii").split()[1])
+        except (OSError, ValueError, IndexError):
+            import resource  # noqa: PLC0415 - only without /proc
+
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            return peak if sys.platform == "darwin" else peak * 1024
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    @staticmethod
+    def cores() -> int:
+        """Count the cores that the process may run on."""
+        try:
+            return len(os.sched_getaffinity(0))
+        except AttributeError:
+            return os.cpu_count() or 1
+
+
+class AccountTotals(Observer):
+    """Counts by account: an observer of a broker; `totals` returns them."""
+
+    def __init__(self) -> None:
+        self._gone: dict[str, Totals] = {}
+
+    def client_closed(self, connection: Connection) -> None:
+        """Keep the counts of a client that has disconnected."""
+        totals = self._gone.setdefault(connection.account.name, Totals())
+        totals.connections += 1
+        totals.add(connection)
+        if connection.reason is not None and connection.reason.is_slow_consumer:
+            totals.slow_consumers += 1
+
+    def totals(self, broker: Broker, name: str) -> Totals:
+        """Return the totals of an account: open and closed connections."""
+        gone = self._gone.get(name, Totals())
+        account = broker.accounts.get(name)
+        live = broker.clients_of(account) if account else []
+        totals = Totals()
+        totals.connections = gone.connections + len(live)
+        totals.slow_consumers = gone.slow_consumers
+        for field in ("in_messages", "in_bytes", "out_messages", "out_bytes"):
+            setattr(totals, field, getattr(gone, field))
+        for client in live:
+            totals.add(client)
+        return totals
+
+
+def server_totals(broker: Broker) -> Totals:
+    """Return the totals of the server: open and closed connections."""
+    totals = Totals()
+    for field in Totals.__slots__:
+        setattr(totals, field, getattr(broker.totals, field))
+    for client in list(broker.clients.values()):
+        totals.add(client)
+    return totals

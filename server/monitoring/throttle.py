@@ -163,7 +163,7 @@ class Throttle:
                         await response.write(page.body[start : start + _PIECE_BYTES])
                 await response.write_eof()
         except TimeoutError:
-            pass  # raised anew below: this one's frames reference a piece of the page
+            pass  # a new one is raised below: this one's frames reference a piece of the page
         else:
             return response
         self._limits_met["monitoring_pages"] += 1

@@ -3,14 +3,13 @@
 import functools
 from typing import TYPE_CHECKING, Any
 
-from midge.protocol import COMPATIBLE_VERSION
+from midge.protocol import COMPATIBLE_VERSION, Frame
 from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.config.options import WebSocket
 from midge.server.monitoring import go_format
-from midge.server.monitoring.account_totals import server_totals
 from midge.server.monitoring.accounts import claims_in
-from midge.server.monitoring.leafz import links_of
-from midge.server.monitoring.routez import routes_of
+from midge.server.monitoring.routez import links_of, routes_of
+from midge.server.monitoring.state import server_totals
 from midge.version import __version__
 
 if TYPE_CHECKING:
@@ -33,6 +32,7 @@ def _identity(state: "State") -> dict[str, Any]:
         "server_name": state.server_name,
         "version": COMPATIBLE_VERSION,
         "midge_version": __version__,
+        "midge_build": "compiled" if hasattr(Frame, "__pyx_vtable__") else "pure",
         "proto": 1,
         "git_commit": "",
         "go": "python",
@@ -141,7 +141,7 @@ def _unless_default(handshake_timeout_s: float) -> int:
 
 
 def _cluster(state: "State") -> dict[str, Any]:
-    """Say which cluster this is, and where its other servers are; empty without one."""
+    """Return the cluster's name and the addresses of its other servers; empty without one."""
     table = state.broker.options.cluster
     if state.cluster is None:
         return {}

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 from msgspec import structs
 
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.monitoring import accounts, subsz, varz
-from midge.server.monitoring.account_totals import server_totals
 from midge.server.monitoring.arguments import Arguments
+from midge.server.monitoring.state import server_totals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -37,7 +37,7 @@ _DETAIL_SUMMED = ("client_connections", "subscriptions")
 
 
 async def whole_varz(state: State) -> Page:
-    """Return `/varz`: counts are sums, settings those of all."""
+    """Return `/varz`: counts are sums over the workers, settings are the server's."""
     page = varz.varz(state)
     part = state.part
     if part is None:
@@ -275,7 +275,6 @@ def _kick(state: State, cid: int) -> bool:
     client = state.broker.clients.get(cid)
     if client is not None:
         client.close(ClosedReason.KICKED)
-        state.broker.router.flush_unless_due()
     return client is not None
 
 
@@ -284,14 +283,12 @@ def _lame_duck(state: State, cid: int) -> bool:
     client = broker.clients.get(cid)
     if client is not None:
         line = broker.info_line(client).replace(b"INFO {", b'INFO {"ldm":true,', 1)
-        client.outbound.append(line)
-        broker.router.touch(client)
-        broker.router.flush_unless_due()
+        client.send(line)
     return client is not None
 
 
 async def own_page(state: State, name: str, arguments: Mapping[str, Any]) -> Any:
-    """Return what this worker adds to a page; `arguments` are those of the functions above.
+    """Return this worker's part of a page; the functions above describe `arguments`.
 
     Raises:
         BadArgument: an argument is invalid.

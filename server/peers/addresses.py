@@ -20,7 +20,7 @@ LEAF_SCHEMES = ("nats-leaf", "nats", "tls", "leaf", "ws", "wss")
 
 
 class Address(NamedTuple):
-    """Where another server is, and who we are there."""
+    """The address of another server, and the credentials for it."""
 
     host: str
     port: int

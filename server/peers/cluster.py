@@ -1,4 +1,4 @@
-"""The servers of a cluster that this one has routes to: who is one, and what each is told."""
+"""The servers of a cluster that this one has routes to: membership, gossip and interest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from midge.protocol.route_messages import (
     RouteInfo,
 )
 from midge.server.broker.message_trace import TRACING_PROTOCOL
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.clients.observer import Observer
 from midge.server.config.addresses import advertised_address
 from midge.server.listeners.sockets import host_in_url
@@ -54,10 +54,10 @@ log = get_logger()
 class Cluster(Peers, Observer):
     """All routes of `broker`; `routes` are those that are up, by server id.
 
-    `name` is that of the cluster, and `is_dynamic` says that no settings have it. `discovered` is
-    called with what another server tells of a third one, and `urls_changed` when clients are to
-    hear of other addresses. `address` is where other servers connect, and `connects` counts the
-    routes that have come up.
+    `name` is the cluster's name, and `is_dynamic` is True if no setting has it. `discovered` is
+    called with a server's INFO about a third one, and `urls_changed` when the addresses for clients
+    have changed. Other servers connect to `address`, and `connects` counts the routes that have
+    come up.
     """
 
     def __init__(self, broker: Broker, interests: Interests) -> None:
@@ -135,7 +135,7 @@ class Cluster(Peers, Observer):
         return (f"{host_in_url(host)}:{port}",)
 
     def client_urls(self) -> list[str]:
-        """Return the addresses that clients are told: those of this server, then of the others."""
+        """Return the addresses for clients: this server's, then the other servers'."""
         if self.broker.options.cluster.no_advertise:
             return []
         found = dict.fromkeys(() if self.broker.lame_duck else self.own_urls())
@@ -150,7 +150,6 @@ class Cluster(Peers, Observer):
         line = self.info().line()
         for link in self.routes.values():
             link.send(line)
-        self.broker.router.flush_unless_due()
 
     # The name of the cluster.
 
@@ -179,7 +178,7 @@ class Cluster(Peers, Observer):
             self._take_name(name)
 
     def _take_name(self, name: str) -> None:
-        """Have another name from now on."""
+        """Adopt another name."""
         log.info("cluster_name_changed", before=self.name, name=name)
         self.name = name
         self.broker.observers.show("cluster_renamed")
@@ -187,7 +186,7 @@ class Cluster(Peers, Observer):
     # Servers that come and go.
 
     def join(self, link: RouteLink, info: RouteInfo) -> None:
-        """Have `link`, whose handshake is done, take part."""
+        """Register `link` after its handshake."""
         self.routes[info.server_id] = link
         self.connects += 1
         link.max_interest = self.max_interest()
@@ -275,21 +274,21 @@ class Cluster(Peers, Observer):
         self.interests.of(account).add(branch, self._allows(branch))
 
     def _allows(self, branch: RouteBranch) -> Callable[[bytes], bool]:
-        """Return what tells whether interest is told to the other end of `branch`."""
+        """Return the function that decides which interest is announced over `branch`."""
         return self.telling.of(branch.account, branch.link.side.taken)
 
     def tell_anew(self, link: RouteLink) -> None:
-        """Tell `link` what it has not been told, and the reverse; the rules have changed."""
+        """Announce newly allowed interest over `link`, and withdraw interest now denied."""
         for branch in link.branches.values():
             if branch.told is not None:
                 self.interests.of(branch.account).renew(branch, self._allows(branch))
 
 
 def _gossip_mode(side: Any, other: Any) -> int:
-    """Return whether a server that hears of the one of `side` is to tell of it in turn.
+    """Return whether the server of `other` should pass the server of `side` on to further servers.
 
-    As nats-server: servers that are told of by a server which connected explicitly tell on; where
-    this server was connected to, the others need not.
+    As nats-server: a server announced by a server that connected explicitly is passed on; for a
+    server that has accepted the connection, the others need not do so.
     """
     if side.was_solicited:
         return GOSSIP_OVERRIDE if side.is_explicit else GOSSIP_DEFAULT

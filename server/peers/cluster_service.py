@@ -12,7 +12,8 @@ from msgspec import structs
 from midge.protocol.route_messages import GOSSIP_DEFAULT, RouteInfo
 from midge.server.auth import Identity, Refusal
 from midge.server.auth.authenticator import Authenticator
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.auth.client_tls import build_client_context
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.config.leafnodes import LeafRemoteTls
 from midge.server.config.options import Authorization, Options
 from midge.server.errors import ConfigError
@@ -20,7 +21,7 @@ from midge.server.listeners.tls import build_server_context
 from midge.server.log.logger import get_logger
 from midge.server.peers.addresses import Address, parse_route_address
 from midge.server.peers.cluster import Cluster
-from midge.server.peers.dial import Diallers, build_client_context
+from midge.server.peers.dial import Diallers
 from midge.server.peers.listener import LinkListener
 from midge.server.peers.route import RouteLink
 from midge.server.peers.route_dialler import RouteDialler
@@ -307,7 +308,6 @@ class ClusterService:
         """Send INFO to clients, to some now and to the rest in later turns."""
         for _ in range(min(len(left), _TOLD_AT_ONCE)):
             left.pop().renew_info()
-        self._broker.router.flush_unless_due()
         if left:
             asyncio.get_running_loop().call_soon(self._tell, left)
 

@@ -16,7 +16,7 @@ from msgspec import UNSET
 from midge.protocol.errors import ProtocolError
 from midge.protocol.inbound import Inbound, SharedBuffer
 from midge.protocol.stream_parser import StreamParser
-from midge.server.clients.reading import AUTHENTICATING
+from midge.server.channels.reading import AUTHENTICATING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,11 +18,11 @@ _FILE_MAX_BYTES = 1 << 20
 
 
 def prove(connect: LeafConnect, remote: LeafRemote, address: Address, nonce: str) -> None:
-    """Put into `connect` what proves to the remote who we are.
+    """Put the remote's credentials, and a signature of its nonce, into `connect`.
 
     Raises:
         OSError: the credentials file cannot be read.
-        ValueError: it, or the seed, is not what it should be.
+        ValueError: the file or the seed is malformed.
     """
     if remote.credentials:
         with Path(remote.credentials).open("rb") as file:

@@ -13,19 +13,16 @@ import socket
 import ssl
 from typing import TYPE_CHECKING, Any
 
-from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clients.loop_adapter import forget, protocol_for
-from midge.server.clients.state import State
-from midge.server.errors import ConfigError
+from midge.server.channels.channel_state import ChannelState
+from midge.server.channels.closed_reason import ClosedReason
+from midge.server.channels.loop_adapter import forget, protocol_for
 from midge.server.listeners.sockets import bound_receive_buffer, is_loopback
-from midge.server.listeners.tls import choose_curve
 from midge.server.log.logger import get_logger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from midge.server.broker.broker import Broker
-    from midge.server.config.leafnodes import LeafRemoteTls
     from midge.server.config.options import Options
     from midge.server.listeners.websocket.client import WebSocketClient
     from midge.server.peers.addresses import Address
@@ -118,7 +115,6 @@ class Dialler:
                 await task
         if self.link is not None:
             self.link.close(reason)
-            self.broker.router.flush_unless_due()
 
     def ended(self, link: Link) -> None:
         """Record that the link is gone."""
@@ -246,7 +242,7 @@ async def _dial(loop: asyncio.AbstractEventLoop, host: str, port: int) -> socket
 
 
 async def read_line(loop: asyncio.AbstractEventLoop, bare: socket.socket) -> bytes:
-    """Read what comes up to the end of the first line, and what may have come behind it."""
+    """Read up to the end of the first line, and the bytes that have arrived behind it."""
     line = b""
     while b"\n" not in line:
         piece = await loop.sock_recv(bare, 65536)
@@ -296,37 +292,10 @@ async def attach(
     except BaseException:
         if upgrade is not None:
             upgrade.give_up()
-        had_no_transport = link.channel.state == State.CONNECTING
+        had_no_transport = link.channel.state == ChannelState.CONNECTING
         link.close(ClosedReason.CLIENT_CLOSED)
         if had_no_transport:  # which would report its end
             link.channel.let_go()
             forget(protocol)
         bare.close()
         raise
-
-
-def build_client_context(table: LeafRemoteTls, where: str = "tls") -> ssl.SSLContext:
-    """Return the context that `table`, found at `where` in the settings, describes.
-
-    Raises:
-        ConfigError: a file cannot be read, or is not what it should be.
-    """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    choose_curve(context, table.curve_preferences, where)
-    if table.insecure:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    try:
-        if table.ca_file:
-            context.load_verify_locations(table.ca_file)
-        elif not table.insecure:
-            context.load_default_certs()
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"{table.ca_file!r}: {error}", key=f"{where}.ca_file") from error
-    try:
-        if table.cert_file:
-            context.load_cert_chain(table.cert_file, table.key_file or None)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"{table.cert_file!r}: {error}", key=f"{where}.cert_file") from error
-    return context

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from midge.protocol import errors
 from midge.server.auth.authenticator import NOT_PINNED, is_pinned
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.log.logger import get_logger
 from midge.server.peers.dial import cause_of
 from midge.server.peers.link import DOCUMENT_MAX_BYTES, INTRODUCTION_MAX_BYTES
@@ -162,7 +162,6 @@ class End:
         if not self.takes_failure(error):
             log.error(self.error_event, cid=link.cid, peer=link.peer, error=error)
         link.close(reason, wire)
-        self.broker.router.flush_unless_due()
 
     def takes_failure(self, error: str) -> bool:
         """Return whether the dialler logs `error`, as the reason of a failed attempt.

@@ -1,9 +1,9 @@
-"""The interest in the streams that an account exports, as the links of that account are told it.
+"""The importers' interest in an exported stream, as it is announced over the exporter's links.
 
-A message that comes over a link is carried to the importers by the import itself. So the other side
-is told what their subscriptions ask for, under the exporter's subjects: each with its queue group,
-and with as many members as it has. Only interest of this server and of leaf nodes counts: the other
-servers of a cluster carry what comes to them by imports of their own.
+The import itself carries a message that arrives over a link to the importers. So this server
+announces their subscriptions under the exporter's subjects, each with its queue group and number of
+members. Only interest of this server and of leaf nodes counts, because the other servers of a
+cluster carry their messages by their own imports.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ class AnInterest(Protocol):
     streams: list[ImportedStream]
 
     def look(self, subject: bytes, queue: bytes | None) -> None:
-        """Have interest of this server counted anew."""
+        """Count the interest of this server again."""
 
     def look_behind(self, source: Link, subject: bytes, queue: bytes | None, origin: str) -> None:
-        """Have interest behind a link counted anew."""
+        """Count the interest behind a link again."""
 
 
 class ImportedStream:
     """The interest of one importer in one stream, under the exporter's subjects.
 
-    `exporter` is the interest in the exporter's account, whose links are told, and `importer` that
-    in the other one.
+    `exporter` is the interest in the exporter's account, which has the links, and `importer` is
+    the interest in the importing account.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ImportedStream:
         self._importer.streams.remove(self)
 
     def added(self, subscription: Subscription) -> None:
-        """Tell that there is more interest, if the subscription concerns the stream."""
+        """Count and announce a new subscription, if it concerns the stream."""
         if isinstance(subscription, _CROSSINGS):
             return
         subject = self.exporters_subject(subscription.subject, subscription.queue)
@@ -83,11 +83,11 @@ class ImportedStream:
             self._exporter.look(subject, subscription.queue)
 
     def removed(self, subscription: Subscription) -> None:
-        """Tell that there is less of it."""
+        """Count and announce the end of a subscription."""
         self.added(subscription)
 
     def link_changed(self, source: Link, subject: bytes, queue: bytes | None, origin: str) -> None:
-        """Tell that there is more, or less, interest over a link of the importer."""
+        """Announce changed interest behind a link of the importer."""
         if not _counts(source):
             return
         meant = self.exporters_subject(subject, queue)
@@ -109,7 +109,7 @@ class ImportedStream:
         return meant
 
     def keys(self, told: Told) -> Iterator[list[Key]]:
-        """Yield the kinds of interest that a link may have to be told of, a few at a time."""
+        """Yield the keys of interest to announce over a link, a few at a time."""
         for batch in self._account.sublist.walk():
             yield [
                 (meant, queue, "")
@@ -123,7 +123,7 @@ class ImportedStream:
         return self.exporters_subject(one.subject, one.queue) if _counts(one.remote) else None
 
     def count(self, told: Told, key: Key) -> int:
-        """Count the interest of a kind that a link is told of."""
+        """Count the interest in `key` that concerns a link."""
         subject, queue, origin = key
         wider = self._wider.get((subject, queue), set())
         asked = list(wider)
@@ -158,9 +158,9 @@ class ImportedStream:
 
 
 class Imports:
-    """The streams of one account that others import, for what its links are told.
+    """The streams of one account that others import, for the announcements over its links.
 
-    `interest` is that in the account, and `of` returns the one in another.
+    `interest` is the interest in this account, and `of` returns another account's.
     """
 
     def __init__(
@@ -227,12 +227,12 @@ class Imports:
     # The account's own subscriptions: an import hides where the first one comes and the last goes.
 
     def added(self, subscription: Subscription) -> None:
-        """Have a subject that is imported looked at again."""
+        """Count the interest in an imported subject again."""
         if subscription.queue is None and self.count_crossings(subscription.subject):
             self._interest.look(subscription.subject, None)
 
     def removed(self, subscription: Subscription) -> None:
-        """Have a subject that is imported looked at again."""
+        """Count the interest in an imported subject again."""
         self.added(subscription)
 
 

@@ -1,4 +1,7 @@
-"""The interest that each account's links are told: its clients' and that behind other links."""
+"""The interest to announce over each account's links: its clients', and other links' interest.
+
+`told.py` describes how one link announces it.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,9 @@ _WORKER = int(Role.WORKER)
 class AccountInterest:
     """The interest in one account, for the links of that account.
 
-    It listens to the account while there is a link. `also` returns the subjects that links of a
-    kind are told of without a subscription. `imported`, once it is set, has what other accounts
-    want of this one's streams, and `streams` what links of those are told of interest here.
+    It listens to the account while there is a link. `also` returns the subjects announced to links
+    of a role without a subscription. `imported`, once it is set, has other accounts' interest in
+    this account's streams, and `streams` the streams that this account imports.
     """
 
     def __init__(
@@ -47,7 +50,7 @@ class AccountInterest:
         return len(self._links)
 
     def add(self, link: Link, allows: Callable[[bytes], bool]) -> None:
-        """Tell `link` of all interest that concerns it, and of every change from now on."""
+        """Announce all interest that concerns `link`, and every change from now on."""
         if not self._links:
             self.account.add_listener(self)
             if self.imported is not None:
@@ -56,11 +59,11 @@ class AccountInterest:
         self.renew(link, allows)
 
     def renew(self, link: Link, allows: Callable[[bytes], bool]) -> None:
-        """Tell `link`, which has other rules now, what it has not been told, and the reverse."""
+        """Announce newly allowed interest over `link`, and withdraw interest now denied."""
         link.told.begin(self._walk_for(link), partial(self._count_for, link), allows)
 
     def remove(self, link: Link) -> None:
-        """Tell `link` nothing any more."""
+        """Stop announcing over `link`."""
         if link in self._links:
             self._links.remove(link)
             if not self._links:
@@ -69,13 +72,13 @@ class AccountInterest:
                     self.imported.end()
 
     def accounts_planned(self) -> None:
-        """Tell what has changed by other imports of this account's streams."""
+        """Announce the changes by new or ended imports of this account's streams."""
         if self._links and self.imported is not None and self.imported.renew():
             for link in self._links:
                 self.renew(link, link.told.allows)
 
     def _walk_for(self, link: Link) -> Iterator[list[Key]]:
-        """Yield the kinds of interest that `link` may have to be told of."""
+        """Yield the keys of interest to announce over `link`."""
         told = link.told
         yield [(subject, None, "") for subject in self._also(link.role)]
         for batch in self.account.sublist.walk():
@@ -85,7 +88,7 @@ class AccountInterest:
             yield from stream.keys(told)
 
     def _count_for(self, link: Link, key: Key) -> int:
-        """Count the interest of a kind that `link` is told of."""
+        """Count the interest in `key` that concerns `link`."""
         subject, queue, from_cluster = key
         told, sublist, imported = link.told, self.account.sublist, self.imported
         count = 0
@@ -112,10 +115,10 @@ class AccountInterest:
         return imported.count_crossings(subject)
 
     def _count_untold(self, imported: Imports, link: Link, subject: bytes) -> int:
-        """Count the imports of exactly `subject` that are no interest to `link` by themselves.
+        """Count the imports of exactly `subject` that are not announced over `link` themselves.
 
-        None of a stream is, because what its importers want is told. One of a service is where
-        messages that come over the link may cross it.
+        An import of a stream never is, because its importers' interest is announced instead. An
+        import of a service is, if messages that arrive over the link may cross it.
         """
         if crosses(link.role, SERVICE):
             return imported.count_streams(subject)
@@ -124,19 +127,19 @@ class AccountInterest:
     # What the account tells.
 
     def interest_began(self, subject: bytes, queue: bytes | None) -> None:
-        """Pass on that there is interest of a kind."""
+        """Announce new interest."""
         self._change((subject, queue, ""), 1)
 
     def interest_ended(self, subject: bytes, queue: bytes | None) -> None:
-        """Pass on that interest has ended."""
+        """Announce the end of interest."""
         self._change((subject, queue, ""), -1)
 
     def group_resized(self, subject: bytes, queue: bytes, members: int) -> None:
-        """Pass on how many members a queue group has."""
+        """Announce the new number of members of a queue group."""
         self._change((subject, queue, ""), 0)
 
     def remote_changed(self, subject: bytes, queue: bytes | None) -> None:
-        """Leave it to `link_changed`, which knows from where."""
+        """Do nothing: `link_changed` handles it, because it knows the link."""
 
     def _change(self, key: Key, change: int) -> None:
         if self._imported_streams() or (key[1] is None and self._count_imports(key[0])):
@@ -146,19 +149,19 @@ class AccountInterest:
             link.told.change(key, change)
 
     def look(self, subject: bytes, queue: bytes | None) -> None:
-        """Have interest of a kind that is here counted anew, and tell what has changed."""
+        """Count local interest again, and announce a change."""
         for link in self._links:
             link.told.look((subject, queue, ""))
 
     def look_behind(self, source: Link, subject: bytes, queue: bytes | None, origin: str) -> None:
-        """Have interest of a kind that is behind `source` counted anew, and tell of changes."""
+        """Count interest behind `source` again, and announce a change."""
         for told, key in self._hearing(source, subject, queue, origin):
             told.look(key)
 
     def _hearing(
         self, source: Link, subject: bytes, queue: bytes | None, origin: str
     ) -> Iterator[tuple[Told, Key]]:
-        """Yield what is told of interest behind `source`, each with the key that it has there."""
+        """Yield the links that interest behind `source` concerns, each with its key for it."""
         origin = origin or source.cluster
         for link in self._links:
             if link.told.hears_of(source, origin):
@@ -169,7 +172,7 @@ class AccountInterest:
     def link_changed(
         self, source: Link, subject: bytes, queue: bytes | None, change: int, origin: str = ""
     ) -> None:
-        """Pass on to the other links that `source` has told of more, or less, interest."""
+        """Announce a change of the interest behind `source` over the other links."""
         interests = self._interests
         if interests is not None and interests.outside is not None and source.role != _WORKER:
             from_where = "" if queue is None else _from_where(source.role, origin)
@@ -188,10 +191,10 @@ class AccountInterest:
 class Interests(Observer):
     """The interest in each account of a server, for all of its links; `imports` is between them.
 
-    `extra` has, by the role of a link, what gives the subjects that such a link of an account is
-    told of without a subscription. `outside` is told of interest behind links to other servers:
-    account, subject, queue group, change, and where its members are, see role.py. It is None where
-    this is the only worker.
+    `extra` has for a link's role the function that returns the subjects announced over such links
+    of an account without a subscription. `outside` is called for changed interest behind links to
+    other servers: account, subject, queue group, change, and the place of its members (role.py). It
+    is None where this is the only worker.
     """
 
     def __init__(self, imports: AccountLinks | None = None) -> None:
@@ -201,7 +204,7 @@ class Interests(Observer):
         self._accounts: dict[str, AccountInterest] = {}
 
     def of(self, account: Account) -> AccountInterest:
-        """Return what the links of `account` are told by."""
+        """Return the interest of `account`, for its links."""
         interest = self._accounts.get(account.name)
         if interest is None:
 
@@ -216,13 +219,13 @@ class Interests(Observer):
         return interest
 
     def accounts_planned(self) -> None:
-        """Tell what has changed by other imports."""
+        """Announce the changes by new or ended imports."""
         for interest in list(self._accounts.values()):
             interest.accounts_planned()
 
 
 def _from_where(role: int, origin: str) -> str:
-    """Say where members of a queue group are, behind a link of `role`, that come from `origin`."""
+    """Return the place of queue members behind a link of `role` and the leaf cluster `origin`."""
     if role == Role.ROUTE:
         return BEHIND_ROUTES + (LAST_CHOICE if origin else "")
     return LAST_CHOICE

@@ -55,7 +55,7 @@ class LeafLink(Link):
         self.role = role
 
     def reaches(self, link: Any, origin: str) -> bool:
-        """Return whether what comes from here may go over `link`, to interest of `origin`."""
+        """Return whether a message from this link may go over `link`, to interest of `origin`."""
         cluster = self.cluster
         if link is self or passes(self.role, link.role) != BOTH:
             return False

@@ -16,9 +16,9 @@ from midge.protocol.leaf_messages import (
     parse_leaf_info,
 )
 from midge.server.auth import AuthRequest, Identity, Refusal, Verdict
-from midge.server.broker.expiries import expiry_text
+from midge.server.broker.expiry import expiry_text
 from midge.server.broker.message_trace import TRACING_PROTOCOL
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.config.addresses import advertised_address
 from midge.server.listeners.sockets import host_in_url
 from midge.server.peers.compression import OFF, Compression
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from midge.server.auth.permissions import PermissionRules
-    from midge.server.broker.token_scan import WhyEnded
+    from midge.server.broker.expiry import WhyEnded
     from midge.server.peers.leaf import LeafLink
     from midge.server.peers.leaf_nodes import LeafNodes
     from midge.server.routing.account import Account
@@ -168,7 +168,7 @@ class Accepted(LeafEnd):
         self._ask(link)
 
     def _ask(self, link: LeafLink) -> None:
-        """Have the leaf's user checked, which may take a while."""
+        """Check the leaf's user, which may take a while."""
         assert self._request is not None, "it is CONNECT that asks"
         when_decided(link, self._authenticate(self._request), partial(self._conclude, link))
 
@@ -178,7 +178,7 @@ class Accepted(LeafEnd):
             self._ask(link)
 
     def _refusal(self, connect: LeafConnect) -> str | None:
-        """Say why a server that says this of itself cannot be a leaf, if so."""
+        """Return the reason why a server with this CONNECT cannot be a leaf, or None."""
         if connect.lang:
             return _WRONG_PORT
         if connect.gateway:
@@ -193,7 +193,7 @@ class Accepted(LeafEnd):
         return None
 
     def _conclude(self, link: LeafLink, verdict: Verdict) -> None:
-        """Let the leaf in, or not."""
+        """Admit or refuse the leaf."""
         if isinstance(verdict, Refusal):
             self.fail(link, verdict.wire, ClosedReason.AUTHENTICATION_FAILURE, verdict.detail)
             return
@@ -213,7 +213,7 @@ class Accepted(LeafEnd):
         self._admit(link, verdict, account, plan.max_leafnodes)
 
     def _stay(self, link: LeafLink, before: Identity, identity: Identity) -> None:
-        """Let the leaf stay with what it may do now; in another account it is another link."""
+        """Apply the leaf's present permissions; close the link if its account has changed."""
         connect = self._connect
         assert connect is not None, "a leaf that is in has connected"
         if identity.account != before.account:
@@ -234,7 +234,7 @@ class Accepted(LeafEnd):
             self.fail(link, ended.wire, ClosedReason(ended.reason), ended.detail)
 
     def _take_identity(self, link: LeafLink, identity: Identity) -> None:
-        """Note who the leaf is, and close `link` when its user's token ends."""
+        """Record the leaf's identity, and close `link` when its user's token expires."""
         self._identity = identity
         self.user = identity.user
         self._watch_expiry(link, identity)
@@ -253,7 +253,7 @@ class Accepted(LeafEnd):
         self.wait(link, max(left_s, 0.0), expiry_text(identity), reason)
 
     def _second_info(self, link: LeafLink, identity: Identity) -> LeafInfo:
-        """Give the INFO that depends on who the leaf is."""
+        """Return the INFO that depends on the leaf's identity."""
         info = self._info(link)
         info.connect_info = True
         info.remote_account = identity.account
@@ -270,7 +270,7 @@ class Accepted(LeafEnd):
         link.cluster = connect.cluster
         link.remote_account = connect.remote_account
         self._end_duplicates(link)
-        _, there = broker.admission.elsewhere(account.name)
+        _, there = broker.count_elsewhere(account.name)
         if 0 <= most <= self._count_in(account) + there:
             reason = ClosedReason.MAXIMUM_ACCOUNT_CONNECTIONS
             self.fail(link, errors.MAXIMUM_ACCOUNT_CONNECTIONS, reason)
@@ -298,9 +298,9 @@ class Accepted(LeafEnd):
         deny_pub: tuple[str, ...],
         info: LeafInfo,
     ) -> None:
-        """Limit `link` by its user's permissions, and say in `info` what they are.
+        """Limit `link` by its user's permissions, and put them into `info`.
 
-        What the leaf may subscribe to is what goes to it, and what it may publish comes from it.
+        `subscribe` limits the messages that go to the leaf, `publish` those that come from it.
         """
         own = denied_for(self.broker.options.jetstream)
         if rules is None:
@@ -326,7 +326,7 @@ class Accepted(LeafEnd):
         )
 
     def _end_duplicates(self, link: LeafLink) -> None:
-        """Close an older link of the same leaf: it has connected anew, and the old one hangs."""
+        """Close an older link of the same leaf, which has reconnected while the old one hung."""
         for other in list(self.nodes.links.values()):
             if (
                 other is not link

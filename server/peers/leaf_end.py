@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from midge.protocol import errors
 from midge.protocol.leaf_messages import LOOP_PREFIX, LOOP_TEXT
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.log.logger import get_logger
 from midge.server.peers.end import Dialler, End
 from midge.sublist.subjects import is_literal

@@ -8,7 +8,13 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from midge.protocol.leaf_messages import LOOP_PREFIX
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
+from midge.server.clients.closed_clients import (
+    SUBSCRIPTIONS_KEPT,
+    ClosedSubscription,
+    ConnectionRecord,
+    common_facts,
+)
 from midge.server.log.logger import get_logger
 from midge.server.peers.end import Peers
 from midge.server.peers.interest import Interests
@@ -94,7 +100,31 @@ class LeafNodes(Peers):
         if link.told is not None:
             link.told.end()
         if self.links.pop(link.cid, None) is not None:
+            self.broker.closed.append(leafnode_record(link, self.broker.clock.monotonic()))
             reason = "" if link.reason is None else link.reason.value
             log.info("leafnode_closed", cid=link.cid, peer=link.peer, reason=reason)
             if self.left is not None:
                 self.left(link)
+
+
+def leafnode_record(
+    link: LeafLink, stopped_at: float, subscriptions_max: int = SUBSCRIPTIONS_KEPT
+) -> ConnectionRecord:
+    """Describe a link to a leaf node or a hub; the latter is not named, as on nats-server."""
+    told = [
+        ClosedSubscription(
+            one.subject, one.queue, b" ".join(filter(None, (one.subject, one.queue))), 0, 0
+        )
+        for one in link.interest[:subscriptions_max]
+    ]
+    return ConnectionRecord(
+        kind="Leafnode",
+        name=link.name if link.role == Role.LEAF else "",
+        version=link.side.version,
+        user=link.side.user,
+        display_name=link.account.name,
+        pending_bytes=link.outbound.pending_bytes(),
+        subscription_count=link.interest_count,
+        subscriptions=told,
+        **common_facts(link, stopped_at),
+    )

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from midge.protocol.leaf_messages import LeafInfo, parse_leaf_info
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.auth.client_tls import build_client_context
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.clock import sleep
 from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.peers.addresses import Address, parse_leaf_address
@@ -19,7 +20,6 @@ from midge.server.peers.dial import (
     NO_INFO,
     Dialler,
     attach,
-    build_client_context,
     dial,
     read_line,
     within,
@@ -67,7 +67,6 @@ class Remote(Dialler):
         """End a link over which this server has introduced itself; the next one is made soon."""
         if self.link is not None and self.link.side.has_connected:
             self.link.close(ClosedReason.CLUSTER_NAME_CONFLICT)
-            self.broker.router.flush_unless_due()
 
     # What its link tells.
 

@@ -7,15 +7,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from midge.server.auth.authenticator import Authenticator
+from midge.server.auth.client_tls import build_client_context
 from midge.server.auth.identity import Identity
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.clients.observer import Observer
 from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.config.options import Account, Authorization, Options, User
 from midge.server.errors import ConfigError
 from midge.server.listeners.tls import build_server_context
 from midge.server.log.logger import get_logger
-from midge.server.peers.dial import Diallers, build_client_context
+from midge.server.peers.dial import Diallers
 from midge.server.peers.leaf import LeafLink
 from midge.server.peers.leaf_accepted import Accepted
 from midge.server.peers.leaf_nodes import LeafNodes
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from midge.server.auth import AuthRequest, Verdict
     from midge.server.broker.broker import Broker
-    from midge.server.broker.token_scan import WhyEnded
+    from midge.server.broker.expiry import WhyEnded
     from midge.server.config.leafnodes import LeafAuthorization, LeafRemote
     from midge.server.config.leafnodes import LeafNodes as Table
     from midge.server.listeners.doors import Doors
@@ -132,7 +133,6 @@ class LeafNodeService(Observer):
         self._broker = broker
         self._remotes = Diallers()
         self._listener: LeafListener | None = None
-        broker.admission.scans.append(self._end_those_who)
         broker.observers.append(self)
 
     def start(self, doors: Doors) -> None:
@@ -163,7 +163,7 @@ class LeafNodeService(Observer):
         """The factory for links of leafs that come by WebSocket; None where none are accepted."""
         return None if self._listener is None else self._listener.make_websocket_link
 
-    def _end_those_who(self, why_ended: WhyEnded) -> None:
+    def tokens_scanned(self, why_ended: WhyEnded) -> None:
         """Close the links whose users have been taken back."""
         for link in list(self.nodes.links.values()):
             if isinstance(link.side, Accepted):

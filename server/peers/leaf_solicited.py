@@ -15,7 +15,7 @@ from midge.protocol.leaf_messages import (
     parse_leaf_info,
 )
 from midge.server.broker.message_trace import TRACING_PROTOCOL
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.peers.compression import OFF, Compression
 from midge.server.peers.credentials import prove
 from midge.server.peers.end import Dialler

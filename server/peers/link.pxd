@@ -6,9 +6,9 @@ from midge.protocol cimport memory
 from midge.protocol.frame cimport Frame, compose, with_subject, without_headers
 from midge.protocol.link cimport LinkParser
 from midge.server.auth.permissions cimport Permissions
-from midge.server.clients.channel cimport Channel
-from midge.server.clients.channel_owner cimport ChannelOwner
-from midge.server.clients.reading cimport Reading
+from midge.server.channels.channel cimport Channel
+from midge.server.channels.channel_owner cimport ChannelOwner
+from midge.server.channels.reading cimport Reading
 from midge.server.peers.outbound cimport Heads, LinkOutbound
 from midge.server.routing cimport trace_headers
 from midge.server.routing.account cimport Account

@@ -13,17 +13,17 @@ from midge.protocol import memory
 from midge.protocol.frame import Frame, with_subject, without_headers
 from midge.protocol.link import LinkParser
 from midge.server.auth.permissions import Permissions
-from midge.server.clients.channel import Channel
-from midge.server.clients.channel_owner import ChannelOwner
-from midge.server.clients.charges import (
+from midge.server.channels.channel import Channel
+from midge.server.channels.channel_hooks import WriteRule
+from midge.server.channels.channel_owner import ChannelOwner
+from midge.server.channels.channel_state import ChannelState
+from midge.server.channels.charges import (
     COMMAND_BYTES,
     DELIVERY_BYTES,
     DELIVERY_IN_RUN_BYTES,
     STEP_BYTES,
 )
-from midge.server.clients.fair_turns import PORTION_BYTES
-from midge.server.clients.owner import WriteRule
-from midge.server.clients.state import State
+from midge.server.channels.fair_turns import PORTION_BYTES
 from midge.server.peers.outbound import Heads, LinkOutbound
 from midge.server.routing import trace_headers
 from midge.server.routing.account import Account
@@ -50,12 +50,12 @@ DOCUMENT_MAX_BYTES = 1 << 20
 """Longest CONNECT or INFO of another server: lists of permissions and of addresses are in it."""
 
 INTRODUCTION_MAX_BYTES = 128 * 1024
-"""Longest CONNECT of a server that connects, which anybody may send: 256 of them at a time."""
+"""Longest CONNECT of a connecting server, before any authentication: 256 of them at a time."""
 
 RENEWAL_BYTES = 32 * PORTION_BYTES
-"""Charge for INFO by which interest is told anew: a millisecond, where there is much of it."""
+"""Charge for an INFO that renews announced interest: a millisecond, where there is much of it."""
 
-_CONNECTED = int(State.CONNECTED)
+_CONNECTED = int(ChannelState.CONNECTED)
 _ROUTE = int(Role.ROUTE)
 _WORKER = int(Role.WORKER)
 _DELIVERY_BYTES = DELIVERY_BYTES  # C numbers where this is compiled
@@ -129,7 +129,7 @@ class Link(ChannelOwner):
         self.side.opened(self)
 
     def closed(self) -> None:
-        """Forget what the other server wanted; what had to be said is on its way.
+        """Remove the other server's interest; the last lines have been appended.
 
         The interest goes first, because `side` shows the end of the link to observers.
         """
@@ -142,7 +142,7 @@ class Link(ChannelOwner):
         self.side.transport_failed(self, error)
 
     def lost(self) -> None:
-        """Let go of everything."""
+        """Release everything after the transport is lost."""
         self._view = None
         self.side.lost(self)
 
@@ -186,9 +186,8 @@ class Link(ChannelOwner):
         return WriteRule(deadline_s, table.write_timeout_policy != "close")
 
     def send_ping(self) -> None:
-        """Send PING; no batch of reads may end soon."""
+        """Send PING."""
         self.send(_PING)
-        self.router.flush_unless_due()
 
     def send_error(self, text: str) -> None:
         """Send -ERR and go on."""
@@ -205,7 +204,7 @@ class Link(ChannelOwner):
     def limit(
         self, send_rules: Permissions | None, take_rules: Permissions | None, max_payload: int
     ) -> None:
-        """Have the link bound by these rules and by what the other side takes at most."""
+        """Limit the link by these rules, and by the other side's largest message."""
         self.send_rules = send_rules
         self.take_rules = take_rules
         self.peer_max_payload = max_payload
@@ -318,7 +317,7 @@ class Link(ChannelOwner):
         self.side.interest_changed(source, told, -told.weight)
 
     def forget_size(self, told: RemoteSubscription) -> None:
-        """Take note that interest of the other server is not there any more."""
+        """Subtract removed interest of the other server from the counts."""
         self.interest_count -= 1
         self._interest_size -= _size_of(told)
 
@@ -399,17 +398,17 @@ class Link(ChannelOwner):
         self._route(source, self._with_queues(source, found, queues), frame)
 
     def names_group(self, name: bytes) -> bool:
-        """Return whether the line at hand is for the queue group `name`.
+        """Return whether the current line is for the queue group `name`.
 
-        One that a mapping applies to is for every group, as on nats-server: the server that sent it
-        knows the subject that is mapped, and not the groups of the other one.
+        A message that a mapping changes is for every group, as on nats-server: the sending server
+        knows the groups of the original subject, and not those of the mapped one.
         """
         if self._names_every_group:
             return name != SERVED
         return self._for_groups is not None and name in self._for_groups
 
     def _queues_of(self, frame: Frame) -> list[bytes] | None:
-        """Return the queue groups that the line at hand names; a PUB, or one with headers, none."""
+        """Return the queue groups that the current line names; a PUB or HPUB names none."""
         if frame.header_size >= 0 or frame.subject_start <= _PUB_BYTES:
             return None
         return self.parser.queues
@@ -519,7 +518,7 @@ class Link(ChannelOwner):
         self.spend((self.router.offers - offers) * (frame.end + _DELIVERY_BYTES))
 
     def _found(self, sublist: SubList, frame: Frame) -> SubListResult:
-        """Return all who are interested in the subject of `frame`."""
+        """Return the subscriptions that match the subject of `frame`."""
         start = frame.base + frame.subject_start
         steps = sublist.steps
         found = sublist.match_within(frame.data, start, frame.base + frame.subject_end)
@@ -528,7 +527,7 @@ class Link(ChannelOwner):
         return found
 
     def _match(self, source: Client, frame: Frame) -> SubListResult:
-        """Return those who get the message at hand; found once for lines that repeat."""
+        """Return the receivers of the current message; found once for repeated lines."""
         sublist = source.account.sublist
         view = self._view
         if view is None or self._generation != sublist.generation or self._view_of is not sublist:
@@ -613,9 +612,9 @@ class Link(ChannelOwner):
         self.note_sent(count, count * frame.size)
 
     def note_sent(self, count: int, size: int) -> None:
-        """Have what was appended written, `count` messages of `size` bytes together.
+        """Schedule the write of `count` appended messages of `size` bytes together.
 
-        It looks whether the socket keeps up.
+        It also checks whether the socket keeps up.
         """
         self.out_messages += count
         self.out_bytes += size

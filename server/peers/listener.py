@@ -7,9 +7,9 @@ import ssl
 from typing import TYPE_CHECKING
 
 from midge.server.auth import Verdict
-from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clients.loop_adapter import forget, protocol_for
-from midge.server.clients.reading import AUTHENTICATING
+from midge.server.channels.closed_reason import ClosedReason
+from midge.server.channels.loop_adapter import forget, protocol_for
+from midge.server.channels.reading import AUTHENTICATING
 from midge.server.listeners.accepting import Acceptor
 from midge.server.log.logger import get_logger
 
@@ -66,7 +66,7 @@ class LinkListener(Acceptor):
         raise NotImplementedError
 
     def greet(self, accepted: socket.socket, link: Link) -> None:
-        """Send what comes before a TLS handshake, where anything does.
+        """Send the bytes before a TLS handshake, if there are any.
 
         Raises:
             OSError: the peer has gone.

@@ -15,8 +15,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from midge.protocol import errors
-from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clients.loop_adapter import forget, protocol_for
+from midge.server.channels.closed_reason import ClosedReason
+from midge.server.channels.loop_adapter import forget, protocol_for
 from midge.server.clients.observer import Observer
 from midge.server.log.logger import get_logger
 from midge.server.peers.worker import WorkerLink
@@ -158,7 +158,7 @@ class Mesh(Observer):
         self.broker.router.flush()
 
     def left(self, link: WorkerLink) -> None:
-        """Take note that a link has ended."""
+        """Forget a link that has ended."""
         if self.links.get(link.index) is link:
             del self.links[link.index]
             if not self._is_closing:
@@ -170,7 +170,7 @@ class Mesh(Observer):
     # Called by the broker.
 
     def account_made(self, account: Account) -> None:
-        """Tell the interest in a new account, too."""
+        """Also announce the interest in a new account."""
         self.interest.watch(account)
 
     def subscribed(self, connection: Any, subscription: Any) -> None:
@@ -214,7 +214,7 @@ class Side:
         self._release()
 
     def lost(self, link: WorkerLink) -> None:
-        """Let go of the link."""
+        """Do nothing when the transport is lost."""
 
     # The barrier.
 
@@ -226,7 +226,7 @@ class Side:
             self._postponed.append(taken)
 
     def ask_postponed(self) -> None:
-        """Ask for the rounds that had to wait, now that everything has been told."""
+        """Start the postponed rounds, because all interest has been announced."""
         postponed, self._postponed = self._postponed, []
         for taken in postponed:
             self.link.ask_taken(taken)
@@ -240,7 +240,7 @@ class Side:
     # What a link asks: everything is allowed between workers.
 
     def interest_changed(self, source: Client, told: RemoteSubscription, change: int) -> None:
-        """Tell other servers; the other workers are told by the one that has the interest."""
+        """Announce it to other servers; the worker that has the interest tells the workers."""
         if self._mesh.outside is not None:
             interest = self._mesh.outside.of(source.account)
             interest.link_changed(cast("WorkerPart", source), told.subject, told.queue, change)

@@ -184,7 +184,7 @@ class LinkOutbound(Outbound):
         self._block_size += len(payload)
 
     def _continue_block(self, number: int, length: int) -> None:
-        """Have a block for the subscription `number` with room for `length` bytes more."""
+        """Make room for `length` more bytes in a block for the subscription `number`."""
         if (
             self._block == _NO_BLOCK
             or number != self._block_number

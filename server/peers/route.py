@@ -93,7 +93,7 @@ class RouteLink(Link):
             self.drop(branch, refused)
 
     def lost(self) -> None:
-        """Let go of everything."""
+        """Release everything after the transport is lost."""
         Link.lost(self)
         self._here = None
         self.branches.clear()
@@ -154,14 +154,14 @@ class RouteBranch(Part):
         self.origin = ""
 
     def move_to(self, account: Account) -> None:
-        """Have the interest told so far be in `account`, which has been made since."""
+        """Move the interest announced so far to `account`, which has been made since."""
         before, self.account = self.account, account
         for told in self.interest:
             before.sublist.remove_remote(told)
             account.sublist.insert_remote(told)
 
     def reaches(self, link: Any, origin: str) -> bool:
-        """Return whether what comes from here may go over `link`, to interest of `origin`."""
+        """Return whether a message from this branch may go over `link`, to interest of `origin`."""
         if passes(self.role, link.role) != BOTH:
             return False
         own = self.origin
@@ -184,7 +184,7 @@ class RouteBranch(Part):
 
 
 def _origin_of(publisher: Any) -> str:
-    """Return the cluster of the leaf node that a message of `publisher` comes from, if any."""
+    """Return the cluster of the leaf node that a message of `publisher` comes from, or ""."""
     if isinstance(publisher, RouteBranch):
         return publisher.origin
     if publisher.role == _LEAF or publisher.role == _HUB:

@@ -18,9 +18,9 @@ from midge.protocol.route_messages import (
     parse_route_info,
 )
 from midge.server.auth import AuthRequest, Refusal
-from midge.server.clients.charges import COMMAND_BYTES, LOG_LINE_BYTES
-from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clients.reading import AUTHENTICATING
+from midge.server.channels.charges import COMMAND_BYTES, LOG_LINE_BYTES
+from midge.server.channels.closed_reason import ClosedReason
+from midge.server.channels.reading import AUTHENTICATING
 from midge.server.listeners.sockets import is_loopback
 from midge.server.log.logger import get_logger
 from midge.server.peers.compression import Compression
@@ -158,7 +158,7 @@ class RouteEnd(End):
             raise ProtocolError(None, f"INFO: export: {error}") from None
 
     def admit(self, link: RouteLink, info: RouteInfo) -> bool:
-        """Let the server of `info` take part; False, and the link is closed, if it may not."""
+        """Admit the server of `info`; or close the link and return False."""
         cluster = self.cluster
         if info.server_id == cluster.server_id:
             self.refuse(link, None, ClosedReason.DUPLICATE_ROUTE, "a route to this server itself")
@@ -269,7 +269,6 @@ class AcceptedRoute(RouteEnd):
     def _end_refused(self, link: RouteLink, wire: str | None, reason: ClosedReason) -> None:
         self._timer = None
         link.close(reason, wire)
-        self.broker.router.flush_unless_due()
 
     def on_connect(self, link: RouteLink, document: bytes) -> None:
         """Find out whether the server may connect; a second CONNECT breaks the protocol."""
@@ -294,7 +293,7 @@ class AcceptedRoute(RouteEnd):
         connect: RouteConnect,
         authenticate: Callable[[AuthRequest], Verdict | Awaitable[Verdict]],
     ) -> None:
-        """Have user and password checked."""
+        """Check user and password."""
         request = AuthRequest(
             user=connect.user or "",
             password=connect.password or "",

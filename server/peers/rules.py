@@ -32,10 +32,10 @@ class Denied(NamedTuple):
 
 
 def denied_for(jetstream: JetStream) -> Denied:
-    """Return what no link carries where JetStream is on here.
+    """Return the subjects that no link carries while JetStream is on here.
 
-    Whose streams are meant by subjects without a domain would be open; and what is for the own
-    domain is answered here, even if the other side has the same one by mistake.
+    Subjects without a domain would be ambiguous. Requests for the own domain are answered here,
+    even if the other side has the same domain by mistake.
     """
     if not jetstream.enabled:
         return Denied((), ())
@@ -44,10 +44,10 @@ def denied_for(jetstream: JetStream) -> Denied:
 
 
 def may_tell(rules: Permissions | None, subject: bytes) -> bool:
-    """Return whether interest in `subject` may go over a link with these rules.
+    """Return whether interest in `subject` may be announced over a link with these rules.
 
-    What finds loops always may. A wildcard may be wider than what is allowed, as on nats-server:
-    what it is too wide for is kept back message by message.
+    Subjects that detect loops always may. As on nats-server a wildcard may be wider than the
+    allowed subjects; then each denied message is held back.
     """
     if rules is None or subject.startswith(LOOP_PREFIX) or rules.may_subscribe(subject, None):
         return True

@@ -1,7 +1,37 @@
-"""The interest that one link is told: its state, and the lines that tell it.
+"""The interest announced over one link: its state, and the lines that announce it.
 
-Which interest a link is told depends on its role and on that of the link where the interest lies:
-see peers/passage.py.
+The idea. A server sends a message over a link only if a subscription behind that link matches it.
+So each server announces to its peers which messages it wants: this is its interest. It is much
+smaller than the subscriptions. A thousand clients that subscribe to `orders.>` are one line, sent
+with the first subscription and withdrawn after the last. A queue group is a line with its number
+of members, sent again whenever that changes, because the peer distributes messages by it.
+
+A key is one kind of interest: a subject, a queue group or None, and for some links the leaf node
+cluster that it comes from. `Told` has the announced count of each key. Three sources add to it:
+
+    clients       the subscriptions in the account's SubList, and JetStream's
+    other links   interest that other peers have announced here, as far as passage.py lets messages
+                  pass between the two links: `hears_of`
+    importers     subscriptions of accounts that import a stream of this one: imported.py
+
+The rules of a link (`allows`) leave some of it out: permissions, `deny_imports`, isolation.
+
+Two ways follow a change. `look` counts a key again from all sources, compares the count with the
+announced one, and sends the difference. It is always right, and it can be repeated at any time.
+`change` only adds to the announced count. It takes a fraction of the time, and is right where only
+one source of plain interest has changed; otherwise it looks.
+
+A new link. A server may have a million subscriptions, so `begin` walks over all keys in pieces,
+each charged to the fair turns, and looks at each key. Changes during the walk are announced at
+once by a look, so their order does not matter: if the walk comes to the key later, it finds the
+same count and sends nothing.
+
+New rules. After a reload, or an INFO with other permissions, `begin` walks again: first over the
+keys already announced, which withdraws those now denied, then over all others.
+
+nats-server announces in the same way, by `RS+` and `RS-` on routes and `LS+` and `LS-` on leaf node
+links; `Dialect` writes the lines. `AccountInterest` (interest.py) connects these parts for an
+account.
 """
 
 from __future__ import annotations
@@ -10,38 +40,38 @@ import itertools
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from midge.server.clients.fair_turns import PORTION_BYTES
+from midge.server.channels.fair_turns import PORTION_BYTES
 from midge.server.routing.passage import is_told
 from midge.server.routing.role import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from midge.server.clients.fair_turns import FairTurns
+    from midge.server.channels.fair_turns import FairTurns
     from midge.sublist.sublist import SubList
     from midge.sublist.subscription import RemoteSubscription
 
 Key = tuple[bytes, "bytes | None", str]
-"""A subject, the name of a queue group for interest of its members, and the leaf node cluster that
-it comes from, where the link is told that; empty otherwise."""
+"""A subject, a queue group or None, and the leaf node cluster of the interest, where the link's
+dialect names it; empty otherwise."""
 
 Allows = "Callable[[bytes], bool]"
-"""Tells whether interest in a subject may be told."""
+"""Returns whether interest in a subject may be announced."""
 
 _LOOK_BYTES = 4096
-"""Charge to a turn for a look at an interest, and perhaps a line: some 2.5 us."""
+"""Charge to a turn for a look at a key, and perhaps a line: some 2.5 us."""
 
 _STEP_LOOKS = 16
 """Looks charged for a step of the walk: 32 subjects, of which it may yield none."""
 
 _SHARDS = 256
-"""Into how many parts what is told is divided: a dictionary of a million entries takes 100 ms to
+"""Dictionaries that share the announced keys: a dictionary of a million entries takes 100 ms to
 grow, one of 4,000 less than 1 ms."""
 
-_FREED_AT_ONCE = 16  # of those parts
+_FREED_AT_ONCE = 16  # of those dictionaries
 
 _TURN_MAX_BYTES = 128 * PORTION_BYTES
-"""Most that one link takes of a turn, a quarter of it: 5 ms."""
+"""Most work of one link in a turn, a quarter of it: 5 ms."""
 
 
 class Link(Protocol):
@@ -53,11 +83,11 @@ class Link(Protocol):
 
     @property
     def cluster(self) -> str:
-        """The cluster of the other server, which gets nothing back that comes from there."""
+        """The cluster of the other server, which gets no message back that comes from there."""
 
     @property
     def told(self) -> Told:
-        """The interest that it is told."""
+        """The interest announced over it."""
 
     def send(self, piece: bytes) -> None:
         """Send a line."""
@@ -127,10 +157,10 @@ class RouteDialect:
 
 
 class Told:
-    """The interest that one link has been told, and is to be told.
+    """The interest announced, and still to be announced, over one link.
 
-    With `is_isolated` it is told of no interest behind leafs. `allows` tells which interest may be
-    told.
+    With `is_isolated` no interest behind leafs is announced. `allows` returns whether interest in a
+    subject may be.
     """
 
     def __init__(
@@ -155,11 +185,11 @@ class Told:
         return sum(len(shard) for shard in self._shards)
 
     def keys(self) -> list[Key]:
-        """List what is told."""
+        """List the announced keys."""
         return list(itertools.chain(*self._shards))
 
     def hears_of(self, source: Link, origin: str) -> bool:
-        """Return whether interest that came over `source`, from the cluster `origin`, is told."""
+        """Return whether this link gets interest that `source` announced for cluster `origin`."""
         cluster = self._link.cluster
         if source is self._link or (cluster and origin == cluster):
             return False
@@ -192,7 +222,7 @@ class Told:
             yield keys
 
     def count_behind(self, found: Iterable[Any], key: Key) -> int:
-        """Count the interest in `found`, all behind links, of which this link is told as `key`."""
+        """Count the interest in `found`, all behind links, that this link gets as `key`."""
         subject, queue, _ = key
         count = 0
         for interest in found:
@@ -208,11 +238,11 @@ class Told:
         count_of: Callable[[Key], int],
         allows: Callable[[bytes], bool],
     ) -> None:
-        """Tell all of `walk` that is allowed, in turns, and what is told already no more.
+        """Announce all allowed keys of `walk` in pieces, and withdraw announced ones now denied.
 
-        `walk` yields a few kinds of interest at a time, or none, which is a step, too.
-        `count_of` tells how much interest of a kind there is by now, which may be none any more.
-        What changes during the walk is told at once.
+        `walk` yields a few keys at a time; an empty list is a step as well. `count_of` returns the
+        present interest of a key, which may have ended. Changes during the walk are announced at
+        once.
         """
         self.allows = allows
         self._count_of = count_of
@@ -223,7 +253,7 @@ class Told:
         self._look_around(8 * PORTION_BYTES)
 
     def change(self, key: Key, change: int) -> None:
-        """Tell at once that there is so much more, or less, interest of a kind."""
+        """Announce at once a change of the interest in a key."""
         if not self._shards:
             return
         if self._walk is not None or key[1] is not None:
@@ -242,12 +272,12 @@ class Told:
             self._link.send(self._dialect.began(key, count))
 
     def look(self, key: Key) -> None:
-        """Tell at once what has changed of interest of a kind, if anything has."""
+        """Count a key again, and announce a change at once."""
         if self._shards:
             self._look_at(key)
 
     def end(self) -> None:
-        """Tell nothing more."""
+        """Announce nothing more."""
         left, self._shards = [shard for shard in self._shards if shard], ()
         self._walk = None
         if left:
@@ -261,7 +291,7 @@ class Told:
             self._turns.wait(partial(self._free, left))
 
     def _look_at(self, key: Key) -> None:
-        """Tell what has changed of interest of a kind, if anything has."""
+        """Count a key again, and announce a change."""
         counts = self._shards[hash(key) % _SHARDS]
         before = counts.get(key, 0)
         count = self._count_of(key) if self.allows(key[0]) else 0
@@ -274,18 +304,18 @@ class Told:
                 self._link.send(self._dialect.began(key, count))
 
     def _counts_with(self, key: Key) -> dict[Key, int]:
-        """Return the part of what is told that `key` belongs to."""
+        """Return the dictionary that `key` belongs to."""
         return self._shards[hash(key) % _SHARDS]
 
     def _forget(self, counts: dict[Key, int], key: Key) -> None:
-        """Tell that interest has ended, if it was told of."""
+        """Announce the end of interest, if it was announced."""
         if counts.pop(key, 0):
             self._link.send(self._dialect.ended(key))
             if not counts:
-                counts.clear()  # which gives its table back: 5 KB after 100 entries
+                counts.clear()  # frees its table: 5 KB after 100 entries
 
     def _look_around(self, budget: int) -> None:
-        """Go on with the walk for so much of this turn; the rest follows in others."""
+        """Continue the walk for `budget` bytes of this turn, and schedule the rest."""
         while self._walk is not None and budget > 0:
             keys = next(self._walk, None)
             if keys is None:

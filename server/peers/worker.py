@@ -1,12 +1,12 @@
 """The link between two workers of a server: messages of all accounts, in the dialect of routes.
 
-It is not a route. The other worker is the same server, so nothing is asked, allowed or mapped a
-second time, and what comes over it never goes on to another worker.
+It is not a route. The other worker is the same server, so authorization, permissions and mappings
+are not applied a second time, and a message from the link never goes on to another worker.
 
-Most messages have no headers. What is for one subscription alone, and has no reply, crosses in
-blocks of MSG lines, see protocol/worker.py. Any other PUB for plain subscriptions crosses as it
-came, in the account that an A+ has announced. CPU of both workers for a message of mixed subjects,
-where one process takes 94 ns: 147 in blocks, 215 as it came, 245 as an RMSG.
+Most messages have no headers. A message for a single subscription, without a reply, crosses in
+blocks of MSG lines, see protocol/worker.py. Any other PUB for plain subscriptions crosses
+unchanged, in the account that an A+ has announced. CPU of both workers for a message of mixed
+subjects, where one process takes 94 ns: 147 in blocks, 215 unchanged, 245 as an RMSG.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -41,7 +41,7 @@ _HARMLESS = HARMLESS  # a C number where this is compiled
 
 
 class WorkerLink(Link):
-    """The link to worker `index`; `side` is told of its end.
+    """The link to worker `index`; `side` handles its end.
 
     `receivers` are the subscriptions here that the other worker knows by their numbers.
     """
@@ -72,7 +72,7 @@ class WorkerLink(Link):
         self._receivers = receivers
 
     def lost(self) -> None:
-        """Let go of everything."""
+        """Release everything after the transport is lost."""
         self._lines.blocks = NOBODY
         self._lines.taker = None
         Link.lost(self)
@@ -118,12 +118,10 @@ class WorkerLink(Link):
     def ask_taken(self, taken: "Callable[[], None]") -> None:
         """Call `taken` when the other worker has taken everything, or is gone."""
         self._ask(taken)
-        self.router.flush_soon()
 
     def send_ping(self) -> None:
         """Send PING, to see whether the other worker is there."""
         self._ask(None)
-        self.router.flush_unless_due()
 
     def _ask(self, taken: "Callable[[], None] | None") -> None:
         self._asked.append(taken)
@@ -137,7 +135,7 @@ class WorkerLink(Link):
             taken()
 
     def release_asked(self) -> None:
-        """Have nothing wait for this link any more."""
+        """Release the rounds that wait for this link."""
         asked, self._asked = self._asked, []
         for taken in asked:
             if taken is not None:
@@ -184,7 +182,7 @@ class WorkerLink(Link):
         return self._named(self._lines.announced).account
 
     def sends_only_to(self, part: "WorkerPart", subscription: Subscription) -> bool:
-        """Return whether PUBs such as the message at hand need nothing but to go there."""
+        """Return whether PUBs like the current message can go straight to `subscription`."""
         sublist = part.account.sublist
         view = self._view
         return (
@@ -199,10 +197,10 @@ class WorkerLink(Link):
     def take_block(
         self, data: bytearray, start: int, end: int, number: int, count: int, size: int
     ) -> None:
-        """Pass MSG lines on to the subscription `number`, if nothing has come between.
+        """Pass MSG lines on to the subscription `number`, if that is still valid.
 
-        Otherwise each message is routed as if it had come alone: the client has unsubscribed or
-        wants no more than so many, there is another subscription now, or somebody watches.
+        Otherwise each message is routed on its own: the client has unsubscribed or set a maximum,
+        there is another matching subscription, or an observer sees messages.
         """
         subscription = self._receivers.get(number)
         client = None if subscription is None else subscription.client
@@ -264,14 +262,14 @@ class WorkerLink(Link):
         self.note_sent(count, count * frame.size)
 
     def _announce(self, part: "WorkerPart") -> None:
-        """Say that PUBs and blocks are of the account of `part` from now on."""
+        """Announce that further PUBs and blocks are in the account of `part`."""
         if self._announced is not part:
             self._announced = part
             self.link_outbound.append(part.announcement)
 
 
 class Blocks(BlockHandler):
-    """Passes on to `link` what its parser has and those of other links have not."""
+    """Passes the events that only a worker's parser has on to `link`."""
 
     def __init__(self, link: WorkerLink) -> None:
         self._link = link
@@ -348,7 +346,7 @@ class Numbered(Client):
         self.cluster = ""
 
     def carried(self) -> Client:
-        """Return itself: what is for a client alone goes nowhere else."""
+        """Return this part: a message for a single client goes to no other link."""
         return self
 
     def forward(self, publisher: Client | None, frame: Frame, queues: list[bytes] | None) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from midge.server.accounts.service_link import ServiceLink
 from midge.server.accounts.stream_link import StreamLink
-from midge.server.clients.fair_turns import PORTION_BYTES
+from midge.server.channels.fair_turns import PORTION_BYTES
 from midge.server.routing.role import Role
 from midge.server.routing.slow_path import BEHIND, NO_ECHO, NO_HEADERS
 from midge.server.routing.subscription import RoutedSubscription
@@ -23,7 +23,7 @@ from midge.server.routing.subscription import RoutedSubscription
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from midge.server.clients.fair_turns import FairTurns
+    from midge.server.channels.fair_turns import FairTurns
     from midge.server.routing.account import Account
     from midge.sublist.subscription import Subscription
 

@@ -124,7 +124,7 @@ def convert(arguments: Sequence[str]) -> int:
         return _refuse(error, "midge convert")
     from midge.server.config import to_toml as render  # noqa: PLC0415 - as above
 
-    _say(render.Writer().document(loaded.options).rstrip("\n"))
+    _say(render.TomlWriter().document(loaded.options).rstrip("\n"))
     return 0
 
 

@@ -14,15 +14,14 @@ import os
 import signal
 from typing import TYPE_CHECKING, Any, Protocol
 
-import uvloop
-
+from midge.platforms import new_event_loop
 from midge.protocol import COMPATIBLE_VERSION
 from midge.protocol.errors import MidgeError
 from midge.server.auth.passwords import has_plain_ones
+from midge.server.listeners.sockets import INHERITED
 from midge.server.log import logger as logging
 from midge.server.process.gc_pauses import shorten_pauses
 from midge.server.process.names import PROGRAM, is_compiled
-from midge.server.process.systemd import ServiceManager
 from midge.version import __version__
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from midge.server.config.load import Loaded
     from midge.server.config.options import Options
     from midge.server.process.pid_and_ports import PortsFile
+    from midge.server.process.systemd import ServiceManager
 
 log = logging.get_logger()
 
@@ -115,7 +115,7 @@ class Daemon:
         self._reloading = asyncio.Lock()
         self._is_lame_duck = False
         self._ports_file: PortsFile | None = None
-        self._service_manager = ServiceManager(os.environ)
+        self._service_manager = _service_manager()
 
     async def run(self) -> int:
         """Serve until a signal ends it; return the exit code.
@@ -132,7 +132,8 @@ class Daemon:
         self._options = loaded.options
         self._announce(loaded, digest)
         self._handle_signals()
-        self._service_manager.keep_alive()
+        if self._service_manager is not None:
+            self._service_manager.keep_alive()
         try:
             self._write_pid_file(loaded.options)
             await self._start()
@@ -161,6 +162,9 @@ class Daemon:
         """Start the server; the error names an address that cannot be bound."""
         try:
             await self._server.start()
+            for port in INHERITED:
+                text = f"no listener has port {port}, of a socket that systemd passes on"
+                log.warning("setting_doubtful", text=text)
         except OSError as error:
             reason = _reason(error)
             text = f'Error listening on port: {error.filename}, "{reason}"'
@@ -175,6 +179,8 @@ class Daemon:
         log.info("id_announced", server_id=self._server.server_id)
         if self._source:
             log.info("configuration_used", file=self._source, digest=digest)
+        if not is_compiled():
+            log.warning("server_interpreted", text=_INTERPRETED)
         self._warn(loaded)
         if has_plain_ones(loaded.options):
             log.warning("plaintext_passwords_configured")
@@ -184,8 +190,6 @@ class Daemon:
         return loaded.digest if self._source else ""
 
     def _warn(self, loaded: Loaded) -> None:
-        if not is_compiled():
-            log.warning("server_interpreted", text=_INTERPRETED)
         for warning in loaded.warnings + loaded.notes + loaded.file_warnings:
             log.warning("setting_doubtful", text=warning)
 
@@ -208,7 +212,8 @@ class Daemon:
                 log.info(TLS_LISTENERS.get((kind, scheme), event), url=url, address=address)
         self._write_ports_file(options)
         log.info("server_ready")
-        self._service_manager.ready()
+        if self._service_manager is not None:
+            self._service_manager.ready()
         # The first client need not wait for what the start could do without.
         loop = asyncio.get_running_loop()
         loop.call_soon(import_connections)
@@ -262,7 +267,8 @@ class Daemon:
     async def _reload_in_turn(self) -> None:
         """Reload after earlier requests; raise MidgeError when nothing has changed."""
         async with self._reloading:
-            self._service_manager.reloading()
+            if self._service_manager is not None:
+                self._service_manager.reloading()
             try:
                 await self._reload()
             except MidgeError as error:
@@ -270,7 +276,8 @@ class Daemon:
                     log.error("configuration_refused", error=line)
                 raise
             finally:
-                self._service_manager.ready()
+                if self._service_manager is not None:
+                    self._service_manager.ready()
 
     async def _reload(self) -> None:
         """Load the options again, off the loop, and apply all or none."""
@@ -303,15 +310,26 @@ class Daemon:
         for task in list(self._tasks):
             task.cancel()
         log.info("shutdown_started")
-        self._service_manager.stopping()
+        if self._service_manager is not None:
+            self._service_manager.stopping()
         await self._server.stop()
         log.info("server_stopped")
+
+
+def _service_manager() -> ServiceManager | None:
+    """Return the service manager that has started this process, if one has."""
+    if not {"NOTIFY_SOCKET", "LISTEN_FDS"} & os.environ.keys():
+        return None
+    from midge.server.process import systemd  # noqa: PLC0415 - for services only
+
+    systemd.inherit_sockets(os.environ)
+    return systemd.ServiceManager(os.environ)
 
 
 def run(daemon_of: Callable[[], Daemon]) -> int:
     """Run the daemon that `daemon_of` makes, on uvloop; return the exit code."""
     shorten_pauses()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         code = runner.run(_run(daemon_of))
     # The loop's handlers are gone; a second SIGTERM must not turn a clean exit into a kill.
     for number in SIGNAL_TEXTS:
@@ -325,8 +343,9 @@ async def _run(daemon_of: Callable[[], Daemon]) -> int:
 
 def import_connections() -> None:
     """Import what the first connection would else import when it comes."""
-    from midge.server.broker import rights, server_info  # noqa: F401, PLC0415 - see above
-    from midge.server.clients import connection, plain_transport  # noqa: F401, PLC0415 - see above
+    from midge.server.broker import server_info  # noqa: F401, PLC0415 - see above
+    from midge.server.channels import plain_transport  # noqa: F401, PLC0415 - see above
+    from midge.server.clients import connection  # noqa: F401, PLC0415 - see above
 
 
 def _explain(error: OSError) -> str:

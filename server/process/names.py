@@ -40,5 +40,5 @@ def version_line() -> str:
     """Return what `-v` prints: nats-server's line under its name, and both versions else."""
     if executable_name() == REAL:
         return f"{REAL}: v{COMPATIBLE_VERSION}"
-    build = "compiled" if is_compiled() else "interpreted"
+    build = "compiled" if is_compiled() else "pure"
     return f"{PROGRAM}: v{__version__} ({build}), compatible with {REAL} v{COMPATIBLE_VERSION}"

@@ -1,4 +1,4 @@
-"""Report the server's state to systemd, by the datagrams of sd_notify(3)."""
+"""Report the server's state to systemd, by sd_notify(3), and take the sockets that it passes on."""
 
 from __future__ import annotations
 
@@ -9,8 +9,33 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
+from midge.server.listeners.sockets import INHERITED, TcpSocket
+
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
+
+
+_FIRST_PASSED = 3
+"""The first descriptor of sd_listen_fds(3)."""
+
+
+def inherit_sockets(environment: MutableMapping[str, str]) -> None:
+    """Keep the TCP sockets that systemd listens on for this process, for `sockets.listen`.
+
+    Their variables are removed from `environment`, because programs that the server starts do not
+    get the sockets.
+    """
+    count = environment.pop("LISTEN_FDS", "")
+    pid = environment.pop("LISTEN_PID", "")
+    environment.pop("LISTEN_FDNAMES", "")
+    if pid != str(os.getpid()) or not count.isdecimal():
+        return
+    for descriptor in range(_FIRST_PASSED, _FIRST_PASSED + int(count)):
+        passed = TcpSocket(fileno=descriptor)
+        if passed.family in (socket.AF_INET, socket.AF_INET6):
+            passed.set_inheritable(False)
+            passed.setblocking(False)
+            INHERITED[passed.getsockname()[1]] = passed
 
 
 class ServiceManager:

@@ -24,7 +24,7 @@ def tune(server: Server, options: Options) -> None:
     loop = asyncio.get_running_loop()
     descriptor = descriptor_of(loop)
     if options.server.busy_poll_us and descriptor >= 0:
-        from midge.server.clients.busy_poll import BusyPoll  # noqa: PLC0415 - seldom on
+        from midge.server.channels.busy_poll import BusyPoll  # noqa: PLC0415 - seldom on
 
         broker = server.broker
         broker.busy_poll = BusyPoll(

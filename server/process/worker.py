@@ -14,8 +14,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import uvloop
 
+from midge.platforms import new_event_loop
 from midge.protocol.errors import MidgeError
 from midge.server.broker.server_keys import ServerKeys
 from midge.server.config.options import Options
@@ -229,7 +229,6 @@ def _renew_info(broker: Broker, left: list[Connection]) -> None:
     """Send INFO to clients, to some now and to the rest in later turns."""
     for _ in range(min(len(left), _TOLD_AT_ONCE)):
         left.pop().renew_info()
-    broker.router.flush_unless_due()
     if left:
         asyncio.get_running_loop().call_soon(_renew_info, broker, left)
 
@@ -240,7 +239,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     shorten_pauses()
     control, way = [socket.socket(fileno=int(argument)) for argument in sys.argv[1:3]]
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(_run(control, way))
 
 

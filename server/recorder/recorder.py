@@ -64,7 +64,7 @@ class Recorder(Observer):
             ConfigError: pyarrow is not installed, or a pattern is not a subject.
         """
         try:
-            from midge.server.recorder.writer import Writer  # noqa: PLC0415 - needs pyarrow
+            from midge.server.recorder.writer import SegmentWriter  # noqa: PLC0415 - needs pyarrow
         except ModuleNotFoundError as error:
             from midge.extras import install_command  # noqa: PLC0415 - only for this message
 
@@ -76,7 +76,7 @@ class Recorder(Observer):
         self._broker = broker
         self._options = options
         self._server = broker.options.server_name or broker.keys.server_id
-        self._writer = Writer(options, self._server, worker)
+        self._writer = SegmentWriter(options, self._server, worker)
         self._handed = 0
         self._handed_bytes = 0
         self._events_dropped = 0

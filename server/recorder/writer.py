@@ -32,7 +32,7 @@ _NICENESS = 10
 ROLL, STOP = "roll", "stop"
 
 
-class Writer:
+class SegmentWriter:
     """Writes the rows passed to `put`, in its own thread, from `start` to `stop`.
 
     Only the thread changes the counts: `written` and `lost` count rows, `taken` message rows that

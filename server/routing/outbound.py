@@ -26,7 +26,7 @@ _NOTHING = bytearray()
 _CHUNKS_KEPT = 64  # as many as a fan-out of the usual width fills; the rest is given back
 
 
-class Transport(Protocol):
+class OutputTransport(Protocol):
     """The methods of an asyncio transport that output uses."""
 
     def write(self, data: bytes | memoryview) -> None:
@@ -93,7 +93,7 @@ class Outbound:
     def __init__(self, pool: ChunkPool) -> None:
         self.behind = False
         self._pool = pool
-        self._transport: Transport | None = None
+        self._transport: OutputTransport | None = None
         self._descriptor = -1
         self._transport_bytes = 0  # what the transport held when it fell behind
         self._queue: deque[memoryview] | None = None  # made when it first falls behind: 600 bytes
@@ -103,7 +103,7 @@ class Outbound:
         self._capacity = 0
         self._used = 0
 
-    def attach(self, transport: Transport, descriptor: int = -1) -> None:
+    def attach(self, transport: OutputTransport, descriptor: int = -1) -> None:
         """Write to `transport` from now on.
 
         `descriptor` is the socket's if bytes are sent unchanged, else -1. The

@@ -20,9 +20,10 @@ Three rules of the network make the table:
 Two rules limit a single pair of links, and `reaches` of a publisher has them: nothing goes back
 over the link that it came from, and nothing goes to the leaf node cluster that it comes from.
 
-Interest is the same table read backwards: a link is told of interest exactly where messages from it
-may pass to that interest. One cell differs. A message from a hub goes on to another hub, as on
-nats-server, but neither hub is told of the other's interest, because a leaf does not join its hubs.
+Interest is the same table read backwards: a server announces interest over a link exactly where
+messages from that link may pass to the interest. One cell differs. A message from a hub goes on to
+another hub, as on nats-server, but neither hub gets the other's interest, because a leaf does not
+join its hubs.
 
 An import is a border between accounts. `crosses` says which origins a message may have that an
 import takes, and `passes` has the form of one that an import has carried: the other servers of a
@@ -94,5 +95,5 @@ def crosses(origin: int, border: int) -> bool:
 
 
 def is_told(link: int, source: int) -> bool:
-    """Return whether a link of the role `link` is told of interest behind one of role `source`."""
+    """Return whether a link of role `link` gets the interest behind a link of role `source`."""
     return passes(link, source) == _BOTH and not (link == _HUB and source == _HUB)

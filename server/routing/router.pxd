@@ -5,7 +5,7 @@ cimport cython
 from midge.protocol.frame cimport Frame
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
-from midge.server.routing.flush_rule cimport FlushRule
+from midge.server.routing.flush_scheduler cimport FlushScheduler
 from midge.server.routing.observer cimport MessageObserver
 from midge.server.routing.over_links cimport (
     forward,
@@ -23,7 +23,7 @@ cdef int REFUSED, TAKEN, FAILED
 
 
 @cython.final
-cdef class Router(FlushRule):
+cdef class Router(FlushScheduler):
     cdef public object chooser
     cdef readonly object faults
     cdef public MessageObserver observer

@@ -2,7 +2,7 @@
 
 Each plain subscription gets the message, and so does one member of each queue group: the next in
 turn, or a random one, that can take it. Frames are only appended here; a flush writes once to every
-connection that got something, see flush_rule.py.
+connection that got something, see flush_scheduler.py.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from midge.protocol.frame import Frame
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.contained_faults import ContainedFaults
-from midge.server.routing.flush_rule import FlushRule
+from midge.server.routing.flush_scheduler import FlushScheduler
 from midge.server.routing.observer import MessageObserver
 from midge.server.routing.over_links import (
     CarriedGroup,
@@ -39,7 +39,7 @@ DEFERRED = Frame()
 """Returned by `Client.checked` for a frame that it delivers and counts later."""
 
 
-class Router(FlushRule):
+class Router(FlushScheduler):
     """Delivers frames; one per server and loop, since it collects the clients to be flushed.
 
     With `chooser`, the member of a queue group is chosen by it at random instead of in turn.
@@ -66,7 +66,7 @@ class Router(FlushRule):
         faults: ContainedFaults | None = None,
         soon: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
-        FlushRule.__init__(self, soon)
+        FlushScheduler.__init__(self, soon)
         self.chooser = chooser
         self.faults = faults or ContainedFaults()
         self.observer: MessageObserver | None = None

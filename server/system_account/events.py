@@ -16,8 +16,8 @@ from midge.protocol.errors import MidgeError
 from midge.protocol.frame import compose
 from midge.server.auth import Refusal
 from midge.server.broker.broker import Broker, Observer
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.clients.client_info import user_of
-from midge.server.clients.closed_reason import ClosedReason
 from midge.server.monitoring import go_format
 from midge.server.monitoring.state import State
 from midge.server.routing.account import Account
@@ -67,14 +67,12 @@ class SystemEvents(Observer):
             self.account_made(account)
         self._broker.observers.append(self)
         self._broker.publish_traces(self._send_trace)
-        self._broker.admission.refused = self._tell_refused
         if self._is_first:
             self._tick()
 
     def stop(self) -> None:
         """Publish the shutdown event, and stop."""
         self._broker.publish_traces(None)
-        self._broker.admission.refused = None
         if self._is_first:
             self._publish_own("SHUTDOWN", self._documents.server_info())
         for task in list(self._tasks):
@@ -144,7 +142,7 @@ class SystemEvents(Observer):
         frame = compose(subject, msgspec.json.encode(document))
         self._broker.internal.route_frame(account, result, frame, None)
 
-    def _tell_refused(self, connection: Connection, refusal: Refusal) -> None:
+    def client_refused(self, connection: Connection, refusal: Refusal) -> None:
         """Publish a client's refusal, with its reason, in the account."""
         account = self._broker.accounts.get(refusal.account)
         if account is None or not account.sublist.has_interest(_REFUSED):

@@ -15,8 +15,7 @@ import msgspec
 
 from midge.protocol import errors
 from midge.protocol.frame import compose
-from midge.server.broker.admission import nowhere
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.clients.observer import Observer
 from midge.server.log.logger import get_logger
 from midge.server.routing.role import Role
@@ -99,14 +98,14 @@ class RemoteConnections(Observer):
             self._events.listen(Heard(subject, self._take))
         self._broker.system_account.add_listener(self)
         self._broker.observers.append(self)
-        self._broker.admission.elsewhere = self.count
+        self._broker.remote_connections = self.count
         self._begin()
 
     def stop(self) -> None:
         """Stop announcing and asking."""
         self._broker.system_account.remove_listener(self)
         self._broker.observers.remove(self)
-        self._broker.admission.elsewhere = nowhere
+        self._broker.remote_connections = None
         self._again.cancel()
         self._left = []
 
@@ -155,7 +154,6 @@ class RemoteConnections(Observer):
             account = self._broker.account(name)
             self._events.tell_connections(account)
             self._ask(account)
-        self._broker.router.flush_unless_due()
         if self._left:
             self._broker.clock.call_later(0, self._go_on)
 
@@ -206,4 +204,3 @@ class RemoteConnections(Observer):
                 connection.close(
                     ClosedReason.MAXIMUM_ACCOUNT_CONNECTIONS, errors.MAXIMUM_ACCOUNT_CONNECTIONS
                 )
-            self._broker.router.flush_unless_due()

@@ -11,7 +11,7 @@ import msgspec
 
 from midge.protocol.errors import MidgeError
 from midge.server.clients.connection import Connection
-from midge.server.monitoring import absent, go_format, healthz, leafz, routez, whole
+from midge.server.monitoring import go_format, healthz, routez, whole
 from midge.server.monitoring.accounts import known_accounts
 from midge.server.monitoring.arguments import Arguments, BadArgument
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Answer = dict[str, Any]
 
 
-class Question(NamedTuple):
+class SystemRequest(NamedTuple):
     """A request with its arguments, which are the JSON object in its payload."""
 
     account: "Account"
@@ -35,7 +35,7 @@ class Question(NamedTuple):
     subject: bytes
 
 
-Handler = Callable[[Question], Awaitable[Answer | None]]
+Handler = Callable[[SystemRequest], Awaitable[Answer | None]]
 """Returns the answer to a request; None when another server is to answer."""
 
 _STATES = ("open", "closed", "all")
@@ -63,7 +63,7 @@ class SystemRequests:
             "ACCOUNT CONNZ": self._named(self._connz),
             "ACCOUNT SUBSZ": self._named(self._subsz, subscriptions=True),
             "ACCOUNT INFO": self._named(self._accountz),
-            "ACCOUNT LEAFZ": self._page(lambda given: leafz.leafz(self._state, given)),
+            "ACCOUNT LEAFZ": self._page(lambda given: routez.leafz(self._state, given)),
             "ACCOUNT JSZ": self._account_jsz,
             "ACCOUNT STATZ": self._named_statistics,
             "ACCOUNT CONNS": self._named_connections,
@@ -80,7 +80,7 @@ class SystemRequests:
             if not self._is_meant(given):
                 return None
             answer = await self.handlers[name](
-                Question(request.account, request.publisher, given, request.subject)
+                SystemRequest(request.account, request.publisher, given, request.subject)
             )
         except (ValueError, RecursionError) as error:
             answer = self._refusal(400, str(error))
@@ -129,8 +129,8 @@ class SystemRequests:
         state = self._state
         plain: dict[str, Callable[[Arguments], Any]] = {
             "ROUTEZ": lambda given: routez.routez(state, given),
-            "GATEWAYZ": lambda given: absent.gatewayz(state, given),
-            "LEAFZ": lambda given: leafz.leafz(state, given),
+            "GATEWAYZ": lambda given: routez.gatewayz(state, given),
+            "LEAFZ": lambda given: routez.leafz(state, given),
             "RAFTZ": lambda _: {},
             "IPQUEUESZ": lambda _: {},
             "EXPVARZ": lambda _: {"cmdline": [], "memstats": {}},
@@ -143,43 +143,43 @@ class SystemRequests:
         return pages | {"CONNZ": self._connz, "SUBSZ": self._subsz}
 
     def _page(self, page: Callable[[Arguments], Any]) -> Handler:
-        async def answer(asked: Question) -> Answer:
+        async def answer(asked: SystemRequest) -> Answer:
             return self._wrapped(page(_arguments(asked.given)))
 
         return answer
 
-    async def _varz(self, _: Question) -> Answer:
+    async def _varz(self, _: SystemRequest) -> Answer:
         return self._wrapped(await whole.whole_varz(self._state))
 
-    async def _whole_accountz(self, asked: Question) -> Answer:
+    async def _whole_accountz(self, asked: SystemRequest) -> Answer:
         return self._wrapped(await whole.whole_accountz(self._state, _arguments(asked.given)))
 
-    async def _statsz(self, _: Question) -> Answer:
+    async def _statsz(self, _: SystemRequest) -> Answer:
         return self._documents.statistics(await whole.whole_totals(self._state))
 
-    async def _idz(self, _: Question) -> Answer:
+    async def _idz(self, _: SystemRequest) -> Answer:
         info = self._documents.server_info()
         return {field: info[field] for field in ("name", "host", "id")}
 
-    async def _connz(self, asked: Question) -> Answer:
+    async def _connz(self, asked: SystemRequest) -> Answer:
         from midge.server.monitoring import connz  # noqa: PLC0415 - large, and seldom asked for
 
         options = connz.read_options(_arguments(asked.given))
         return self._wrapped(await whole.whole_connz(self._state, options))
 
-    async def _subsz(self, asked: Question) -> Answer:
+    async def _subsz(self, asked: SystemRequest) -> Answer:
         return self._wrapped(await whole.whole_subsz(self._state, _arguments(asked.given)))
 
-    async def _accountz(self, asked: Question) -> Answer:
+    async def _accountz(self, asked: SystemRequest) -> Answer:
         page = await whole.whole_accountz(self._state, _arguments(asked.given))
         return self._wrapped(page.get("account_detail", page))
 
-    async def _jsz(self, asked: Question) -> Answer:
+    async def _jsz(self, asked: SystemRequest) -> Answer:
         from midge.server.monitoring import jsz  # noqa: PLC0415 - as above
 
         return self._wrapped(await jsz.jsz(self._state, _arguments(asked.given)))
 
-    async def _account_jsz(self, asked: Question) -> Answer:
+    async def _account_jsz(self, asked: SystemRequest) -> Answer:
         """Return the JetStream page of the account in the subject."""
         name = _account_in(asked.subject)
         if self._state.jetstream is None:
@@ -195,13 +195,13 @@ class SystemRequests:
     def _named(self, handler: Handler, **always: Any) -> Handler:
         """Return a handler for a page of the account in the subject, with fixed arguments."""
 
-        async def answer(asked: Question) -> Answer | None:
+        async def answer(asked: SystemRequest) -> Answer | None:
             given = {**_about(_account_in(asked.subject), asked.given), **always}
             return await handler(asked._replace(given=given))
 
         return answer
 
-    async def _named_statistics(self, asked: Question) -> Answer | None:
+    async def _named_statistics(self, asked: SystemRequest) -> Answer | None:
         name = _account_in(asked.subject)
         if name != "PING":
             return (
@@ -221,7 +221,7 @@ class SystemRequests:
             data["account_statz"] = [one for one in data["account_statz"] if one["conns"]]
         return answer
 
-    async def _named_connections(self, asked: Question) -> Answer | None:
+    async def _named_connections(self, asked: SystemRequest) -> Answer | None:
         found = await whole.whole_account_statistics(self._state, [_account_in(asked.subject)])
         return self._documents.account_connections(found[0]) if found else None
 
@@ -234,13 +234,13 @@ class SystemRequests:
 
     # Services of every account.
 
-    async def _own_statistics(self, asked: Question) -> Answer:
+    async def _own_statistics(self, asked: SystemRequest) -> Answer:
         return await self._account_statistics([asked.account.name])
 
-    async def _own_connections(self, asked: Question) -> Answer:
+    async def _own_connections(self, asked: SystemRequest) -> Answer:
         return await self._connz(asked._replace(given=_about(asked.account.name, asked.given)))
 
-    async def _user_info(self, asked: Question) -> Answer:
+    async def _user_info(self, asked: SystemRequest) -> Answer:
         data: Answer = {
             "user": "",
             "account": asked.account.name,
@@ -253,19 +253,19 @@ class SystemRequests:
 
     # Services that change something.
 
-    async def _kick(self, asked: Question) -> Answer:
+    async def _kick(self, asked: SystemRequest) -> Answer:
         cid = asked.given.get("cid")
         if not isinstance(cid, int) or not await whole.end_client(self._state, cid):
             raise BadArgument("no such client or leafnode id")
         return {"server": self._documents.server_info()}
 
-    async def _lame_duck(self, asked: Question) -> Answer:
+    async def _lame_duck(self, asked: SystemRequest) -> Answer:
         cid = asked.given.get("cid")
         if not isinstance(cid, int) or not await whole.send_client_away(self._state, cid):
             raise BadArgument("no such client id")
         return {"server": self._documents.server_info()}
 
-    async def _reload(self, _: Question) -> Answer:
+    async def _reload(self, _: SystemRequest) -> Answer:
         if self._reload_configuration is None:
             raise BadArgument("this server has no configuration to load again")
         await self._reload_configuration()

@@ -25,7 +25,6 @@ from midge.jetstream.config.stream import INTEREST
 from midge.jetstream.errors import JetStreamError
 from midge.server.auth.identity import AuthRequest, Identity, Refusal, Verdict
 from midge.server.auth.passwords import is_same_text
-from midge.server.broker.admission import OF_TABLES
 from midge.server.clock import sleep
 from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.listeners.tcp import Listener
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Iterable
 
+    from midge.server.auth.identity import Login
     from midge.server.broker.broker import Broker
     from midge.server.config.tables import StreamTable
     from midge.server.jetstream.engine import Engine
@@ -56,8 +56,12 @@ class _TablesListener(Listener):
     def _options_of_proxies(self) -> None:
         return None
 
+    def __init__(self, broker: Broker, login: Login) -> None:
+        Listener.__init__(self, broker)
+        self._login = login
+
     def _begin(self, accepted: socket.socket, peer: tuple[str, int]) -> None:
-        self._greet(accepted, self._broker.make_connection(peer, OF_TABLES))
+        self._greet(accepted, self._broker.make_connection(peer, "TABLES", self._login))
 
 
 class TableState:
@@ -135,7 +139,7 @@ class TableService:
         self.starts = 0
         """How often the process was started."""
         self._broker = broker
-        self._listener = _TablesListener(broker)
+        self._listener = _TablesListener(broker, self._authenticate)
         self._url = ""
         self._password = ""
         self._process: subprocess.Popen[bytes] | None = None
@@ -150,7 +154,6 @@ class TableService:
         """
         host, port = self._listener.open("127.0.0.1", 0)
         self._url = f"nats://{host}:{port}"
-        self._broker.admission.of_tables = self._authenticate
         self.reload()
         self._task = asyncio.ensure_future(self._run())
 
@@ -174,7 +177,6 @@ class TableService:
             await asyncio.wait([self._task], timeout=_STOP_S)
             self._task.cancel()
             await asyncio.wait([self._task])
-        self._broker.admission.of_tables = None
         self._listener.close()
 
     def problem(self) -> str:

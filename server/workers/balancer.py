@@ -27,7 +27,7 @@ class Seat:
         self._open = open_now
 
     def vacate(self) -> None:
-        """Take note that the worker has ended, and its connections with it."""
+        """Reset the counts of a worker that has ended with its connections."""
         self.is_ready = False
         self.handed = self._counted = self._open = 0
 

@@ -1,4 +1,4 @@
-"""Messages between the parent and a worker: questions with an answer, and what is only told.
+"""Messages between the parent and a worker: questions with an answer, and notices without.
 
 Each is a length of four bytes and a map in MessagePack. Both ends trust each other: they are one
 program, and the socket between them has no name.
@@ -27,9 +27,9 @@ class GoneError(MidgeError):
 
 
 class Control(asyncio.Protocol):
-    """One end; `answer` takes questions, `hear` what is told, and `ended` the end of the other.
+    """One end; `answer` answers questions, `hear` gets notices, and `ended` is called at the end.
 
-    What `answer` raises is raised at the other end, too, as MidgeError.
+    An exception of `answer` is raised at the other end as MidgeError.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Control(asyncio.Protocol):
         self._tasks: set[asyncio.Task[None]] = set()
 
     def tell(self, kind: str, **body: Any) -> None:
-        """Send what needs no answer."""
+        """Send a notice."""
         self._send({"kind": kind, "body": body})
 
     async def ask(self, kind: str, **body: Any) -> Any:
@@ -70,7 +70,7 @@ class Control(asyncio.Protocol):
             self._asked.pop(number, None)
 
     def close(self) -> None:
-        """Say nothing more; questions without an answer fail."""
+        """Close the connection; questions without an answer fail."""
         if self._transport is not None:
             self._transport.close()
 
@@ -93,7 +93,7 @@ class Control(asyncio.Protocol):
             self._take(message)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Have questions fail, and say that the other end has gone."""
+        """Fail the open questions, and call `ended`."""
         self._transport = None
         for answered in self._asked.values():
             if not answered.done():
@@ -137,7 +137,7 @@ class Control(asyncio.Protocol):
 
 
 def _text_of(error: Exception) -> str:
-    """Return what is wrong, as the parent shows it."""
+    """Return the text of an error as the parent shows it."""
     if isinstance(error, OSError):
         reason = (error.strerror or str(error)).lower()
         return f"{error.filename}: {reason}" if error.filename else reason

@@ -51,7 +51,7 @@ def _quota(root: Path) -> float:
 def _upwards(base: Path, path: str) -> list[Path]:
     """List the folder of a cgroup and those above it up to `base`.
 
-    In a container its own group is often mounted as `base`, and `path` is that of the machine.
+    In a container its own group is often mounted as `base`, while `path` is the machine's path.
     """
     here = base / path.strip("/")
     folders = [here, *here.parents]

@@ -44,22 +44,22 @@ log = get_logger()
 
 
 class Owner(Protocol):
-    """The owner of a crew: provides for its workers, and takes what they report."""
+    """The owner of a crew: supplies its workers, and handles their reports."""
 
     def first_words(self, index: int) -> dict[str, Any]:
-        """Return what worker `index` is told at its start."""
+        """Return the first message to worker `index`."""
 
     def sockets_of(self, index: int) -> Iterable[tuple[str, socket.socket]]:
         """List the listening sockets that worker `index` serves itself, with their kinds."""
 
     async def answer(self, worker: int, kind: str, body: dict[str, Any]) -> Any:
-        """Answer what a worker asks. Raises: MidgeError."""
+        """Answer a worker's question. Raises: MidgeError."""
 
     def neighbours_changed(self, worker: int, told: dict[str, Any]) -> None:
-        """Take note of what a worker says of the cluster."""
+        """Handle a worker's report about the cluster."""
 
     def states_changed(self) -> None:
-        """Take note that a worker has become ready, or has ended."""
+        """Called when a worker has become ready or has ended."""
 
 
 class Crew:
@@ -146,7 +146,7 @@ class Crew:
         return process
 
     async def _begin(self, process: WorkerProcess) -> None:
-        """Have `process` start, and take clients."""
+        """Start `process`, and let it accept clients."""
         words = self._owner.first_words(process.index)
         process.has_words = True
         await process.control.ask("start", handed=process.handed, **words)
@@ -172,7 +172,7 @@ class Crew:
                 end.close()
 
     def _link_again(self, one: WorkerProcess, other: WorkerProcess) -> None:
-        """Link two workers anew in a moment, if both are still there."""
+        """Link two workers again after a moment, if both still run."""
         pair = (min(one.index, other.index), max(one.index, other.index))
         if pair not in self._relinking:
             self._relinking.add(pair)
@@ -341,7 +341,7 @@ async def _all(works: list[Coroutine[Any, Any, None]]) -> None:
 
 
 def _outcome(code: int) -> str:
-    """Say how a process has ended."""
+    """Return how a process has ended, in words."""
     if code >= 0:
         return f"exit code {code}"
     try:

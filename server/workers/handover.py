@@ -32,7 +32,7 @@ def make_pair() -> tuple[socket.socket, socket.socket]:
 
 
 def hand_over(way: socket.socket, note: Note, handed: socket.socket) -> bool:
-    """Send a copy of the socket `handed`; False when it does not fit, or nobody is there."""
+    """Send a copy of the socket `handed`; False when it does not fit, or the other end is gone."""
     try:
         socket.send_fds(way, [msgspec.msgpack.encode(note)], [handed.fileno()])
     except OSError:
@@ -51,11 +51,11 @@ class Receiver:
         self._more = asyncio.Event()
 
     def start(self) -> None:
-        """Take what comes from now on."""
+        """Begin to receive sockets."""
         asyncio.get_running_loop().add_reader(self._way, self._receive)
 
     async def received(self, count: int) -> None:
-        """Wait until so many have come in all."""
+        """Wait until `count` sockets have arrived in all."""
         while self._count < count:
             self._more.clear()
             await self._more.wait()

@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from midge.server.workers.control import Control
     from midge.server.workers.part import HandedDoors
 
-_SETTLE_S = 0.05  # by then most of what was handed over has become a connection
+_SETTLE_S = 0.05  # by then most sockets handed over have become connections
 
 
 class LoadReport(Observer):
     """Counts the connections of `broker` for the parent, which counts those that it hands over.
 
-    An end is told in the next turn of the loop, so that a full server has room again at once; what
-    has been handed over a little later, for the parent knows of it.
+    It reports an end in the next turn of the loop, so that a full server has room again at once. It
+    reports new connections a little later, because the parent has counted them already.
     """
 
     def __init__(self, broker: Broker, doors: HandedDoors, control: Control) -> None:

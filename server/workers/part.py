@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class Part:
-    """Worker `index` of a server whose names are `keys`; `doors` bring what the parent accepts.
+    """Worker `index` of a server whose names are `keys`; `doors` has the sockets from the parent.
 
-    Worker 0 has what there can be only one of: JetStream, monitoring and the system account's
-    services. `ask_others` puts a question to all other workers. `states` is what the parent has
-    told last of all workers. `link_outside` is called with the interest of links to other servers
-    when there are to be such, and `neighbours_changed` with what clients are told of those.
+    Worker 0 has the parts that exist once: JetStream, monitoring and the system account's
+    services. `ask_others` sends a question to all other workers. `states` is the parent's last
+    report about all workers. `link_outside` is called with the interest of links to other servers,
+    if there will be such links, and `neighbours_changed` with their addresses for clients.
     """
 
     def __init__(
@@ -50,11 +50,11 @@ class Part:
 
 
 def _nothing(_: object) -> None:
-    """Tell nobody."""
+    """Do nothing."""
 
 
 class KnownNeighbours:
-    """The cluster that the server is in, as the first worker has told of it."""
+    """The cluster that the server is in, as worker 0 has reported it."""
 
     def __init__(self, name: str, urls: list[str], *, is_dynamic: bool) -> None:
         self.name = name
@@ -85,7 +85,7 @@ class HandedDoors:
         self._addresses = addresses
 
     def open(self, kind: str, listener: Listener, host: str, port: int) -> Address:
-        """Have `listener` take what comes of a kind."""
+        """Pass the connections of a kind to `listener`."""
         self._listeners[kind] = listener
         return self._addresses[kind]
 

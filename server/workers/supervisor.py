@@ -52,7 +52,7 @@ class Supervisor:
         self._keys = ServerKeys(are_used=may_delegate(options))
         self._accounts: dict[str, None] = {}  # that came with their clients, in operator mode
         self._digest = ""
-        self._neighbours: dict[str, Any] = {}  # what the first worker has told of the cluster
+        self._neighbours: dict[str, Any] = {}  # the last report of worker 0 about the cluster
         self._load_again: Callable[[], Awaitable[None]] | None = None
         self._crew: Crew | None = None
         self._reception: Reception | None = None
@@ -128,7 +128,7 @@ class Supervisor:
         self._sockets = {}
 
     async def stop(self) -> None:
-        """Take no more clients, and stop the workers, which write what is pending."""
+        """Stop accepting, and stop the workers, which write their pending output."""
         self._unbind()
         if self._crew is not None:
             await self._crew.stop(self.options.shutdown.flush_timeout_s + _STOP_S)
@@ -142,7 +142,7 @@ class Supervisor:
     # Settings.
 
     def reload_on_request(self, load_again: Callable[[], Awaitable[None]]) -> None:
-        """Have the system account's `RELOAD` call `load_again`, which may raise MidgeError."""
+        """Call `load_again` for the system account's `RELOAD`; it may raise MidgeError."""
         self._load_again = load_again
 
     def name_configuration(self, digest: str) -> None:
@@ -152,11 +152,11 @@ class Supervisor:
             self._crew.tell_all("digest", digest=digest)
 
     async def reload(self, options: Options) -> None:
-        """Have all workers take new options, or none.
+        """Apply new options in all workers, or in none.
 
         Raises:
-            ConfigError: they cannot be, or would change what cannot.
-            MidgeError: a worker cannot take them; none has then.
+            ConfigError: an option is invalid, or cannot be changed while running.
+            MidgeError: a worker cannot apply them, so none has.
         """
         from midge.server.config.reload_rules import check_reload  # noqa: PLC0415 - most never reload
 
@@ -181,7 +181,7 @@ class Supervisor:
             self.crew.tell_all("end_surplus", first_cid=cids[most])
 
     def _for_workers(self, options: Options) -> Options:
-        """Return `options` without what is the parent's: log file, pid file, ports file."""
+        """Return `options` without the parent's files: log file, pid file, ports file."""
         form = "nats" if JOURNAL.form_name == "plain" else JOURNAL.form_name or "json"
         log = replace(options.logging, file="", syslog=False, remote_syslog="", format=form)
         log = replace(log, file_size_limit_bytes=Logging().file_size_limit_bytes)
@@ -201,7 +201,7 @@ class Supervisor:
     # What the crew needs.
 
     def first_words(self, index: int) -> dict[str, Any]:
-        """Return what worker `index` is told at its start: the options in force, above all."""
+        """Return the first message to worker `index`, with the options in force."""
         return {
             "index": index,
             "count": worker_count(self.options),
@@ -238,7 +238,7 @@ class Supervisor:
             await self.crew.ask_all("account", PATIENCE_S, but=worker, name=body["name"])
 
     def neighbours_changed(self, worker: int, told: dict[str, Any]) -> None:
-        """Have all workers tell their clients of the cluster what the first one knows."""
+        """Send worker 0's report about the cluster to all workers, for their clients."""
         self._neighbours = told
         self.crew.tell_all("neighbours", but=worker, **told)
 

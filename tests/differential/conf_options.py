@@ -474,7 +474,7 @@ SERVER = Block(
             ),
         ),
         "resolver_preload": Kind(("{}",), ("5", "{ A: x }", "{ A: 5 }")),
-        "resolver_tls": Kind(("{}",), ("5", "{ x: 1 }")),
+        "resolver_tls": Kind(("{}", "{ insecure: true }", "{ timeout: 1 }"), ("5", "{ x: 1 }")),
         "resolver_pinned_accounts": Kind(("[]",), ("5", "[5]")),
         **dict.fromkeys(("trusted", "trusted_keys"), Kind((), ("5", '["x"]'))),
         **dict.fromkeys(("operator", "operators", "root"), Kind((), ("5", '"@dir@/none"'))),

@@ -33,6 +33,7 @@ from .pair import NAMES
 
 NOT_HERE = {
     "midge_version: ": "nats-server's version is in `version`, as everywhere",
+    "midge_build: ": "nats-server is always compiled",
     "account_detail.imports: missing": (
         "the system's services are offered in every account itself, not imported into it"
     ),

@@ -107,6 +107,7 @@ PAGES = (
 )
 MEANT = {
     ("/varz", ".midge_version"),
+    ("/varz", ".midge_build"),
     ("/varz", ".jetstream.config.sync_always"),
     ("/jsz", ".config.sync_always"),
 }

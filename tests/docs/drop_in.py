@@ -9,7 +9,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from midge.server.config.nats_conf import cluster_block, jetstream_blocks, leafnode_blocks
+from midge.server.config.nats_conf import (
+    cluster_block,
+    jetstream_blocks,
+    leafnode_blocks,
+    tls_block,
+)
 from midge.server.config.nats_conf import security_blocks as security_keys
 from midge.server.config.nats_conf import server_block as server_keys
 from midge.server.config.nats_conf.parser import Node
@@ -72,7 +77,7 @@ LEVELS = (
         security_keys.DESTINATION,
         "mappings { a: [ { … } ] }",
     ),
-    Level("`tls`", security_keys.TLS, "tls { … }"),
+    Level("`tls`", tls_block.TLS, "tls { … }"),
     Level("`jetstream`", jetstream_blocks.SERVER, "jetstream { … }"),
     Level("`limits` of `jetstream`", jetstream_blocks.LIMITS, "jetstream { limits { … } }"),
     Level("`batch` of these", jetstream_blocks.BATCH, "jetstream { limits { batch { … } } }"),

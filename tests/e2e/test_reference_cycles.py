@@ -29,7 +29,7 @@ import pytest
 import uvloop
 
 import midge
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.config.options import (
     Authorization,
     Limits,

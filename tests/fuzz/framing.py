@@ -25,16 +25,16 @@ from websockets.protocol import CLIENT, Protocol
 from websockets.utils import accept_key
 
 from midge.server.broker.broker import Broker
-from midge.server.clients.channel import Channel
-from midge.server.clients.channel_owner import ChannelOwner
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.channel import Channel
+from midge.server.channels.channel_owner import ChannelOwner
+from midge.server.channels.closed_reason import ClosedReason
+from midge.server.channels.loop_adapter import _BufferedProtocol
 from midge.server.clients.connection import Connection
-from midge.server.clients.loop_adapter import _BufferedProtocol
 from midge.server.config.security import Tls
 from midge.server.listeners.tls import build_server_context
 from midge.server.listeners.websocket.listener import WebSocketListener
 from midge.server.listeners.websocket.protocol import WebSocketProtocol
-from midge.server.listeners.websocket.upgrade_request import Request
+from midge.server.listeners.websocket.upgrade_request import UpgradeRequest
 from midge.testing import ManualClock
 from tests.support.keys import Authority, pem
 
@@ -360,7 +360,7 @@ class Framing:
     def _websocket(self, socket: Socket, address: tuple[str, int], made: Made) -> Any:
         listener = self._listener
 
-        def make(request: Request) -> ChannelOwner:
+        def make(request: UpgradeRequest) -> ChannelOwner:
             owner = listener._make_connection(request, address)
             assert isinstance(owner, Connection)
             made(socket, owner)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from midge.server.clients.loop_adapter import _BufferedProtocol
+from midge.server.channels.loop_adapter import _BufferedProtocol
 from midge.server.config.options import Options, WebSocket
 from midge.server.listeners.websocket.messages import WaitingFrames
 from midge.server.listeners.websocket.protocol import FrameProtocol

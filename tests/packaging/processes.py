@@ -31,12 +31,12 @@ def run(
     return done.stdout
 
 
-def python_environment(folder: Path, wheel: Path, constraints: Path) -> Path:
-    """Make a virtual environment with `wheel` in it and return its folder of programs."""
+def python_environment(folder: Path, wheel: Path, constraints: Path, *others: str) -> Path:
+    """Make a virtual environment with `wheel` and `others`; return its folder of programs."""
     run([sys.executable, "-m", "venv", folder])
     programs = folder / "bin"
     pip = [programs / "python", "-m", "pip", "install", "--quiet"]
-    run([*pip, "--constraint", constraints, wheel])
+    run([*pip, "--constraint", constraints, wheel, *others])
     return programs
 
 

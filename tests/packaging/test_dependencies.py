@@ -56,10 +56,12 @@ def test_no_bad_version_is_pinned(root: Path, name: str) -> None:
 
 
 def test_constraints_cover_what_is_needed_in_turn(root: Path) -> None:
-    """The closure of the runtime dependencies, as the installed packages declare it."""
+    """The closure of what a server needs, as the installed packages declare it."""
     from importlib.metadata import requires
 
-    known, left, seen = pinned(root), [one.name for one in RUNTIME], set[str]()
+    extras = PROJECT["optional-dependencies"]
+    server = [*RUNTIME, *map(Requirement, (*extras["server"], *extras["cli"]))]
+    known, left, seen = pinned(root), [one.name for one in server], set[str]()
     while left:
         name = canonicalize_name(left.pop())
         if name in seen:
@@ -70,4 +72,8 @@ def test_constraints_cover_what_is_needed_in_turn(root: Path) -> None:
             requirement = Requirement(text)
             if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
                 left.append(requirement.name)
-    assert len(seen) > len(RUNTIME)
+    assert len(seen) > len(server)
+
+
+def test_an_embedded_server_needs_a_codec_a_loop_and_a_log_alone() -> None:
+    assert {requirement.name for requirement in RUNTIME} == {"msgspec", "structlog", "uvloop"}

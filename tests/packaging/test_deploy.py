@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -61,6 +62,72 @@ def test_started_server_reports_each_state(
         assert process.wait(TIMEOUT_S) == 0
 
 
+PASSED = """
+import os, sys
+number, *command = sys.argv[1:]
+os.dup2(int(number), 3)
+os.environ |= {"LISTEN_FDS": "1", "LISTEN_PID": str(os.getpid())}
+os.execv(command[0], command)
+"""
+"""Start a program with a socket, as systemd does."""
+
+
+@pytest.mark.parametrize("workers", [[], ["--workers", "2"]])
+def test_server_takes_the_socket_that_systemd_passes_on(tmp_path: Path, workers: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        # It waits in the queue of the socket while no server runs.
+        client = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
+        passed = ["-c", PASSED, str(listener.fileno()), *midge_command(), "-p", str(port)]
+        flags = ["-a", "127.0.0.1", "-l", str(tmp_path / "log"), *workers]
+        process = subprocess.Popen([sys.executable, *passed, *flags], pass_fds=[listener.fileno()])
+        try:
+            with client:
+                assert client.recv(5) == b"INFO "
+            process.terminate()
+            assert process.wait(TIMEOUT_S) == 0
+        finally:
+            process.kill()
+        # The socket is systemd's: it still takes connections, for the next server.
+        socket.create_connection(("127.0.0.1", port), TIMEOUT_S).close()
+
+
+def test_socket_without_a_listener_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        command = [sys.executable, "-c", PASSED, str(listener.fileno()), *midge_command()]
+        flags = ["-a", "127.0.0.1", "-p", "-1", "-l", str(tmp_path / "log")]
+        with subprocess.Popen([*command, *flags], pass_fds=[listener.fileno()]) as process:
+            try:
+                while "Server is ready" not in read(tmp_path / "log"):
+                    assert process.poll() is None
+            finally:
+                process.kill()
+    assert f"no listener has port {port}, of a socket" in read(tmp_path / "log")
+
+
+def read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def test_server_is_activated_by_its_first_client(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = found.getsockname()[1]
+    if shutil.which("systemd-socket-activate"):
+        command = ["systemd-socket-activate", f"--listen=127.0.0.1:{port}", *midge_command()]
+        flags = ["-a", "127.0.0.1", "-p", str(port), "-l", str(tmp_path / "log")]
+        with subprocess.Popen([*command, *flags], stderr=subprocess.PIPE) as process:
+            try:
+                assert process.stderr is not None
+                process.stderr.readline()  # it listens
+                with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as client:
+                    assert client.recv(5) == b"INFO "
+                process.terminate()
+                assert process.wait(TIMEOUT_S) == 0
+            finally:
+                process.kill()
+
+
 async def test_watchdog_of_another_process_is_left_alone(socket_of_systemd: socket.socket) -> None:
     environment = {
         "NOTIFY_SOCKET": socket_of_systemd.getsockname(),
@@ -87,8 +154,9 @@ def test_unit_is_valid(tmp_path: Path) -> None:
     # The program must exist where the unit is checked.
     unit.write_text(text.replace("/opt/midge/bin/midge-server", "/bin/true"))
     assert "Type=notify\n" in text
-    output = run(["systemd-analyze", "verify", "--man=no", unit])
-    assert "midge.service" not in output, output
+    activation = shutil.copy(ROOT / "deploy" / "midge.socket", tmp_path)
+    output = run(["systemd-analyze", "verify", "--man=no", unit, activation])
+    assert "midge." not in output, output
 
 
 def test_compose_file_mounts_what_the_image_writes() -> None:

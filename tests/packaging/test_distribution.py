@@ -14,8 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.packaging import wheels
 from tests.packaging.processes import python_environment, run, started_server
+from tests.packaging.wheels import faults
 from tests.unit.midge.surfaces import lists, sources
+
+BARE = {"midge", "msgspec", "nats-py", "pip", "setuptools", "uvloop"}
+"""All that an environment with a server and its client has."""
 
 pytestmark = [pytest.mark.packaging, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -47,6 +52,12 @@ def clean_environment(dist: Path, root: Path, tmp_path_factory: pytest.TempPathF
     return python_environment(tmp_path_factory.mktemp("clean"), wheel, root / "constraints.txt")
 
 
+def test_compiled_wheel_serves_a_client_and_embeds(dist: Path, root: Path, tmp_path: Path) -> None:
+    wheel, constraints = next(dist.glob("*.whl")), root / "constraints.txt"
+    programs = python_environment(tmp_path / "venv", wheel, constraints, "nats-py")
+    run([programs / "python", root / "tests/packaging/installed.py", "compiled"], cwd=tmp_path)
+
+
 def package_files(root: Path) -> set[str]:
     """List what of the checkout belongs to the import package, as paths below midge/."""
     folders = [path.name for path in (root / "midge").iterdir() if path.is_symlink()]
@@ -72,9 +83,10 @@ def test_sdist_holds_what_is_listed(dist: Path) -> None:
 
 
 def test_wheel_holds_the_sources_and_every_extension(dist: Path, root: Path) -> None:
-    with zipfile.ZipFile(next(dist.glob("*.whl"))) as archive:
+    wheel = next(dist.glob("*.whl"))
+    assert faults(wheel, wheels.package_files(next(dist.glob("*.tar.gz")))) == []
+    with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    assert package_files(root) <= names
     modules = runpy.run_path(str(root / "setup.py"))["compiled_modules"](root)
     extensions = {name.split(".", maxsplit=1)[0] for name in names if name.endswith(".so")}
     assert extensions == {str(source.with_suffix("")) for source in modules.values()}
@@ -121,12 +133,17 @@ def wheel_command(source: Path, target: Path) -> list[str | Path]:
     return [*pip, "--wheel-dir", target, source]
 
 
-def test_pure_switch_builds_a_wheel_for_any_platform(unpacked_sdist: Path, tmp_path: Path) -> None:
+def test_pure_switch_builds_a_wheel_for_any_platform(
+    dist: Path, unpacked_sdist: Path, root: Path, tmp_path: Path
+) -> None:
     run(wheel_command(unpacked_sdist, tmp_path), env=os.environ | {"MIDGE_PURE": "1"})
     wheel = next(tmp_path.glob("*.whl"))
     assert wheel.name.endswith("-py3-none-any.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        assert not [name for name in archive.namelist() if name.endswith(".so")]
+    assert faults(wheel, wheels.package_files(next(dist.glob("*.tar.gz")))) == []
+    programs = python_environment(tmp_path / "venv", wheel, root / "constraints.txt", "nats-py")
+    listed = run([programs / "python", "-m", "pip", "list", "--format=freeze"]).splitlines()
+    assert {line.split("==")[0] for line in listed} <= BARE
+    run([programs / "python", root / "tests/packaging/installed.py", "pure"], cwd=tmp_path)
 
 
 def test_failing_compiler_fails_the_build(unpacked_sdist: Path, tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ from midge.jetstream.consumer.consumer_set import ConsumerSet, Surroundings
 from midge.jetstream.consumer.info import info_of, written_report
 from midge.jetstream.environment.sink import Receiver, Sink
 from midge.jetstream.json.encode import encode
-from midge.jetstream.store.interface import MessageView, StreamStore
+from midge.jetstream.store.interface import MessageView
 from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.store.store import Store
 
 SECOND_NS = 1_000_000_000
 START_NS = 1_700_000_000 * SECOND_NS
@@ -181,7 +182,7 @@ class Rig:
     """One memory stream ``S`` and its consumers."""
 
     def __init__(
-        self, *, store: StreamStore | None = None, clock: TurnedClock | None = None, **stream: Any
+        self, *, store: Store | None = None, clock: TurnedClock | None = None, **stream: Any
     ) -> None:
         self.clock = clock or TurnedClock()
         self.sink = CollectingSink()

@@ -13,8 +13,8 @@ from midge.jetstream.api import dispatch
 from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.environment.sink import Sink
 from midge.jetstream.store.file.directory import StoreDirectory
-from midge.jetstream.store.interface import StreamStore
 from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.store.store import Store
 from midge.jetstream.stream.stream import Stream
 from midge.jetstream.stream.surroundings import Surroundings
 from midge.protocol.frame import compose
@@ -107,7 +107,7 @@ class AccountRig:
         self.account.server_name = "S"
         self.delivered = self.outbox.delivered
 
-    def _make_store(self, config: StreamConfig) -> StreamStore:
+    def _make_store(self, config: StreamConfig) -> Store:
         return MemoryStore()
 
     def create(self, name: str = "A", **keys: Any) -> Stream:
@@ -179,7 +179,7 @@ class FileAccountRig(AccountRig):
         self.directory = StoreDirectory(self.disk, lambda: None)
         super().__init__()
 
-    def _make_store(self, config: StreamConfig) -> StreamStore:
+    def _make_store(self, config: StreamConfig) -> Store:
         if config.storage == "memory":
             return MemoryStore()
         return self.directory.create_stream(b"$G", config.name.encode(), b"")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from midge.jetstream.store.interface import StreamStore
 from midge.jetstream.store.published import PublishedLines
+from midge.jetstream.store.store import Store
 
 
-def store_lines(store: StreamStore, messages: list[tuple[bytes, bytes]], time_ns: int) -> int:
+def store_lines(store: Store, messages: list[tuple[bytes, bytes]], time_ns: int) -> int:
     """Store the first of `messages`, subjects and payloads, at once; return how many were taken."""
     data = bytearray(b"+OK\r\n")
     start = len(data)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from midge.jetstream.store.interface import StreamStore
+from midge.jetstream.store import lookups
 from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.store.store import Store
 from tests.support.published_lines import store_lines
 from tests.support.store_oracle import Oracle
 
@@ -20,7 +21,7 @@ def random_subject(random: Random, spread: int) -> bytes:
     return b".".join(tokens)
 
 
-def random_step(random: Random, store: StreamStore, oracle: Oracle, spread: int) -> None:
+def random_step(random: Random, store: Store, oracle: Oracle, spread: int) -> None:
     """Do the same random thing to both."""
     dice = random.random()
     last = oracle.last_seq
@@ -57,7 +58,7 @@ def random_step(random: Random, store: StreamStore, oracle: Oracle, spread: int)
         oracle.last_seq = max(last, seq)
 
 
-def random_lines(random: Random, store: StreamStore, oracle: Oracle, spread: int) -> None:
+def random_lines(random: Random, store: Store, oracle: Oracle, spread: int) -> None:
     """Store many messages at once, up to the first of a subject that has none."""
     time = oracle.last_time + random.randrange(-5, 20)
     held = {message[1] for message in oracle.kept.values()}
@@ -75,14 +76,14 @@ def random_lines(random: Random, store: StreamStore, oracle: Oracle, spread: int
         assert taken == (known.index(False) if False in known else len(messages))
 
 
-def random_purge(random: Random, store: StreamStore, oracle: Oracle) -> None:
+def random_purge(random: Random, store: Store, oracle: Oracle) -> None:
     subject = random.choice([None, *PATTERNS])
     upto = random.randint(1, oracle.last_seq + 1) if random.random() < 0.6 else 0
     keep = random.randrange(4) if not upto else 0
     assert store.purge(subject, upto, keep) == oracle.purge(subject, upto, keep)
 
 
-def compare(store: StreamStore, oracle: Oracle) -> None:
+def compare(store: Store, oracle: Oracle) -> None:
     """Compare all views of the stored messages."""
     assert store.last_seq == oracle.last_seq
     assert store.first_seq == oracle.first_seq()
@@ -99,13 +100,13 @@ def compare(store: StreamStore, oracle: Oracle) -> None:
     assert states == {(s, len(seqs), seqs[0], seqs[-1]) for s, seqs in expected.items()}
     live = set(oracle.kept)
     gaps = [s for s in range(max(store.first_seq, 1), store.last_seq + 1) if s not in live]
-    assert list(store.deleted()) == gaps
+    assert list(lookups.deleted(store)) == gaps
     assert store.deleted_count() == len(gaps)
     first = min(oracle.kept) if oracle.kept else 0
     assert store.first_time_ns() == (oracle.kept[first][0] if first else 0)
 
 
-def compare_message(store: StreamStore, oracle: Oracle, seq: int) -> None:
+def compare_message(store: Store, oracle: Oracle, seq: int) -> None:
     message = store.load(seq)
     found = (
         (message.time_ns, message.subject, message.headers, message.payload) if message else None
@@ -113,7 +114,7 @@ def compare_message(store: StreamStore, oracle: Oracle, seq: int) -> None:
     assert found == oracle.kept.get(seq)
 
 
-def ask(random: Random, store: StreamStore, oracle: Oracle) -> None:
+def ask(random: Random, store: Store, oracle: Oracle) -> None:
     """Compare the answers to random questions."""
     count = random.choice([0, 1, 1, 2])
     filters = tuple(random.choice(PATTERNS) for _ in range(count))

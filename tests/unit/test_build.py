@@ -151,7 +151,7 @@ def test_a_module_is_outdated_when_a_header_is_newer_that_it_inlines(
     named = {str(path) for path in router}
     assert "midge/protocol/frame.pxd" in named  # by way of others
     assert "midge/protocol/memory.pxd" in named  # cimported from its package
-    assert "midge/server/clients/channel.pxd" not in named
+    assert "midge/server/channels/channel.pxd" not in named
     built = tmp_path / "router.so"
     assert setup["is_outdated"](built, name, headers)
     source = root / "midge" / "server" / "routing" / "router.py"

@@ -129,6 +129,7 @@ ROOMS = (
     ("routing",),
     ("auth",),
     ("accounts",),
+    ("channels",),
     ("clients",),
     ("internal",),
     ("interceptors",),
@@ -298,7 +299,7 @@ def test_no_module_imports_itself_round_a_corner(edges: set[tuple[str, str]]) ->
 @pytest.mark.parametrize(
     ("user", "used"),
     [
-        ("midge.server.routing.router", "midge.server.clients.channel"),
+        ("midge.server.routing.router", "midge.server.channels.channel"),
         ("midge.server.config.load", "midge.server.server"),
         ("midge.server.clients.flow", "midge.server.internal.publisher"),
         ("midge.jetstream.consumer.push", "midge.jetstream.stream.host"),

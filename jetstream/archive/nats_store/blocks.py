@@ -82,12 +82,12 @@ class RecordReader:
                 return record
 
     def finish(self) -> None:
-        """Take note that nothing more comes."""
+        """Report the rest of the input, after its last byte, as damage."""
         if self._at < len(self._data):
             self._cut()
 
     def _cut(self) -> None:
-        """Give up what is left: where its records begin is not known."""
+        """Drop the rest of the input: the beginnings of its records are unknown."""
         at = self._begin + self._at
         left = len(self._data) - self._at
         self.damages.append(f"block {self.index}: {left} bytes at {at} are no records")
@@ -178,7 +178,7 @@ class Gone:
         self._seqs: set[int] = set()
 
     def take(self, block: Block) -> None:
-        """Take note of what a block says."""
+        """Record the tombstones of a block, and its last sequence."""
         for record in block.records:
             if record.is_gone:
                 self._seqs.add(record.seq)

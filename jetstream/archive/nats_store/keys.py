@@ -27,10 +27,10 @@ class _Kind(Protocol):
     nonce_size: int
 
     def sealed(self, key: bytes, nonce: bytes, data: bytes) -> bytes:
-        """Open what was sealed; raises InvalidTag."""
+        """Decrypt and authenticate `data`; raises InvalidTag."""
 
     def stream(self, key: bytes, nonce: bytes, data: bytes) -> bytes:
-        """Decrypt what is not authenticated."""
+        """Decrypt `data` without authentication."""
 
 
 class _Aes:
@@ -93,7 +93,7 @@ class FileKey:
 
 
 class AccountKeys:
-    """Opens the `.key` files of one account; `keys` are those of the configuration."""
+    """Opens the `.key` files of one account with the configured `keys`."""
 
     def __init__(self, account: str, keys: tuple[bytes, ...]) -> None:
         self._account = account.encode("utf-8", "surrogateescape")

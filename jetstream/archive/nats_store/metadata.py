@@ -27,10 +27,10 @@ Opener = Callable[[bytes], bytes]
 def read_meta(
     key: str, data: bytes, total: bytes, opener: Opener | None = None
 ) -> dict[str, msgspec.Raw]:
-    """Return what a `meta.inf` says; `total` is what its `meta.sum` holds, `key` names it.
+    """Return the members of a `meta.inf`; `total` is the content of its `meta.sum`.
 
-    The key is the stream's name, or stream and consumer with a slash between them. The checksum
-    is that of the file as it is, encrypted or not.
+    `key` is the stream's name, or stream and consumer with a slash between them. The checksum
+    covers the file's bytes, encrypted or not.
 
     Raises:
         ArchiveError: the file is damaged.
@@ -41,7 +41,7 @@ def read_meta(
 
 
 class SequenceSet:
-    """Sequences, as bits from multiples of a span on; a byte of the file stands for up to eight."""
+    """Sequences, as bits from multiples of a span on; a byte of the file has up to eight."""
 
     def __init__(self) -> None:
         self._nodes: dict[int, int] = {}

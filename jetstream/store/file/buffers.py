@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Protocol
 
 BUDGET_BYTES = 64 << 20
-"""Most that the buffers of all streams take: those of a thousand consumers that catch up at 64 KiB
-each. The size of a record is the least that a buffer has."""
+"""Most bytes in the buffers of all streams: enough for a thousand consumers that catch up with 64
+KiB each. A buffer has at least the size of one record."""
 
 
 class Owner(Protocol):
     """Has a buffer."""
 
     def drop_ahead(self) -> None:
-        """Give the buffer up; what is needed of it is read again."""
+        """Drop the buffer; later reads fill it again."""
 
 
 class ReadBuffers:
@@ -25,7 +25,7 @@ class ReadBuffers:
         self._sizes: dict[Owner, int] = {}
 
     def filled(self, owner: Owner, size: int) -> None:
-        """Take note that a buffer has been filled with `size` bytes; it is not dropped for that."""
+        """Count a buffer filled with `size` bytes, and drop older ones above the budget."""
         self.emptied(owner)
         self._sizes[owner] = size
         self.total_bytes += size

@@ -1,6 +1,6 @@
 """The committer of a real disk: a thread that writes and syncs, and wakes the event loop.
 
-What is small the kernel writes without the thread, where it can (``direct.h``).
+Where it can, the kernel writes small groups without the thread (``direct.h``).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class CommitThread:
         )  # fmt: skip
 
     def let_go(self, file: DiskFile) -> None:
-        """Keep no descriptor of a file, so that whoever closes it is the last to let go of it."""
+        """Drop the descriptor of a file, so that its next close is the last one."""
         if file is self._segment:
             self._segment = None
             native.use_direct(self._writer, -1)

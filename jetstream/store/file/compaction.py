@@ -1,14 +1,14 @@
-"""Giving back the room of what has been removed.
+"""Compaction: reclaim the space of removed messages.
 
-A segment of which most is dead is written anew with only the messages that are left. What else it
-says, of streams, their last sequences, consumers, ids and removals, is first written down again at
-the end of the log; as soon as that is synced, the new file takes the old one's place, or the old
-one goes. A crash at any step leaves a log that says the same.
+A segment that is mostly dead is rewritten with only its remaining messages. Its other records
+(streams, their last sequences, consumers, ids, removals) are first repeated at the end of the log.
+Once these are synced, the new file replaces the old one, or the old one is removed. After a crash
+at any step the log has the same content.
 
-A segment that is known to hold nothing but messages that are all gone, and perhaps bounds and
-configurations of streams, is not read: those are written down again from memory where no later
-segment tells them. The 18 segments of two million messages of 128 B are given back in 0.03 s of
-CPU time then, not in 0.21, and without 314 MB being read.
+A segment that has only removed messages, and perhaps bounds and configurations of streams, is not
+read: the bounds and configurations are repeated from memory where no later segment has them. The 18
+segments of two million messages of 128 B are then reclaimed in 0.03 s of CPU time instead of 0.21,
+and without reading 314 MB.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Compaction:
         self._data = bytearray(_GROUP_HEAD)
         self._used = _GROUP_HEAD
         self._file: DiskFile = segment.file
-        self._group = log.group - 1  # what is removed up to here is not copied
+        self._group = log.group - 1  # messages removed up to this group are not copied
         self._erasures = segment.erasures
         self._position = 0
         self._read_group = 0
@@ -85,13 +85,13 @@ class Compaction:
         self._stream: FileStore | None = None
 
     def start(self) -> None:
-        """Read the segment in turns, and write down again what is to be kept in mind."""
+        """Read the segment in pieces, and repeat its other records."""
         self.log.turns.add(self.read_on)
 
     def read_on(self) -> bool:
-        """Sort another slice of the segment; False when that was the last one, or came to nothing.
+        """Sort another slice of the segment; return False after the last one, or a failure.
 
-        What is removed while this goes on is copied, and its removal is kept in mind.
+        Messages removed meanwhile are copied, and so are their removals.
         """
         segment = self.segment
         if self.log.failure is not None:
@@ -107,7 +107,7 @@ class Compaction:
                     return False  # until it has been fetched
                 is_sound = self._sort(bytearray(data))
             if not is_sound:
-                segment.is_damaged = True  # it stays, for a repair to read what is left
+                segment.is_damaged = True  # it stays, so that a repair can read the rest
                 self._done(False)
                 return False
         if self._position < segment.end:
@@ -116,7 +116,7 @@ class Compaction:
         return False
 
     def _pass_over(self) -> None:
-        """Take a segment in which there is nothing but messages that are gone for sorted."""
+        """Skip reading a segment that has only removed messages."""
         for number, stream in self._streams.items():
             if stream.is_told_in(self.segment):
                 self._of(number)  # has the bounds carried
@@ -132,7 +132,7 @@ class Compaction:
         return self.log.fetches.read(self.segment, self._position, size, size, size, self)
 
     def _carry(self) -> None:
-        """Write down again, at the end of the log, what is to be kept in mind."""
+        """Repeat the records to be kept at the end of the log."""
         if self._moves and not self.log.space.has_room(self._used):
             self._done(False)  # before anything is written, which would take room once more
             return
@@ -261,7 +261,7 @@ class Compaction:
             self._of(stream.number).ids.append((msg_id, seq, time_ns))
 
     def _sort_other(self, old: bytearray, at: int, kind: int, group: int) -> None:
-        """Note what is to be written down again."""
+        """Collect a record that must be repeated."""
         number = numbers.u32_at(old, at + 16)
         stream = self._streams.get(number)
         if stream is None:
@@ -368,7 +368,7 @@ class Compaction:
         self.log.chore(self._directory_sync(old), partial(self._replaced, old))
 
     def _replaced(self, old: DiskFile, is_well: bool) -> None:
-        """Forget what has been left out: nothing refers to it any more."""
+        """Forget the omitted records: no record refers to them any more."""
         if is_well:
             self.segment.purged_group = self._group
             self.segment.is_rewritten = True
@@ -393,9 +393,9 @@ class Compaction:
                 stream.forget_deletions(carried.names, self.segment)
 
     def _directory_sync(self, removed: DiskFile) -> Write:
-        """Return a write of nothing, which syncs the directory.
+        """Return an empty write, which syncs the directory.
 
-        It syncs a file as well: the removed one, so that no failure loses what is still needed.
+        A write also syncs its file: here the removed one, so that a failure loses nothing needed.
         """
         write = Write(removed, bytearray(8), 0, 0)
         write.with_directory = True

@@ -17,7 +17,7 @@ _AHEAD = 1024 * 1024
 """Fetched at once where the next message is that near, and read in one turn: some 1 ms."""
 
 Departed = tuple[DiskFile, int, int, Callable[[Octets], object]]
-"""The file in which a record is, where it begins, how long it is, and who takes what is read."""
+"""The file of a record, its position, its length, and the callback for its bytes."""
 
 
 class Departing:
@@ -30,21 +30,21 @@ class Departing:
         self._released: dict[DiskFile, Callable[[], object]] = {}
 
     def add(self, file: DiskFile, offset: int, size: int, take: Callable[[Octets], object]) -> None:
-        """Have `size` bytes read and handed to `take`, nothing if they cannot be read."""
+        """Read `size` bytes and call `take` with them, with b"" if they cannot be read."""
         self._queue.append((file, offset, size, take))
         self._used[file] += 1
         if len(self._queue) == 1:
             self._fetch()
 
     def release(self, file: DiskFile, done: Callable[[], object]) -> None:
-        """Close a file that has been removed, once nothing in it is needed; see `Disk.release`."""
+        """Close a removed file once no record of it is needed; see `Disk.release`."""
         if file in self._used:
             self._released[file] = done
         else:
             self._disk.release(file, done)
 
     def close(self) -> None:
-        """Read nothing any more, and close what only waited for that."""
+        """Drop the pending reads, and close the files that waited for them."""
         self._queue.clear()
         self._used.clear()
         for file in self._released:
@@ -60,7 +60,7 @@ class Departing:
         self._disk.fetch(file, offset, size, self._fetched)
 
     def _fetched(self) -> None:
-        """Read the first one in any case, and those behind it that are in memory now, too."""
+        """Read the first record in any case, and the next ones that are now in memory."""
         if not self._queue:
             return  # it has been closed
         room = _AHEAD

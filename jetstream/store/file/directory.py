@@ -49,19 +49,19 @@ _HOMES_BEYOND = 1024  # numbers above the highest one that a misplaced file is t
 class StoreDirectory:
     """All file streams of a server.
 
-    Opening reads the log and makes durable what it has read before it returns. `damages` are the
-    places that could not be read though they had been durable, `torn` the ends of unfinished writes
-    that were cut off, and `aside` names the files that are of no use, yet may hold data: each has
-    another name now. `tick` should be called once a second.
+    Opening reads the log, and syncs it before it returns. `damages` are the durable places that
+    could not be read, `torn` the ends of unfinished writes that were cut off, and `aside` the names
+    of unusable files that may have data: each has been renamed. `tick` should be called once a
+    second.
 
     Args:
         disk: The directory.
-        request_flush: Called when there is something to write: `flush` should be called at the end
+        request_flush: Called when there is data to write: `flush` should then be called at the end
             of the turn of the event loop.
-        soon: Has the event loop call a function in its next turn, as what takes long is done in
-            turns; without it that is done at once.
-        keys: What the store is encrypted with, if it is. One that was not becomes encrypted.
-        is_checked: Open a store with misplaced files, too, because nothing is ever written.
+        soon: Makes the event loop call a function in its next turn; long work is then done in
+            pieces. Without it such work is done at once.
+        keys: The keys of an encrypted store. A plain store opened with keys becomes encrypted.
+        is_checked: Also open a store with misplaced files, because a check writes nothing.
 
     Raises:
         StoreError: the directory cannot be read, is of a newer version, has another key, or has
@@ -136,18 +136,18 @@ class StoreDirectory:
         self._streams.pop(stream.number, None)
 
     def flush(self) -> None:
-        """Hand what is open to the disk."""
+        """Write the open group."""
         self.log.flush()
 
     def set_sync_interval(self, seconds: int) -> None:
-        """Sync every so many seconds; 0, the default, syncs every group before it is durable."""
+        """Sync every `seconds`; 0, the default, syncs every group before it is durable."""
         self._sync_interval_s = seconds
         self.log.sync_each = seconds == 0
 
     def tick(self) -> None:
-        """Do what is due every second: sync, retry, give back room.
+        """Do the work of every second: sync, retry, compact.
 
-        An idle store writes down how far it is synced.
+        An idle store records its synced position.
         """
         self._seconds += 1
         if self._sync_interval_s and self._seconds % self._sync_interval_s == 0:
@@ -175,9 +175,9 @@ class StoreDirectory:
                 return
 
     def _leave_dead(self) -> None:
-        """Have the log go on elsewhere if room is short and most of its last segment is dead.
+        """Begin a new segment if space is short and most of the last segment is dead.
 
-        That one would otherwise keep its room until it is as long as a segment may be.
+        Otherwise the last segment would keep its space until it has reached its full length.
         """
         segment = self.log.segments[-1]
         space = self.log.space
@@ -185,7 +185,7 @@ class StoreDirectory:
             self.log.leave_segment()
 
     def _is_due(self, segment: Segment) -> bool:
-        """Return whether a segment is to be written anew: for its room, or for its form."""
+        """Return whether to rewrite a segment, because of its space or its form."""
         if segment.is_damaged or segment.has_erasures:
             return False
         is_wanted = is_worth_it(segment) or self._disk.is_outdated(segment.file)
@@ -233,7 +233,7 @@ class StoreDirectory:
                 self._disk.unlink(name)  # what it was to replace is still there
 
     def _replay(self) -> None:
-        """Read the segments, cut off what is torn, and see that the rest is on the disk."""
+        """Read the segments, cut off torn ends, and sync the rest."""
         told = self._head_read
         if told is not None:
             self._last_number = max(self._last_number, told.last())
@@ -464,7 +464,7 @@ class StoreDirectory:
         self._save_head(done)
 
     def _repeat_configs(self) -> None:
-        """Write the streams' configurations into a new segment, a bounded number a turn.
+        """Write the streams' configurations into a new segment, a bounded number in each turn.
 
         The names of streams must not be lost with the first segment. Configurations take up to
         `_REPEATED_MAX` of a segment, and the oldest copies come first.
@@ -521,9 +521,9 @@ class StoreDirectory:
         return "has no record of this store"
 
     def _roll_back(self) -> None:
-        """Take back what a failed sync has lost: read again what is durable.
+        """Undo the changes that a failed sync has lost: read the durable records again.
 
-        A stream whose deletion is lost comes back as another object.
+        A stream whose deletion is lost reappears as another object.
         """
         for stream in self._streams.values():
             stream.reset()
@@ -544,19 +544,19 @@ def is_own(name: str) -> bool:
 
 
 def is_worth_it(segment: Segment) -> bool:
-    """Return whether half of a segment, or more, would be given back by rewriting it.
+    """Return whether rewriting a segment would reclaim at least half of it.
 
-    Of one that has been rewritten only what has been removed since counts, so that it is not done
-    again and again where messages are small beside their records.
+    For a rewritten segment only later removals count, so that it is not rewritten again and again
+    where messages are small in comparison with their records.
     """
     whole = segment.message_bytes if segment.is_rewritten else segment.end
     return segment.live_bytes * 2 < whole or segment.live_bytes == 0
 
 
 def is_worth_leaving(segment: Segment) -> bool:
-    """Return whether enough of the last segment would be given back if the log went on elsewhere.
+    """Return whether a new segment would allow to reclaim enough of the last one.
 
-    Removed messages must be a quarter of it: the rest may be what has to be written down again.
+    Removed messages must be a quarter of it, because the rest may have to be repeated.
     """
     dead = segment.message_bytes - segment.live_bytes
     return is_worth_it(segment) and dead >= LEFT_MIN and dead * 4 >= segment.end

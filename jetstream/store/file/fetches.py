@@ -1,7 +1,8 @@
-"""Records that are not in the page cache: which are being fetched, and who waits for them.
+"""Records that are not in the page cache: the unfinished fetches and their waiters.
 
 A read that waits for a busy disk takes 100 ms and more, in which the event loop would do nothing
-else. So who can wait asks for what is at hand, has the rest fetched, and asks again.
+else. So a reader that can wait reads the cached records, starts a fetch of the others, and reads
+again after it.
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ if TYPE_CHECKING:
     from midge.jetstream.store.interface import Waiter
 
 _WAITERS_MAX = 16 * 1024
-"""With so many, reads wait for the disk again, so that those who ask are held: some 16 MB.
+"""Waiters above which reads block on the disk again, to slow the readers down: some 16 MB.
 
-10,000 consumers are fewer.
+10,000 consumers stay below it.
 """
 
 _FETCHED_MAX = 2 * _WAITERS_MAX
-"""With so many fetched and not asked for, most of those who waited have gone."""
+"""Fetched places that were not read again, above which most of their waiters have gone."""
 
 Place = tuple[int, int, int]
-"""The number of a segment, where in it something begins, and how much of it is fetched."""
+"""The number of a segment, a position in it, and the number of bytes to fetch."""
 
 
 class Fetches:
     """The fetches of a store directory.
 
-    Who asks again for what has just been fetched gets it in any case: where memory is so short
-    that it is gone again, nobody would ever get on by waiting. Who asks for something else first
-    does not need it any more, and has it fetched again later.
+    A waiter that reads a place just after its fetch gets it even if that blocks: where memory is
+    so short that the page has been evicted again, waiting would never end. A waiter that reads
+    another place first no longer needs the fetched one; a later read fetches it again.
     """
 
     def __init__(self, disk: Disk) -> None:
@@ -44,7 +45,7 @@ class Fetches:
         self._waiting: dict[Place, dict[Waiter, None]] = {}
         self._waiters = 0
         self._fetched: dict[int, Place] = {}
-        """What has been fetched last, by the id of who waited for it and has not asked since."""
+        """The last fetched place, by the id of a waiter that has not read since."""
 
     def read(
         self, segment: Segment, offset: int, size: int, least: int, ahead: int, waiter: Waiter

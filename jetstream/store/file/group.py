@@ -1,4 +1,48 @@
-"""Segments of the log, and groups: what goes to the disk in one write and one sync."""
+"""Segments of the log, and groups: the records of one write and one sync.
+
+The problem. A message may be acknowledged only after a sync, and a sync takes the disk some 0.1 ms
+and more. A sync for each message would bound all publishers together, and a file for each stream
+would need a sync for each stream. So all streams of a store directory share one log, and all
+changes that arrive during a sync share the next one.
+
+The log is a row of segments, files of some 16 MiB, of which only the last one grows. A group is a
+piece of a segment: a record GROUP with a checksum over the others, then records of any streams
+(records.py). It is the unit of a crash: its changes survive together or not at all.
+
+A group has three states, and `Log` (log.py) has at most one group in each of the first two:
+
+    open        Changes append their records to its buffer. At the end of the turn of the event loop
+                `Log.flush` hands it to the committer, unless that is busy.
+    flying      The committer writes and syncs it, in a thread or in the kernel. Meanwhile changes
+                gather in the next open group, so a slower disk makes larger groups and not a longer
+                queue. Publishers are paused when the open group exceeds `PRESSED_BYTES`.
+    durable     `Log` tells the streams, which acknowledge and deliver its messages, and calls the
+                barriers. `RecentGroups` keeps the bytes of the last groups for readers.
+
+One group at a time. The committer writes a group only after the sync of the one before. So a crash
+can tear only the last group, which has not been acknowledged, and recovery.py can tell a torn end
+from damage. Between two groups the committer may do a chore: extend the file, fill it with zeros,
+copy a segment for compaction.
+
+A lone group has one message, as the one before it had. Its pages have been written with zeros
+ahead, so the kernel can write and sync it alone, without the thread: see `is_overwriting`.
+
+When a write fails:
+
+- For lack of room the group stays flying, and `Log.retry` writes it again at the same place.
+  Meanwhile the store refuses messages, but not removals, for which each segment has a reserve.
+- Any other failure is final. The kernel marks pages clean that it could not write, so no later sync
+  would prove anything. The log undoes all groups that are not durable, and refuses changes.
+
+Three exceptions to the simple way:
+
+- With a `sync_interval` a group counts as durable once it is written, as on nats-server, and
+  `Log.sync_written` syncs the segments later.
+- An erased message is overwritten in two steps. First its removal becomes durable, then a further
+  group records that the one before is whole, because a group with overwritten bytes looks torn.
+- A store without changes writes a last group without records (`Log.mark`). Its head has the synced
+  position, so later damage before that position is not taken for a torn end.
+"""
 
 from __future__ import annotations
 
@@ -34,14 +78,13 @@ def segment_number(name: str) -> int:
 class Segment:
     """One file of the log.
 
-    `end` is where its last durable group ends, `allocated` how long the file is: what is between is
-    zeros with room on the disk, and from `zeroed_from` to `zeroed_to` they have been written and
-    synced. Up to `promised` there will be room when it is needed. What is before `warm_to` is in
-    the page cache, as far as that has room.
-    `live_bytes` is what is left in it of the messages, as streams count them, and `message_bytes`
-    what has been written of them. `holds_more` tells that there is something in it that counts even
-    when its messages are gone: ids, removals, consumers, deletions of streams, or what could not be
-    read.
+    `end` is the end of its last durable group, `allocated` the length of the file. The bytes in
+    between are zeros with space on the disk, and from `zeroed_from` to `zeroed_to` they have been
+    written and synced. Space up to `promised` is reserved. Bytes before `warm_to` are in the page
+    cache, as far as it has room. `live_bytes` counts the remaining messages, as streams count them,
+    and `message_bytes` all messages written. With `holds_more` the segment has records that matter
+    even when its messages are gone: ids, removals, consumers, deletions of streams, or unreadable
+    ones.
     """
 
     __slots__ = (
@@ -78,19 +121,19 @@ class Segment:
         self.is_damaged = False
         self.is_rewritten = False
         self.is_unsynced = False
-        self.has_erasures = False  # bytes of it are to be overwritten: a copy must not be kept
+        self.has_erasures = False  # bytes of it will be overwritten: a copy must not be kept
         self.erasures = 0  # how often that was so: a copy made meanwhile must not be kept either
-        self.is_new = False  # the directory does not know it for good yet
+        self.is_new = False  # the directory has not been synced since its creation
         self.live_bytes = 0
         self.message_bytes = 0
         self.holds_more = False
 
 
 class Group:
-    """Records that become durable together, to be written at `base` of a segment.
+    """Records that become durable together, written at `base` of a segment.
 
-    One that `is_lone` has one message, like the one before it. One that `is_overwriting`, as was
-    noted when it was handed to the disk, went to pages that had been written with zeros before.
+    With `is_lone` it has one message, like the group before it. `is_overwriting` is set when it
+    goes to the disk: True if all its pages have been written with zeros before.
     """
 
     __slots__ = (
@@ -126,7 +169,7 @@ class Group:
         records.start_group(data, number)
 
     def note_overwriting(self) -> None:
-        """Note whether a lone group goes to pages that have been written with zeros before."""
+        """Set `is_overwriting`: whether a lone group goes to pages that already have zeros."""
         segment = self.segment
         end = pages(self.base + self.used)
         self.is_overwriting = (

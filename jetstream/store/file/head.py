@@ -1,14 +1,14 @@
-"""The head of a store: which logs there are, so that a missing one is noticed.
+"""The head of a store: the list of its logs, so that a missing one is noticed.
 
-It stands behind the identity in `store.a` and in `store.b`, in a sector of its own, and is
-overwritten in place, one file after the other: after a crash one of both is whole, and the one with
-the higher count is the newer. It names the logs that have records, the last of them with a length
-that it has at least, and how far the sequences of streams go. All that only grows while a server
-runs, but for logs that compaction removes: the head leaves such a log out before it goes.
+It lies behind the identity in `store.a` and in `store.b`, in its own sector, and is overwritten in
+place, one file after the other: after a crash one of them is whole, and the one with the higher
+count is newer. It names the logs that have records, the last one with its least length, and the
+last sequences of the streams. All of these only grow while a server runs, except for logs that
+compaction removes: the head drops such a log before its removal.
 
-A log that the head names and that is not there, or is shorter than its length, is lost data. So is
-the rest of a log that is shorter than the first group of the next log says; no head is needed for
-that. A compacted log may be shorter, and its only group, written after what follows it, shows that.
+A log that the head names and that is missing, or is shorter than its least length, is lost data. So
+is the rest of a log that is shorter than the first group of the next log records; this needs no
+head. A compacted log may be shorter: its only group, written after the next log's groups, shows it.
 
 Versions of midge without a head leave it alone. Their groups lack `records.FLAG_HEAD`: logs after
 the last one of the head that begin without it make the head too old to be held against the files.

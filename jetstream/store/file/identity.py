@@ -1,8 +1,8 @@
-"""A store's identity: two small files that say the same, since without them nothing can be read.
+"""A store's identity: two small files with the same content, because no record is readable without.
 
-Each holds a line that says what it is, the format, the store's random id, the store's wrapped key
-where it is encrypted, and a checksum. One file is replaced after the other, so that a crash leaves
-one of both as it was; what is read of either of them holds for both.
+Each has a line that names its purpose, the format, the store's random id, the wrapped key of an
+encrypted store, and a checksum. One file is replaced after the other, so that a crash leaves at
+least one whole; either of them is sufficient.
 
 Files of two stores must not be mixed. When the identities differ, or one is missing, the logs
 decide before anything is written: the right identity is the one under which their records check.

@@ -1,7 +1,8 @@
 """The log of a store directory: all its streams write here, and one sync serves them all.
 
-Changes join the open group, which the loop hands to the committer at the end of its turn; what
-comes while that writes and syncs is the next group. Nothing here blocks but opening.
+Changes join the open group, which the loop hands to the committer at the end of its turn; changes
+during its write and sync form the next group. group.py describes the life of a group. Only opening
+a store blocks.
 """
 
 from __future__ import annotations
@@ -31,21 +32,20 @@ from midge.jetstream.store.interface import (
 from midge.jetstream.store.turns import Turns
 
 PRESSED_BYTES = 6 * 1024 * 1024
-"""Bytes of the open group from which publishers are held until it is handed to the disk.
+"""Bytes of the open group from which publishers are paused until it goes to the disk.
 
-With the group that is being written they stay under 16 MiB, though each publisher is stopped only
-after what was read at once. While one group is written the next one is filled: with 4 MiB the loop
-had more often to wait for the disk.
+Together with the group being written this stays under 16 MiB, although a publisher is paused only
+after its whole last read. With 4 MiB the loop had to wait for the disk more often.
 """
 
 _RESERVE = RESERVE  # as a C number
-_LONE_COUNT = 4  # records of a group with one message: its head, what it takes the place of, and it
+_LONE_COUNT = 4  # most records of a group with one message: head, removals by limits, the message
 _LONE_BYTES = 16 * 1024
-_GROWN_MAX = 1024 * 1024  # by so much a group's buffer is made longer at once
+_GROWN_MAX = 1024 * 1024  # most bytes by which a group's buffer grows at once
 
 
 def _nothing() -> None:
-    """Be called when nothing is to be done."""
+    """Do nothing."""
 
 
 def _remove_at_once(_: int, done: Callable[[bool], object]) -> None:
@@ -56,13 +56,13 @@ def _remove_at_once(_: int, done: Callable[[bool], object]) -> None:
 class Log:
     """The groups of a store directory.
 
-    `group` is the number of the open group, or of the next one; `durable` that of the last one on
-    the disk. `request_flush` is called when the open group gets its first record: `flush` should
-    then be called at the end of the turn. `on_records` is called when a segment gets its first
-    records, `on_begun` when its first group is durable, and `before_removal` before a segment is
-    removed: it gets the segment's number and a function that goes on. `full` tells that the disk
-    has no room for messages, `is_pressed` that it does not keep up; `on_pressure` is called when
-    that changes.
+    `group` is the number of the open group, or of the next one; `durable` is the number of the last
+    group on the disk. `request_flush` is called when the open group gets its first record: `flush`
+    should then be called at the end of the turn. `on_records` is called when a segment gets its
+    first records, `on_begun` when its first group is durable, and `before_removal` before a segment
+    is removed, with the segment's number and a function that continues. `full` is True while the
+    disk has no room for messages, `is_pressed` while it does not keep up; `on_pressure` is called
+    when that changes.
     """
 
     def __init__(
@@ -114,16 +114,16 @@ class Log:
         self.committer = disk.committer(self.committed)
 
     def listen(self, listener: GroupListener) -> None:
-        """Tell `listener` what becomes of every group."""
+        """Call `listener` when a group becomes durable or fails."""
         self._listeners.append(listener)
 
     def pending_bytes(self) -> int:
-        """Return how much has not reached the disk yet, in bytes."""
+        """Return the size of the open and the flying group, in bytes."""
         total = self._open.used if self._open is not None else 0
         return total + (self._flying.used if self._flying is not None else 0)
 
     def reserve(self, length: int, is_message: bool) -> int:
-        """Make room in the open group for a record; return where in its data it goes.
+        """Make room in the open group for a record; return its index in the group's data.
 
         Raises:
             StoreFullError: the disk has no room for another message.
@@ -147,7 +147,7 @@ class Log:
         return at
 
     def _see_pressure(self) -> None:
-        """Tell when the open group becomes too large, and when it is handed on."""
+        """Call `on_pressure` when the open group has become too large, or has been flushed."""
         is_pressed = self._open is not None and self._open.used > self.pressed_bytes
         if self.failure is not None or self._is_stuck:
             is_pressed = False  # later publishers must get an answer
@@ -156,7 +156,7 @@ class Log:
             self.on_pressure(is_pressed)
 
     def admit(self) -> None:
-        """Raise StoreFailedError if nothing can be changed any more."""
+        """Raise StoreFailedError if the store refuses changes."""
         if self.failure is not None:
             raise StoreFailedError(str(self.failure))
 
@@ -171,13 +171,13 @@ class Log:
         return group
 
     def join(self, stream: Any) -> int:
-        """Tell `stream` when the open group is durable; return the group's number."""
+        """Call `stream.made_durable` when the open group is durable; return the group's number."""
         group = self.opened()
         group.streams.append(stream)
         return group.number
 
     def flush(self) -> None:
-        """Hand the open group to the committer, or have it go as soon as that is free."""
+        """Hand the open group to the committer, now or as soon as that is free."""
         if self._open is None or self.failure is not None:
             return
         if self._flying is not None or self._erasing or self._chore is not None:
@@ -195,9 +195,9 @@ class Log:
             self._see_pressure()
 
     def barrier(self, callback: Callable[[], object]) -> None:
-        """Call back once everything so far is durable.
+        """Call `callback` once all changes so far are durable.
 
-        After a failure that is at once: what was not durable has been taken back.
+        After a failure that is at once, because the other changes have been undone.
         """
         if self.failure is not None:
             callback()
@@ -217,16 +217,16 @@ class Log:
         )
 
     def forget_recent(self, segment: Segment) -> None:
-        """Read what there is of a segment from its file from now on."""
+        """Drop recent groups of a segment; later reads use its file."""
         self._recent.forget(segment)
 
     def rest(self) -> None:
-        """Give up memory for large groups, if there has been none for the last moment."""
+        """Free the spare buffer for large groups, if no group is open or flying."""
         if self._open is None and self._flying is None:
             self._recent.drop_buffer()
 
     def mark(self) -> None:
-        """Write down how far the store is synced, if that is not known yet and nothing is open."""
+        """Write the synced position if the log does not have it yet, and no group is open."""
         if (
             self._open is None
             and self._flying is None
@@ -240,7 +240,7 @@ class Log:
             self.flush()
 
     def committed(self, stage: int, error: int) -> None:
-        """Take the committer's result, on the loop: 0 well, 1 not written, 2 not synced."""
+        """Handle the committer's result, on the loop: 0 success, 1 not written, 2 not synced."""
         if self._erasing:
             self._erased()
         elif self._chore is not None:
@@ -256,16 +256,16 @@ class Log:
             self._failed(error)
 
     def retry(self) -> None:
-        """Write again what had no room."""
+        """Write the group that had no room again."""
         self.full = False
         if self._is_stuck and self._flying is not None:
             self._is_stuck = False
             self._write(self._flying)
 
     def sync_written(self, done: Callable[[], object] = _nothing) -> None:
-        """Sync what has been written without a sync, where not every group is; then call `done`.
+        """Sync all groups that were written without a sync, then call `done`.
 
-        After a failure it is not called.
+        After a failure `done` is not called.
         """
         if self.failure is not None:
             return
@@ -281,7 +281,7 @@ class Log:
     def _synced(
         self, segment: Segment, end: int, then: Callable[[], object], is_well: bool
     ) -> None:
-        """Take note that a segment is on the disk up to `end`, or that it cannot be."""
+        """Called when a segment has been synced up to `end`, or the sync has failed."""
         if not is_well:
             self._failed(errno.EIO)
             return
@@ -301,7 +301,7 @@ class Log:
         records.start_record(group.data, at, records.HEAD, records.STREAM_DELETED, number, 0, 0)
 
     def chore(self, write: Write, done: Callable[[bool], object]) -> None:
-        """Write between two groups; `done` is told whether it succeeded."""
+        """Write between two groups; `done` is called with the success."""
         self._chores.append((write, done))
         self._go_on()
 
@@ -316,7 +316,7 @@ class Log:
         return self._recent.find(segment, offset)
 
     def begin_segment(self, number: int) -> None:
-        """Make a new segment, into which everything goes from now on."""
+        """Make a new segment, and write to it from now on."""
         self.segments.append(self._next.take(number))
         self._is_fresh = True
 
@@ -331,7 +331,7 @@ class Log:
             self._roll(segment, self._end_of(segment))
 
     def close(self) -> None:
-        """Write what is open and how far it is synced, and let go of the files."""
+        """Write the open group and the synced position, and close the files."""
         self._drain()
         self.sync_written()
         self._drain()
@@ -372,9 +372,9 @@ class Log:
         return segment.end
 
     def _roll(self, old: Segment, end: int) -> bool:
-        """Begin the segment after `old`, of which the groups so far end at `end`.
+        """Begin the segment after `old`, whose groups end at `end`; return whether there is room.
 
-        Without room for its reserve it is not begun: the old one goes on, and its own is kept.
+        Without room for the new one's reserve the old segment goes on, and keeps its own reserve.
         """
         self._is_leaving = False
         try:
@@ -391,7 +391,7 @@ class Log:
         error = self.space.promise(segment, needed, is_message)
         if error and self._next.give_back():
             error = self.space.promise(segment, needed, is_message)
-        if error and is_message:  # what is no message is written without a promise
+        if error and is_message:  # other records are written without a promise
             self.full = self.full or error in NO_ROOM
             raise StoreFullError(f"no room for another message: {os.strerror(error)}")
 
@@ -419,7 +419,7 @@ class Log:
         self.committer.write(write)
 
     def _succeeded(self) -> None:
-        """Make a group visible, and tell its waiters."""
+        """Make a group visible, and call its waiters."""
         group = self._flying
         assert group is not None
         self._flying = None
@@ -456,7 +456,7 @@ class Log:
         self._go_on()
 
     def _go_on(self) -> None:
-        """Begin what waits for the committer: groups and chores in turn."""
+        """Begin the next write for the committer: groups and chores alternate."""
         if self._flying is not None or self._erasing or self._chore is not None:
             return
         if self._chores and self.failure is None and not (self._had_chore and self._is_wanted):
@@ -493,7 +493,7 @@ class Log:
         self._is_wanted = True
 
     def _erase(self, group: Group) -> None:
-        """Overwrite what has been erased, now that its removal is durable."""
+        """Overwrite the erased messages, now that their removal is durable."""
         self._erasing = group.overwrites
         self._waiting.extend(group.barriers)
         self._erase_next()
@@ -515,10 +515,9 @@ class Log:
         self._go_on()
 
     def _failed(self, error: int) -> None:
-        """Take back everything that is not durable, for good.
+        """Undo all changes that are not durable, for good.
 
-        The kernel has marked the pages clean that it could not write, so that no later sync tells
-        anything about them.
+        The kernel has marked the unwritten pages clean, so a later sync proves nothing about them.
         """
         group = self._flying
         first = group.number if group is not None else self.durable + 1

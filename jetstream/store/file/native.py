@@ -36,7 +36,7 @@ def crc32(data: Octets, start: int, end: int, seed: int) -> int:
 
 
 def place_seed(store_seed: int, segment: int, position: int) -> int:
-    """Return what the checksums of what stands at a position of a segment begin with."""
+    """Return the initial value of the checksums of a record at a position of a segment."""
     place = segment.to_bytes(8, "little") + position.to_bytes(8, "little")
     return zlib.crc32(place, store_seed)
 
@@ -198,9 +198,9 @@ def submit(
 
 
 def use_direct(_writer: _Writer, file: int) -> None:
-    """Have `write_direct` write to `file`, opened with O_DIRECT, from now on; -1: to none.
+    """Set the file, opened with O_DIRECT, that `write_direct` writes to; -1 for none.
 
-    It is closed when another one takes its place.
+    The previous one is closed.
     """
     if file >= 0:
         os.close(file)
@@ -215,10 +215,10 @@ def write_direct(
     _store_seed: int,
     _segment: int,
 ) -> bool:
-    """Write a group as `submit` does, where the kernel can do that alone, without the thread.
+    """Write a group as `submit` does, but by the kernel alone, without the thread.
 
-    The pages must have been written before, with anything. False tells that `submit` is to do it,
-    as always here: Python cannot ask for it.
+    The pages must have been written before. False means that the caller must use `submit`, as
+    always here, because Python has no such system call.
     """
     return False
 

@@ -24,27 +24,28 @@ the zeros take.
 _ZEROED_BYTES = 512 * 1024  # at once: the next sync takes 1 ms longer for that
 
 _LARGE_GROUP = 1024 * 1024
-"""Bytes of a group from which a segment gets all its room at once.
+"""Bytes of a group from which a segment gets its whole space at once.
 
-Some 3 ms apart, groups of 6 MB each waited 0.2 ms for another 4 MiB. On a small disk it does not:
-what is behind the last group of each segment would be missing, of 24 MiB a sixth.
+Groups of 6 MB, some 3 ms apart, each waited 0.2 ms for another 4 MiB. On a small disk a segment
+grows piecemeal, because the space behind the last group of each segment, a sixth of 24 MiB, would
+be wasted.
 """
 
 _PAGE_MASK = 4095
 
 Chore = tuple[Write, Callable[[bool], object]]
-"""A write between two groups, and what is told whether it succeeded."""
+"""A write between two groups, and the callback for its success."""
 
 
 def _nothing(is_well: bool) -> None:
-    """Be told of a chore that nothing depends on."""
+    """Ignore the result of a chore that no other work depends on."""
 
 
 class NextSegment:
-    """Prepares segments of `disk` by `chores`, which the log has done between two groups.
+    """Prepares segments of `disk` by `chores`, which the log does between two groups.
 
-    A segment of `segment_max` bytes is followed by another. `is_extending` tells that a file is
-    being made longer.
+    A segment of `segment_max` bytes is followed by another. `is_extending` is True while a file is
+    being extended.
     """
 
     def __init__(self, disk: Disk, chores: list[Chore], segment_max: int) -> None:
@@ -66,7 +67,7 @@ class NextSegment:
         return self._prepared
 
     def take(self, number: int) -> Segment:
-        """Return what `get` does, to be written to from now on."""
+        """Return the segment of `get` for writing; the next call prepares another one."""
         segment = self.get(number)
         self._prepared = None
         return segment
@@ -74,9 +75,9 @@ class NextSegment:
     def prepare(self, segment: Segment, synced: int, is_lone: bool) -> None:
         """Prepare more room for `segment`, the last one, and the segment after it.
 
-        The last group had `synced` bytes; 0: it was written without a sync. After one of a lone
-        message the zeros are synced, too. While other processes write, the disk may take 100 ms for
-        that.
+        The last group had `synced` bytes; 0 means that it was written without a sync. If `is_lone`,
+        it had one message, and the zeros are synced as well. While other processes write, the disk
+        may take 100 ms for that.
         """
         zeroed = 0 < synced <= _ZEROED_GROUP_MAX
         ahead = ahead_of(segment)
@@ -122,7 +123,7 @@ class NextSegment:
         return segment
 
     def _extend(self, segment: Segment, ahead: int, zeroed: bool, is_lone: bool) -> None:
-        """Have a segment made longer; on a nearly full disk what is written asks for room."""
+        """Extend a segment; on a nearly full disk each write requests its own room instead."""
         start = pages(segment.allocated)
         if self._disk.free_bytes() < pages(start + ahead) - segment.allocated + SPARE:
             return
@@ -149,7 +150,7 @@ class NextSegment:
             segment.zeroed_to = size
 
     def _warm(self, segment: Segment) -> None:
-        """Have read into memory what was written past it at the end of a segment."""
+        """Read the end of a segment into the page cache if writes have bypassed it."""
         write = Write(segment.file, bytearray(8), 0, 0)
         write.sync = False
         self._take_warming(segment, write)
@@ -157,7 +158,7 @@ class NextSegment:
             self._chores.append((write, _nothing))
 
     def _take_warming(self, segment: Segment, write: Write) -> None:
-        """Have `write` read what may have been written past memory, in whole pages."""
+        """Make `write` read the pages that may have bypassed the page cache, whole ones only."""
         write.warm_start = segment.warm_to & ~_PAGE_MASK
         write.warm_end = segment.end & ~_PAGE_MASK
         segment.warm_to = max(segment.warm_to, write.warm_end)

@@ -6,16 +6,16 @@ from midge.jetstream.store cimport numbers
 from midge.jetstream.store.file cimport records
 from midge.jetstream.store.file.group cimport Group, Segment
 from midge.jetstream.store.file.log cimport Log
-from midge.jetstream.store.indexed cimport Run
+from midge.jetstream.store.indexes cimport Run
 from midge.jetstream.store.interface cimport MessageView
-from midge.jetstream.store.lookups cimport SearchableStore
+from midge.jetstream.store.store cimport Store
 from midge.jetstream.store.message_index cimport Block
 
 cdef Py_ssize_t _HEAD, _BEYOND, _AHEAD, _FETCHED
 cdef unsigned long long _LONG
 
 
-cdef class RecordReader(SearchableStore):
+cdef class RecordReader(Store):
     cdef readonly unsigned int number
     cdef public set lost
     cdef Log _log
@@ -58,7 +58,7 @@ cdef class RecordReader(SearchableStore):
     ) except? -1
     cdef void _drop_one(self, Py_ssize_t size) except *
     @cython.locals(segment=Segment, group=Group, at=Py_ssize_t, whole=int)
-    cdef bint _view_at(
+    cdef bint view_at(
         self, MessageView view, Run run, unsigned long long offset, unsigned long long size,
         Py_ssize_t number
     ) except -1

@@ -10,12 +10,15 @@ from midge.jetstream.store.disk import DiskFile
 from midge.jetstream.store.file import records
 from midge.jetstream.store.file.group import Group, Segment
 from midge.jetstream.store.file.log import Log
-from midge.jetstream.store.indexed import Run
+from midge.jetstream.store.indexes import Run
 from midge.jetstream.store.interface import MessageView, StoredMessage, Waiter
-from midge.jetstream.store.lookups import SearchableStore
 from midge.jetstream.store.numbers import Octets
+from midge.jetstream.store.store import Store
 
 _HEAD = 48  # records.HEAD, as a C number
+
+FIXED_BYTES = 30  # what nats-server counts for a message in a file beside its parts
+FIXED_BYTES_WITH_HEADERS = 34
 
 _BEYOND = 128
 """How much longer a record may be than what its message counts, without being read twice."""
@@ -28,11 +31,11 @@ _LONG = 4096
 """Of a longer record only the head is read for its time: it has a checksum of its own."""
 
 
-class RecordReader(SearchableStore):
+class RecordReader(Store):
     """Reads what the index knows of. `lost` has the sequences that could not be read."""
 
     def __init__(self, log: Log, number: int, seed: int) -> None:
-        super().__init__(seed, log.turns)
+        super().__init__(seed, log.turns, FIXED_BYTES, FIXED_BYTES_WITH_HEADERS)
         self.number = number
         self.lost: set[int] = set()
         self._log = log
@@ -54,7 +57,7 @@ class RecordReader(SearchableStore):
         view: MessageView,
         waiter: Waiter,
     ) -> int:
-        """Do what `show_next` does, without waiting for a disk; see `StreamStore`."""
+        """Do what `show_next` does, without waiting for a disk; see `Store`."""
         self._is_trying = True
         self._is_away = False
         try:
@@ -69,14 +72,14 @@ class RecordReader(SearchableStore):
         return 1 if self.show(view.seq, view) else 0
 
     def load_departing(self, seq: int, take: Callable[[StoredMessage | None], object]) -> None:
-        """Hand over a message that is about to be removed; see `StreamStore`."""
-        position = self._index.locate(seq)
+        """Hand over a message that is about to be removed; see `Store`."""
+        position = self.message_index.locate(seq)
         if position < 0 or self._is_erasing:  # what is erased cannot be read later
             take(self.load(seq))
             return
-        offset = self._index.block.offset(position)
-        size = self._index.block.size(position) + _BEYOND
-        run = self._runs[self._run_index(seq)]
+        offset = self.message_index.block.offset(position)
+        size = self.message_index.block.size(position) + _BEYOND
+        run = self.runs[self.run_index(seq)]
         segment: Segment = run.place
         if self._is_ahead(segment, offset, size) or self._log.find(segment, offset) is not None:
             take(self.load(seq))
@@ -115,14 +118,14 @@ class RecordReader(SearchableStore):
         take(view.copied())
 
     def is_at_hand(self, seq: int, waiter: Waiter) -> bool:
-        """Return whether a message can be loaded without waiting for a disk; see `StreamStore`."""
-        position = self._index.locate(seq)
+        """Return whether a message can be loaded without waiting for a disk; see `Store`."""
+        position = self.message_index.locate(seq)
         if position < 0:
             return True
-        block = self._index.block
+        block = self.message_index.block
         offset = block.offset(position)
         size = block.size(position) + _BEYOND
-        run = self._runs[self._run_index(seq)]
+        run = self.runs[self.run_index(seq)]
         segment: Segment = run.place
         return (
             self._is_ahead(segment, offset, size)
@@ -131,9 +134,9 @@ class RecordReader(SearchableStore):
         )
 
     def is_time_at_hand(self, seq: int, waiter: Waiter) -> bool:
-        """Return whether `time_of` can be told without waiting for a disk; see `StreamStore`."""
-        position = self._index.locate(seq)
-        block = self._index.block
+        """Return whether `time_of` can be told without waiting for a disk; see `Store`."""
+        position = self.message_index.locate(seq)
+        block = self.message_index.block
         if position < 0:
             return True
         size = block.size(position)
@@ -144,7 +147,7 @@ class RecordReader(SearchableStore):
                 self._drop_one(size)
             return is_there
         offset = block.offset(position)
-        run = self._runs[self._run_index(seq)]
+        run = self.runs[self.run_index(seq)]
         segment: Segment = run.place
         if self._log.find(segment, offset) is not None:
             return True
@@ -152,13 +155,13 @@ class RecordReader(SearchableStore):
         return fetches.read(segment, offset, _HEAD, _HEAD, _HEAD, waiter) is not None
 
     def is_first_time_at_hand(self, waiter: Waiter) -> bool:
-        """Return whether `first_time_ns` can be told without waiting; see `StreamStore`."""
+        """Return whether `first_time_ns` can be told without waiting; see `Store`."""
         seq = self.first_seq
-        if self.messages == 0 or self._index.knows_time(seq):
+        if self.messages == 0 or self.message_index.knows_time(seq):
             return True
-        position = self._index.locate(seq)
-        offset = self._index.block.offset(position)
-        run = self._runs[self._run_index(seq)]
+        position = self.message_index.locate(seq)
+        offset = self.message_index.block.offset(position)
+        run = self.runs[self.run_index(seq)]
         segment: Segment = run.place
         if self._log.find(segment, offset) is not None:
             return True
@@ -168,7 +171,7 @@ class RecordReader(SearchableStore):
             return False
         time = self._checked_time(segment, offset, bytearray(data))
         if time >= 0:
-            self._index.note_time(seq, time)
+            self.message_index.note_time(seq, time)
         return True
 
     def first_time_ns(self) -> int:
@@ -180,14 +183,14 @@ class RecordReader(SearchableStore):
         seq = self.first_seq
         if self.messages == 0:
             return 0
-        if not self._index.knows_time(seq):
-            position = self._index.locate(seq)
-            run = self._runs[self._run_index(seq)]
-            time = self._time_in_head(run.place, self._index.block.offset(position))
+        if not self.message_index.knows_time(seq):
+            position = self.message_index.locate(seq)
+            run = self.runs[self.run_index(seq)]
+            time = self._time_in_head(run.place, self.message_index.block.offset(position))
             if time < 0:
                 return self.last_time_ns
-            self._index.note_time(seq, time)
-        return self._index.block.time_ns
+            self.message_index.note_time(seq, time)
+        return self.message_index.block.time_ns
 
     def drop_ahead(self) -> None:
         """Give up what was read ahead; a view that shows something of it keeps it alive."""
@@ -196,9 +199,9 @@ class RecordReader(SearchableStore):
 
     def time_of(self, seq: int) -> int:
         """Return when the message of this sequence, which must exist, was stored."""
-        position = self._index.locate(seq)
-        block = self._index.block
-        run = self._runs[self._run_index(seq)]
+        position = self.message_index.locate(seq)
+        block = self.message_index.block
+        run = self.runs[self.run_index(seq)]
         offset = block.offset(position)
         size = block.size(position)
         if size > _LONG:
@@ -233,7 +236,8 @@ class RecordReader(SearchableStore):
             return -1
         return numbers.u64_at(head, 32)
 
-    def _view_at(self, view: MessageView, run: Run, offset: int, size: int, number: int) -> bool:
+    def view_at(self, view: MessageView, run: Run, offset: int, size: int, number: int) -> bool:
+        """See `Store.view_at`."""
         segment: Segment = run.place
         if self._is_ahead(segment, offset, size):
             at = offset - self._ahead_start

@@ -57,7 +57,7 @@ class RecentGroups:
                 self._spare = oldest.data
 
     def _join(self, group: Group) -> bool:
-        """Put a small group behind the last one, if it is what follows it."""
+        """Append a small group to the last one, if it directly follows it."""
         if group.used > _BUFFER or not self._groups:
             return False
         last = self._groups[-1]

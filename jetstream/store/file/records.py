@@ -1,8 +1,8 @@
-"""The log's format: groups of records, each of which can be told from anything else.
+"""The log's format: groups of records, each of which proves its own place.
 
 A segment file is a sequence of groups, from its first byte on. A group is a record of kind GROUP
 and the records that belong to it. Every record begins at a multiple of eight bytes with this head,
-all numbers little-endian, and goes on with its body:
+all numbers little-endian, followed by its body:
 
 ==  ===  ========================================================================================
  0   4   checksum of the bytes 4 to 47
@@ -15,14 +15,14 @@ all numbers little-endian, and goes on with its body:
 20   4   length of the message's headers
 24   8   sequence; of a group: its number
 32   8   time, nanoseconds since the epoch
-40   4   length of what follows the payload: the TTL if flagged, then the message id
+40   4   length of the fields after the payload: the TTL if flagged, then the message id
 44   4   zero
 ==  ===  ========================================================================================
 
-Both checksums begin with one that is made from the store's random id, the segment's number and the
-record's position, so that nothing but what this store wrote at this place is taken for a record.
-The body of a GROUP says how long the group is, how many records it has, what the checksum over
-their checksums is, and up to where the store had been synced when it was written.
+Both checksums start from a value made of the store's random id, the segment's number and the
+record's position, so only bytes that this store wrote at this place pass for a record. The body of
+a GROUP has the group's length, its number of records, the checksum over their checksums, and the
+position up to which the store had been synced when the group was written.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ STREAM_DELETED = 6
 CONSUMER = 7
 """A consumer's state: the body is the length of its name, in two bytes, the name and the state."""
 CONSUMER_STEP = 8
-"""An operation on a consumer; the sequence, if not 0, is that of a message removed with it."""
+"""An operation on a consumer; a sequence other than 0 names a message removed with it."""
 CONSUMER_DELETED = 9
 MESSAGE_ID = 10
 """The id of a message whose record has been dropped; the body is the id."""
@@ -178,7 +178,7 @@ def seal_one(data: bytearray, at: int, seed: int, segment: int, position: int) -
 
 
 def place_seed(seed: int, segment: int, position: int) -> int:
-    """Return what the checksums of what stands at a position of a segment begin with."""
+    """Return the initial value of the checksums of a record at a position of a segment."""
     return native.place_seed(seed, segment, position)
 
 

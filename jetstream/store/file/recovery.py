@@ -1,22 +1,21 @@
-"""Reading segments again: what is whole, what is torn, and what is damaged.
+"""Recovery: read segments again, and tell whole groups from torn and damaged ones.
 
-A group that does not check is *torn* when the process or the machine stopped while it was written:
-nothing of it has been acknowledged, and recovery cuts it off. Every other one is *damaged*:
-recovery keeps what can be read of it, reports the rest, and leaves the file as it is, because bytes
-that may be data are never cut.
+A group with a wrong checksum is *torn* if the process or the machine stopped while it was being
+written: none of it has been acknowledged, and recovery cuts it off. Every other one is *damaged*:
+recovery keeps its readable records, reports the others, and leaves the file unchanged, because it
+never cuts bytes that may be data.
 
-One group is written at a time, and the next one only once it is synced. So a group is torn only if
-no group follows, in its segment or in a later one, and if it lacks what an unfinished write lacks:
+The log writes one group at a time, and the next one only after the sync. So a group is torn only if
+no group follows it, in its segment or in a later one, and if it has a gap of an unfinished write:
 
-- its head is whole, nothing is behind the end that its head tells, and a sector of it has only
-  zeros, or its last byte is zero; or
-- the sector in which its head begins was lost as a whole, and zeros stand there; or
-- less than a page is there, in which no record can be found.
+- its head is whole, no byte other than zero lies behind the end that its head names, and a sector
+  of it has only zeros, or its last byte is zero; or
+- the sector in which its head begins was lost as a whole, and has only zeros; or
+- less than a page is there, and no record is found in it.
 
-A file of a segment in which not one record is sound, though its first sector is not empty, is none
-of the two. Its checksums belong to another store or to another number: it is *misplaced*. The store
-does not open until the right file is back, because everything written meanwhile would stand against
-what that file says.
+A segment file without any sound record, though its first sector is not empty, is neither. Its
+checksums belong to another store or to another number: it is *misplaced*. The store does not open
+until the right file is back, because new records would contradict that file.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class Damage:
         self.note = ""
 
     def __str__(self) -> str:
-        """Say where the damage is, and what is lost by it."""
+        """Return the place of the damage, and the lost message."""
         if not self.segment:
             return self.note
         if self.position < 0:
@@ -112,7 +111,7 @@ class Replay:
         while at < size:
             end = self.group_end(segment, data, at)
             if end:
-                if at == 0:  # whatever was removed before the first group is not in this segment
+                if at == 0:  # this segment has no message removed before its first group
                     segment.purged_group = numbers.u64_at(data, 24) - 1
                 self._note_mark(data, at)
                 self._apply(segment, data, at, end)
@@ -306,11 +305,11 @@ class Replay:
             self._note(segment, at, at + length)
 
     def _mend(self, segment: Segment, data: bytearray, at: int, end: int) -> int:
-        """Find the one byte that makes a record whole again; return what `check` says then.
+        """Find the single byte that repairs a record; return the result of `check` after that.
 
-        Every value of every byte of the head is tried, and of the body unless it is a message: the
-        other records say what has become of messages, and one of them must not come back because
-        of a bit.
+        It tries every value of every byte of the head, and of the body unless the record is a
+        message: the other records have the fate of messages, and a flipped bit must not bring a
+        removed message back.
         """
         whole = records.check(data, at, end, self.seed, segment.number, at)
         if whole == 0:

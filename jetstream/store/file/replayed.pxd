@@ -2,12 +2,12 @@
 
 cimport cython
 
-from midge.jetstream.store cimport numbers
+from midge.jetstream.store cimport numbers, removing
 from midge.jetstream.store.file cimport records
 from midge.jetstream.store.file.group cimport Segment
 from midge.jetstream.store.file.log cimport Log
 from midge.jetstream.store.file.writer cimport RecordWriter
-from midge.jetstream.store.indexed cimport Incoming
+from midge.jetstream.store.indexes cimport Incoming
 
 cdef Py_ssize_t _HEAD
 cdef int _MESSAGE

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from midge.jetstream.store import numbers
+from midge.jetstream.store import numbers, removing
 from midge.jetstream.store.file import records
 from midge.jetstream.store.file.group import Segment
 from midge.jetstream.store.file.log import Log
@@ -54,7 +54,7 @@ class ReplayedStore(RecordWriter):
             self.last_time_ns = max(self.last_time_ns, time_ns)
         elif kind == records.PURGED:
             subject = bytes(data[at + _HEAD : end])
-            self._remove_matching(subject, seq)
+            removing.remove_matching(self, subject, seq)
             if subject == _ALL:
                 self._removed_below = max(self._removed_below, seq)
         elif kind == records.MESSAGE_ID:
@@ -103,7 +103,7 @@ class ReplayedStore(RecordWriter):
 
     def reset(self) -> None:
         """Forget everything, to be replayed anew."""
-        self._clear()
+        self.clear()
         self.first_seq = self.last_seq = self.visible_seq = self.last_time_ns = 0
         self.version = 0
         self.lost.clear()
@@ -137,9 +137,9 @@ class ReplayedStore(RecordWriter):
         incoming.subject_start = at + _HEAD
         incoming.subject_end = at + _HEAD + (kind >> 16)
         headers = numbers.u32_at(data, at + 20)
-        size = self._counted(kind >> 16, headers, end - incoming.subject_end - headers)
+        size = self.counted(kind >> 16, headers, end - incoming.subject_end - headers)
         self._note_run(seq, segment, size)
-        self._enter(incoming, offset, size)
+        self.enter(incoming, offset, size)
         if not extra:
             return
         if kind >> 8 & records.FLAG_TTL:
@@ -155,9 +155,9 @@ class ReplayedStore(RecordWriter):
         if self._is_behind_hole and last_seq > self.last_seq:
             self.lose_through(last_seq)
         if first_seq > self.last_seq:
-            self._clear()
+            self.clear()
         while self.messages > 0 and self.first_seq < first_seq:
-            self._drop(self.first_seq)
+            self.drop(self.first_seq)
         self.last_seq = max(self.last_seq, last_seq)
         if self.messages == 0:
             self.first_seq = self.last_seq + 1
@@ -210,5 +210,5 @@ class ReplayedStore(RecordWriter):
 
     def _forget(self, seq: int) -> None:
         """Drop a message, or what is known of it being lost."""
-        if not self._drop(seq):
+        if not self.drop(seq):
             self.lost.discard(seq)

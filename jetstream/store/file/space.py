@@ -1,4 +1,4 @@
-"""Room on the disk for segments: what is promised ahead, and what is done when there is little."""
+"""Space on the disk for segments: reserved ahead, and sparingly when there is little."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _AHEAD_MIN = 64 * 1024
 _AHEAD_MAX = 4 * 1024 * 1024
 
 _PLENTY = 256 * 1024 * 1024
-"""Free bytes of a disk on which there will be room for what is accepted before it is written.
+"""Free bytes from which a disk surely has room for the messages accepted before their write.
 
-That is 16 MiB. Growing a file may take 100 ms while other processes write.
+These are 16 MiB at most. Growing a file may take 100 ms while other processes write.
 """
 
 SPARE = 1024 * 1024
@@ -30,19 +30,19 @@ With a sixteenth of a segment left in it the rest can be given back.
 
 
 def ahead_of(segment: Segment) -> int:
-    """Return how many bytes more than needed are asked for: the more the longer the segment is."""
+    """Return the bytes to reserve beyond the needed ones: more for a longer segment."""
     return min(max(segment.allocated, _AHEAD_MIN), _AHEAD_MAX)
 
 
 def has_plenty(disk: Disk) -> bool:
-    """Return whether the disk has so much room that what is accepted now will have some, too."""
+    """Return whether the disk has so much free space that accepted messages surely fit."""
     return disk.free_bytes() > _PLENTY
 
 
 class Space:
-    """Asks the disk for room.
+    """Reserves space on the disk.
 
-    `is_short` tells that the disk had not as much as a segment should get, when it was last asked.
+    `is_short` is True if the disk lacked the full reserve of a segment at the last request.
     """
 
     def __init__(self, disk: Disk) -> None:

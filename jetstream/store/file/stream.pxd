@@ -6,25 +6,13 @@ from midge.jetstream.store.file cimport records
 from midge.jetstream.store.file.group cimport Segment
 from midge.jetstream.store.file.log cimport Log
 from midge.jetstream.store.file.replayed cimport ReplayedStore
-from midge.jetstream.store.indexed cimport Run
-from midge.jetstream.store.lookups cimport SearchableStore
-from midge.jetstream.store.published cimport PublishedLines
-from midge.protocol.frame cimport Frame
+from midge.jetstream.store.indexes cimport Run
 
 
 cdef class FileStore(ReplayedStore):
     cdef public long long dedup_window_ns
     cdef public unsigned long long lost_bytes
 
-    @cython.locals(seq="unsigned long long")
-    cpdef unsigned long long append(
-        self, bytes subject, bytes headers, bytes payload, long long time_ns,
-        unsigned long long seq=*, long long ttl_s=*, bytes msg_id=*
-    ) except 0
-    @cython.locals(seq="unsigned long long")
-    cpdef unsigned long long append_frame(self, Frame frame, long long time_ns) except 0
-    @cython.locals(stored=Py_ssize_t)
-    cpdef Py_ssize_t append_lines(self, PublishedLines lines, long long time_ns) except -1
     @cython.locals(position=Py_ssize_t)
     cpdef bint remove(self, unsigned long long seq, bint erase=*) except -1
 

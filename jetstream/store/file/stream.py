@@ -8,10 +8,7 @@ from midge.jetstream.store.file import records
 from midge.jetstream.store.file.group import Segment
 from midge.jetstream.store.file.log import Log
 from midge.jetstream.store.file.replayed import ReplayedStore
-from midge.jetstream.store.interface import StreamStore
-from midge.jetstream.store.lookups import SearchableStore
-from midge.jetstream.store.published import PublishedLines
-from midge.protocol.frame import Frame
+from midge.jetstream.store.store import Store
 
 _UNKNOWN_WINDOW = 1 << 62
 """Nanoseconds: every id is kept until it has been said how long it must be known."""
@@ -30,49 +27,19 @@ class FileStore(ReplayedStore):
         self.dedup_window_ns = _UNKNOWN_WINDOW
         self.lost_bytes = 0
 
-    def append(
-        self,
-        subject: bytes,
-        headers: bytes,
-        payload: bytes,
-        time_ns: int,
-        seq: int = 0,
-        ttl_s: int = 0,
-        msg_id: bytes | None = None,
-    ) -> int:
-        """Store a message after the last one and return its sequence."""
-        seq = SearchableStore.append(self, subject, headers, payload, time_ns, seq, ttl_s, msg_id)
-        if self.is_async:
-            self.visible_seq = seq
-        return seq
-
-    def append_frame(self, frame: Frame, time_ns: int) -> int:
-        """Store a published message as it lies in its connection's buffer."""
-        seq = SearchableStore.append_frame(self, frame, time_ns)
-        if self.is_async:
-            self.visible_seq = seq
-        return seq
-
-    def append_lines(self, lines: PublishedLines, time_ns: int) -> int:
-        """Store many published messages; see `StreamStore`."""
-        stored = SearchableStore.append_lines(self, lines, time_ns)
-        if self.is_async:
-            self.visible_seq = self.last_seq
-        return stored
-
     def remove(self, seq: int, erase: bool = False) -> bool:
         """Remove one message; `erase` also overwrites its bytes, once the removal is durable."""
-        self._admit()
-        position = self._index.locate(seq)
+        self.admit()
+        position = self.message_index.locate(seq)
         if position < 0:
             return False
         erasure = self._erasure(seq) if erase else None
         self._is_erasing = erase
         try:
-            self._drop(seq)
+            self.drop(seq)
         finally:
             self._is_erasing = False
-        self._removed(seq, erase)
+        self.removed(seq, erase)
         if erasure is not None:
             self._log.opened().erasures.append(erasure)
             erasure[0].has_erasures = True
@@ -87,13 +54,9 @@ class FileStore(ReplayedStore):
         """Iterate over the messages with a TTL found at the start: sequence and seconds."""
         return iter([entry for entry in self._ttls if self.exists(entry[0])])
 
-    def config(self) -> bytes:
-        """Return the stored configuration."""
-        return self._config
-
     def save_config(self, config: bytes) -> None:
         """Replace the stream's stored configuration, of which the log keeps two copies."""
-        self._admit()
+        self.admit()
         self._config = config
         self.version += 1
         self._write_config()
@@ -109,21 +72,21 @@ class FileStore(ReplayedStore):
 
     def save_consumer(self, name: bytes, state: bytes) -> None:
         """Replace all that is stored for a consumer: its state and the operations on it."""
-        self._admit()
+        self.admit()
         self._keep_consumer(name, state)
         self._write_consumer(records.CONSUMER, 0, name, state)
 
     def log_consumer(self, name: bytes, operation: bytes, remove_seq: int = 0) -> None:
         """Add an operation to what is stored for a consumer."""
-        self._admit()
+        self.admit()
         self._keep_operation(name, operation)
         self._write_consumer(records.CONSUMER_STEP, remove_seq, name, operation)
         if remove_seq:
-            self._drop(remove_seq)
+            self.drop(remove_seq)
 
     def delete_consumer(self, name: bytes) -> None:
         """Forget a consumer."""
-        self._admit()
+        self.admit()
         if self._drop_consumer(name):
             self._write(records.CONSUMER_DELETED, 0, 0, _prefixed(name))
 
@@ -140,7 +103,7 @@ class FileStore(ReplayedStore):
             self._log.barrier(callback)
 
     def is_held(self, then: Callable[[], object]) -> bool:
-        """Return whether who writes much has to wait; see `StreamStore`."""
+        """Return whether who writes much has to wait; see `Store`."""
         if not self._log.is_pressed:
             return False
         self._log.barrier(then)
@@ -152,8 +115,8 @@ class FileStore(ReplayedStore):
 
     def delete(self) -> None:
         """Delete the stream with everything stored for it."""
-        self._admit()
-        self._clear()
+        self.admit()
+        self.clear()
         self._write(records.STREAM_DELETED, 0, 0, b"")
         self._consumers.clear()
         self._operations.clear()
@@ -169,28 +132,28 @@ class FileStore(ReplayedStore):
         """Return whether the changes of this store are written to `log`."""
         return self._log is log
 
-    def show_copies(self, origin: StreamStore, upto: int) -> None:
-        """Make copies visible that `origin` has on the disk; see `StreamStore`."""
+    def show_copies(self, origin: Store, upto: int) -> None:
+        """Make copies visible that `origin` has on the disk; see `Store`."""
         if origin.is_in(self._log) and not origin.is_async:
             self.visible_seq = max(self.visible_seq, min(upto, self.last_seq))
 
     def is_at(self, seq: int, segment: Segment, offset: int) -> bool:
         """Return whether there is a message of this sequence, and it lies there."""
-        position = self._index.locate(seq)
-        if position < 0 or self._index.block.offset(position) != offset:
+        position = self.message_index.locate(seq)
+        if position < 0 or self.message_index.block.offset(position) != offset:
             return False
-        run = self._runs[self._run_index(seq)]
+        run = self.runs[self.run_index(seq)]
         return run.place is segment
 
     def move(self, seq: int, segment: Segment, offset: int, target: int) -> None:
         """Take note that a message lies elsewhere in its segment now, if it is still there."""
         if self.is_at(seq, segment, offset):
-            self._index.block.set_offset(self._index.locate(seq), target)
+            self.message_index.block.set_offset(self.message_index.locate(seq), target)
             self._ahead_segment = 0
 
     def forget_segment(self, segment: Segment) -> None:
         """Take note that a segment is gone, in which no message was left."""
-        self._runs = [run for run in self._runs if run.place is not segment]
+        self.runs = [run for run in self.runs if run.place is not segment]
         self._ahead_segment = 0
 
     def is_told_in(self, segment: Segment) -> bool:
@@ -202,12 +165,12 @@ class FileStore(ReplayedStore):
 
         It need not when the message is in no file any more, or only in `segment`, which goes.
         """
-        if seq < self.first_seq or not self._runs:
+        if seq < self.first_seq or not self.runs:
             return False
-        run = self._runs[0]
+        run = self.runs[0]
         if seq < run.first_seq:
             return False
-        run = self._runs[self._run_index(seq)]
+        run = self.runs[self.run_index(seq)]
         place: Segment = run.place
         return place is not segment and place.purged_group < group
 
@@ -216,8 +179,8 @@ class FileStore(ReplayedStore):
 
         It need not when what it removed is in no file any more, or only in `segment`, which goes.
         """
-        for i in range(len(self._runs)):
-            run = self._runs[i]
+        for i in range(len(self.runs)):
+            run = self.runs[i]
             if run.first_seq >= upto:
                 return False
             place: Segment = run.place
@@ -258,13 +221,13 @@ class FileStore(ReplayedStore):
         """
         self._write_config()
         self._write_config()
-        self._moved()
+        self.moved()
         for name in sorted(names):
             self._carry_consumer(name, segment)
         for seq in removals:
-            self._removed(seq, False)
+            self.removed(seq, False)
         for subject, upto in purges.items():
-            self._purged(subject, upto)
+            self.purged(subject, upto)
         for msg_id, seq, time_ns in ids:
             self._write(records.MESSAGE_ID, seq, time_ns, msg_id)
 

@@ -6,17 +6,16 @@ from midge.jetstream.store import numbers
 from midge.jetstream.store.file import records
 from midge.jetstream.store.file.group import Segment
 from midge.jetstream.store.file.log import Log
-from midge.jetstream.store.file.reader import RecordReader
+from midge.jetstream.store.file.reader import FIXED_BYTES, RecordReader
 from midge.jetstream.store.file.space import RESERVE
-from midge.jetstream.store.indexed import Incoming, Run
+from midge.jetstream.store.indexes import Incoming, Run
 from midge.jetstream.store.published import PublishedLines
 
 _HEAD = 48  # records.HEAD and records.MESSAGE, as C numbers
 _MESSAGE = 2
 
 _RESERVE = RESERVE  # as a C number
-_FIXED = 30  # what nats-server counts for a message in a file beside its parts
-_FIXED_WITH_HEADERS = 34
+_FIXED = FIXED_BYTES  # as a C number
 
 _BEYOND = 128
 """How much longer a record may be than what its message counts, without being read twice."""
@@ -36,7 +35,6 @@ class RecordWriter(RecordReader):
         self.account = b""
         self.name = b""
         self.version = 0
-        self._config = b""
         self._removals = bytearray()
         self._is_moved = False
         self._configured_in = 0
@@ -58,7 +56,8 @@ class RecordWriter(RecordReader):
                 first = self._lost_from
             self._write(records.BOUNDS, first, self.last_time_ns, last)
 
-    def _place(self, incoming: Incoming) -> int:
+    def place(self, incoming: Incoming) -> int:
+        """See `Store.place`."""
         log = self._log
         subject_length = incoming.subject_end - incoming.subject_start
         headers_length = incoming.headers_end - incoming.headers_start
@@ -103,12 +102,13 @@ class RecordWriter(RecordReader):
         if extra:
             numbers.put(data, at + length, extra, 0, len(extra))
             group.segment.holds_more = True
-        self._note_run(incoming.seq, group.segment, self._counted(
+        self._note_run(incoming.seq, group.segment, self.counted(
             subject_length, headers_length, length - middle
         ))  # fmt: skip
         return group.base + at
 
-    def _place_lines(self, lines: PublishedLines, first: int) -> int:
+    def place_lines(self, lines: PublishedLines, first: int) -> int:
+        """See `Store.place_lines`."""
         log = self._log
         if self.group != log.group or log.full or log.failure is not None:
             return 0  # the next message opens or joins the group, or is told why it cannot
@@ -130,31 +130,30 @@ class RecordWriter(RecordReader):
         """Begin a run if this message is the first one in its segment."""
         segment.live_bytes += size
         segment.message_bytes += size
-        if self._runs:
-            run = self._runs[-1]
+        if self.runs:
+            run = self.runs[-1]
             if run.place is segment:
                 return
-        self._runs.append(Run(seq, segment))
+        self.runs.append(Run(seq, segment))
         self._ends_in = segment.number
 
-    def _counted(self, subject: int, headers: int, payload: int) -> int:
-        fixed = _FIXED_WITH_HEADERS if headers else _FIXED
-        return fixed + subject + headers + payload
-
-    def _admit(self) -> None:
+    def admit(self) -> None:
+        """See `Indexes.admit`."""
         self._log.admit()
 
-    def _moved(self) -> None:
+    def moved(self) -> None:
+        """See `Indexes.moved`."""
         self._is_moved = True
         self._touch()
 
-    def _removed(self, seq: int, erase: bool) -> None:
+    def removed(self, seq: int, erase: bool) -> None:
+        """See `Indexes.removed`."""
         position = len(self._removals)
         numbers.resize(self._removals, position + 8)
         numbers.set_u64_at(self._removals, position, seq)
         self._touch()
 
-    def _purged(self, subject: bytes, upto: int) -> None:
+    def purged(self, subject: bytes, upto: int) -> None:
         """Write down that what matches is gone: no later message is below `upto`."""
         self._write(records.PURGED, upto, 0, subject)
 
@@ -165,11 +164,13 @@ class RecordWriter(RecordReader):
         if self.is_async:
             self.visible_seq = self.last_seq
 
-    def _lost_bytes(self, i: int, run: Run, size: int) -> None:
+    def run_shrank(self, i: int, run: Run, size: int) -> None:
+        """See `Indexes.run_shrank`."""
         segment: Segment = run.place
         segment.live_bytes -= size
 
-    def _lost_run(self, run: Run) -> None:
+    def run_gone(self, run: Run) -> None:
+        """See `Indexes.run_gone`."""
         segment: Segment = run.place
         segment.live_bytes -= run.live_bytes
 
@@ -204,10 +205,10 @@ class RecordWriter(RecordReader):
         The record's head stays, so that the message is known to be gone, and its id is written
         down anew, for the checksum over the body no longer holds.
         """
-        position = self._index.locate(seq)
-        block = self._index.block
+        position = self.message_index.locate(seq)
+        block = self.message_index.block
         offset = block.offset(position)
-        run = self._runs[self._run_index(seq)]
+        run = self.runs[self.run_index(seq)]
         at = self._bytes_at(run.place, offset, block.size(position) + _BEYOND)
         if at < 0:
             return None

@@ -13,14 +13,15 @@ from midge.server.config.nats_conf.sections import (
     Ignored,
     Key,
     Section,
+    read_listen,
     read_map,
     timed,
     timeout,
     write_timeout,
 )
-from midge.server.config.nats_conf.security_blocks import read_subjects, read_tls
+from midge.server.config.nats_conf.security_blocks import read_subjects
+from midge.server.config.nats_conf.tls_block import read_tls
 from midge.server.config.nats_conf.values import (
-    address,
     boolean,
     entries,
     fail,
@@ -49,13 +50,6 @@ def _name(section: Section, node: Node) -> None:
     section.put("name", text(node), node)
 
 
-def _listen(section: Section, node: Node) -> None:
-    host, number = address(node)
-    if host is not None:
-        section.put("host", host, node)
-    section.put("port", number, node)
-
-
 def _routes(section: Section, node: Node) -> None:
     """Read the URLs of other servers; one that is there twice is there once."""
     urls: dict[str, None] = {}
@@ -70,7 +64,7 @@ def _routes(section: Section, node: Node) -> None:
 
 
 def _authorization(section: Section, node: Node) -> None:
-    """Read who may connect as a server."""
+    """Read the credentials that other servers must present."""
     for name, entry in entries(node).items():
         if name.lower() == "users":
             fail(node, "Cluster authorization does not allow multiple users")
@@ -88,7 +82,7 @@ def _authorization(section: Section, node: Node) -> None:
 
 
 def _permissions(section: Section, node: Node) -> None:
-    """Read what interest is told over routes."""
+    """Read which interest crosses routes."""
     for name, entry in entries(node).items():
         if name.lower() in _RESPONSES and entry.value is not False:
             fail(node, "Cluster permissions do not support dynamic responses")
@@ -127,7 +121,7 @@ _ONE_ROUTE = "one route carries all accounts"
 
 CLUSTER: dict[str, Handler] = {
     "name": _name,
-    "listen": _listen,
+    "listen": read_listen,
     "port": Key("port", integer),
     "host": Key("host", text),
     "net": Key("host", text),

@@ -12,14 +12,14 @@ from midge.server.config.nats_conf.sections import (
     Key,
     Missing,
     Section,
+    read_listen,
     read_map,
     timed,
     timeout,
     write_timeout,
 )
-from midge.server.config.nats_conf.security_blocks import TLS, not_empty, read_certs, read_tls
+from midge.server.config.nats_conf.tls_block import CLIENT_TLS, read_tls
 from midge.server.config.nats_conf.values import (
-    address,
     boolean,
     duration,
     entries,
@@ -129,37 +129,12 @@ def _handshake_first(section: Section, node: Node) -> None:
         section.put("handshake_first", boolean(node), node)
 
 
-def _certs(section: Section, node: Node) -> None:
-    """Read certificates, of which a remote is shown the first."""
-    for name, path in next(iter(read_certs(node)), {}).items():
-        section.put(name, path, node)
-
-
-_OF_LISTENERS = "it is for a listener"
-
 REMOTE_TLS: dict[str, Handler] = {
-    # Keys without a use for a client have the checks that a listener has.
-    **{
-        name: Ignored(_OF_LISTENERS, one.read, ())
-        for name, one in TLS.items()
-        if isinstance(one, Key | Ignored)
-    },
-    **{name: one for name, one in TLS.items() if isinstance(one, Missing)},
-    "cipher_suites": Ignored("OpenSSL chooses the cipher suite", not_empty, ()),
-    "curve_preferences": TLS["curve_preferences"],
-    "verify_cert_and_check_known_urls": TLS["verify_cert_and_check_known_urls"],
-    "cert_file": Key("cert_file", text),
-    "key_file": Key("key_file", text),
-    "certs": _certs,
-    "certificates": _certs,
-    "ca_file": Key("ca_file", text),
-    "insecure": Key("insecure", boolean),
+    **CLIENT_TLS,
     "timeout": timeout("timeout_s"),
     "handshake_first": _handshake_first,
     "first": _handshake_first,
     "immediate": _handshake_first,
-    "verify": Ignored(_OF_LISTENERS, boolean),
-    "verify_and_map": Ignored(_OF_LISTENERS, boolean),
 }
 
 _REPLICAS = "midge has no replicated streams"
@@ -228,13 +203,6 @@ REMOTE: dict[str, Handler] = {
 }
 
 
-def _listen(section: Section, node: Node) -> None:
-    host, number = address(node)
-    if host is not None:
-        section.put("host", host, node)
-    section.put("port", number, node)
-
-
 def _public_nkey(section: Section, node: Node) -> None:
     """Read the public key of the only user."""
     if not re.fullmatch(_PUBLIC_KEY, text(node)):
@@ -251,7 +219,7 @@ def _users(section: Section, node: Node) -> None:
 
 
 def _authorization(section: Section, node: Node) -> None:
-    """Read who may connect as a leaf node."""
+    """Read the users that leaf nodes may connect as."""
     read_map(node, section.table("authorization", node), LEAF_AUTHORIZATION)
 
 
@@ -301,7 +269,7 @@ LEAF_AUTHORIZATION: dict[str, Handler] = {
 }
 
 LEAFNODES: dict[str, Handler] = {
-    "listen": _listen,
+    "listen": read_listen,
     "port": Key("port", integer),
     "host": Key("host", text),
     "net": Key("host", text),

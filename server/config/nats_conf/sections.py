@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from midge.protocol.errors import quote
 from midge.server.config.nats_conf.errors import ConfError
 from midge.server.config.nats_conf.values import (
+    address,
     duration,
     entries,
     fail,
@@ -81,7 +82,7 @@ class Section(NamedTuple):
     def put_positive(self, name: str, value: float, node: Node, key: str) -> None:
         """Set a number of which 0 means the default.
 
-        With a negative one nats-server serves nobody; midge uses the default and says so.
+        With a negative number nats-server serves no client; midge warns and uses the default.
         """
         if value > 0:
             self.put(name, value, node)
@@ -125,13 +126,21 @@ Handler = Key | Missing | Ignored | Callable[[Section, "Node"], None]
 """A table's entry for a key: its setting, a missing feature, or a handler."""
 
 
+def read_listen(section: Section, node: Node) -> None:
+    """Read the address of a listener; a port alone leaves the host at its default."""
+    host, number = address(node)
+    if host is not None:
+        section.put("host", host, node)
+    section.put("port", number, node)
+
+
 def read_map(
     node: Node,
     section: Section,
     table: Mapping[str, Handler],
     unknown: str = "unknown field {}",
 ) -> None:
-    """Read the map `node` into `section`; collect what is wrong in the section's result.
+    """Read the map `node` into `section`; collect errors in the section's result.
 
     `unknown` is nats-server's error text here for a key that no table has.
     """

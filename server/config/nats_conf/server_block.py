@@ -1,4 +1,4 @@
-"""The top-level keys of a nats-server configuration, and those of its WebSocket block."""
+"""The top-level keys of a nats-server configuration, and the keys of its WebSocket block."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from midge.server.config.nats_conf.sections import (
     Missing,
     Section,
     positive,
+    read_listen,
     read_map,
     timed,
     timeout,
@@ -29,8 +30,8 @@ from midge.server.config.nats_conf.security_blocks import (
     read_accounts,
     read_authorization,
     read_mappings,
-    read_tls,
 )
+from midge.server.config.nats_conf.tls_block import read_tls
 from midge.server.config.nats_conf.values import (
     DEFAULT_PORT,
     address,
@@ -144,13 +145,6 @@ def _compression(section: Section, node: Node) -> None:
     section.put("compression", boolean(node), node)
 
 
-def _websocket_listen(section: Section, node: Node) -> None:
-    host, number = address(node)
-    if host is not None:
-        section.put("host", host, node)
-    section.put("port", number, node)
-
-
 def _websocket_authorization(section: Section, node: Node) -> None:
     read_map(node, section.table("authorization", node), WEBSOCKET_AUTHORIZATION)
 
@@ -165,7 +159,7 @@ WEBSOCKET_AUTHORIZATION: dict[str, Handler] = {
 }
 
 WEBSOCKET: dict[str, Handler] = {
-    "listen": _websocket_listen,
+    "listen": read_listen,
     "host": Key("host", text),
     "net": Key("host", text),
     "port": Key("port", integer),
@@ -315,7 +309,7 @@ SERVER: dict[str, Handler] = {
     "no_header_support": Key("limits.header_support", inverted),
     "lame_duck_duration": _lame_duck_duration,
     "lame_duck_grace_period": _lame_duck_grace_period,
-    # Who may do what.
+    # Users and permissions.
     "authorization": read_authorization,
     "no_auth_user": Key("authorization.no_auth_user", text),
     "accounts": read_accounts,

@@ -122,7 +122,7 @@ def duration(node: Node, written: str, prefix: str = "") -> float:
 
 
 def _duration_fault(written: str) -> str:
-    """Return what is wrong with a duration in Go's words: `unknown unit "y" in`, or `invalid`."""
+    """Return a duration's fault in Go's words: `unknown unit "y" in`, or `invalid`."""
     for number, unit in re.findall(_DURATION_STEP, written.removeprefix("-").removeprefix("+")):
         if not number.strip("."):
             break

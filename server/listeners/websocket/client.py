@@ -13,14 +13,14 @@ from midge.server.listeners.websocket.messages import InflatedBytes
 from midge.server.listeners.websocket.protocol import FrameProtocol
 from midge.server.listeners.websocket.upgrade_request import (
     DEFLATE_OFFER,
-    Refusal,
-    Request,
+    UpgradeRefusal,
+    UpgradeRequest,
     deflate,
     names_deflate,
 )
 
 if TYPE_CHECKING:
-    from midge.server.clients.channel_owner import ChannelOwner
+    from midge.server.channels.channel_owner import ChannelOwner
 
 _KEY_BYTES = 16
 _MESSAGE_MAX_BYTES = 64 * 1024 * 1024
@@ -82,7 +82,7 @@ class WebSocketClient(FrameProtocol):
             return
         try:
             answer = self._answer_of(head)
-        except (ValueError, Refusal) as error:
+        except (ValueError, UpgradeRefusal) as error:
             self.failure = str(error)
             transport.close()
             self._settle()
@@ -99,17 +99,17 @@ class WebSocketClient(FrameProtocol):
         )
         self._settle()
 
-    def _answer_of(self, head: bytes) -> Request:
+    def _answer_of(self, head: bytes) -> UpgradeRequest:
         """Return the headers of an answer that switches protocols.
 
         Raises:
-            Refusal: it is not well-formed.
+            UpgradeRefusal: it is not well-formed.
             ValueError: it does not switch.
         """
         status, _, rest = head.partition(b"\r\n")
         if not status.startswith(b"HTTP/1.1 101"):
             raise ValueError(f"the answer is {status[:80].decode('latin-1')!r}")
-        answer = Request(b"GET / HTTP/1.1\r\n" + rest)
+        answer = UpgradeRequest(b"GET / HTTP/1.1\r\n" + rest)
         if not answer.lists("upgrade", "websocket") or not answer.lists("connection", "upgrade"):
             raise ValueError("the answer does not switch to a WebSocket")
         if answer.header("sec-websocket-accept") != accept_key(self._key):

@@ -6,14 +6,14 @@ import ssl
 from collections.abc import Callable
 
 from midge.server.broker.broker import Broker
-from midge.server.clients.channel_owner import ChannelOwner
+from midge.server.channels.channel_owner import ChannelOwner
 from midge.server.config.options import Options
 from midge.server.listeners.tcp import Listener
 from midge.server.listeners.tls import TlsContexts
 from midge.server.listeners.tls_alert import alerting
 from midge.server.listeners.websocket.messages import InflatedBytes
 from midge.server.listeners.websocket.protocol import WebSocketProtocol
-from midge.server.listeners.websocket.upgrade_request import Request, Upgrade, credentials
+from midge.server.listeners.websocket.upgrade_request import Upgrade, UpgradeRequest, credentials
 from midge.server.log.logger import get_logger
 
 log = get_logger()
@@ -69,10 +69,11 @@ class WebSocketListener(Listener):
     async def _upgrade(
         self, accepted: socket.socket, protocol: WebSocketProtocol, peer: tuple[str, int]
     ) -> None:
-        """Complete the TLS and HTTP handshakes; who takes too long is cut off.
+        """Complete the TLS and HTTP handshakes; close a client that takes too long.
 
-        Nothing cancels this: uvloop drops a transport whose making is cancelled without calling
-        `connection_lost`, and a server that stops would wait for it if it was upgraded meanwhile.
+        Never cancel this: when the creation of a transport is cancelled, uvloop drops the transport
+        without calling `connection_lost`, and a stopping server would wait for one that was
+        upgraded meanwhile.
         """
         loop = asyncio.get_running_loop()
         timeout_s = self._broker.options.websocket.handshake_timeout_s
@@ -91,12 +92,12 @@ class WebSocketListener(Listener):
             timer.cancel()
             del self._upgrading[protocol]
 
-    def _judge(self, request: Request, encrypted: bool) -> Upgrade:
+    def _judge(self, request: UpgradeRequest, encrypted: bool) -> Upgrade:
         leafnodes = self._make_leaf is not None
         options = self._broker.options.websocket
         return Upgrade(request, options, encrypted=encrypted, leafnodes=leafnodes)
 
-    def _make_connection(self, request: Request, peer: tuple[str, int]) -> ChannelOwner:
+    def _make_connection(self, request: UpgradeRequest, peer: tuple[str, int]) -> ChannelOwner:
         """Make the Connection of an upgraded client, or the link of a leaf node.
 
         The address from a proxy's header is only logged: any client may send such a header, so no

@@ -1,7 +1,7 @@
 """One client of a WebSocket listener: its HTTP request, then its frames, to a Connection.
 
-Frames are parsed by the sans-I/O protocol of the `websockets` library. Their data goes to the
-parser piece by piece, in turns, and only while the parser takes more.
+The sans-I/O protocol of the `websockets` library parses the frames. Their data goes to midge's
+parser in pieces, each charged to a turn, and only while the parser accepts more.
 """
 
 import asyncio
@@ -14,18 +14,17 @@ from websockets.exceptions import PayloadTooBig, ProtocolError
 from websockets.frames import CTRL_OPCODES, Frame, Opcode
 from websockets.protocol import CLIENT, SERVER, Protocol
 
-from midge.server.clients.bare_transport import shut
-from midge.server.clients.channel_owner import ChannelOwner
-from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clients.fair_turns import FairTurns
-from midge.server.clients.tls_object import rest_of_tls
+from midge.server.channels.channel_owner import ChannelOwner
+from midge.server.channels.closed_reason import ClosedReason
+from midge.server.channels.fair_turns import FairTurns
+from midge.server.channels.transports import rest_of_tls, shut
 from midge.server.listeners.websocket.messages import DeflatedFrame, InflatedBytes, WaitingFrames
 from midge.server.listeners.websocket.transport import WebSocketTransport
 from midge.server.listeners.websocket.upgrade_request import (
     MAX_HEAD_BYTES,
-    Refusal,
-    Request,
     Upgrade,
+    UpgradeRefusal,
+    UpgradeRequest,
 )
 from midge.server.log.logger import get_logger
 
@@ -38,9 +37,9 @@ _OWN_BYTES = 40 * 1024  # the work after a read in any case: one small frame
 
 _REQUEST_BYTES = 4 * 1024  # read at a time before the upgrade; a browser sends 0.5 to 2 KiB
 
-# What is read of a socket, once in a round of the loop, after others have used the turn: the loop
-# goes on to read every socket that is ready. 1,500 clients who send 61 KiB each at once would take
-# 0.15 s otherwise.
+# Bytes to read from a socket in a round of the loop once other sockets have used up the turn: the
+# loop still reads every ready socket. Without this bound, 1,500 clients that send 61 KiB each at
+# once take 0.15 s.
 _LATE_READ_BYTES = 4 * 1024
 
 log = get_logger()
@@ -49,8 +48,8 @@ log = get_logger()
 class FrameProtocol(asyncio.BufferedProtocol):
     """The asyncio protocol of one end of a WebSocket.
 
-    Its Connection's `more_input` is set while data waits here for the parser. A subclass does what
-    comes before the frames, which `_begin` gets the HTTP head of.
+    Its Connection's `more_input` is set while data waits here for the parser. A subclass handles
+    the handshake before the frames: `_begin` gets its HTTP head.
     """
 
     def __init__(self, inflated: InflatedBytes) -> None:
@@ -193,7 +192,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         if not self.upgraded.done():
             self.upgraded.set_result(None)
 
-    # What waits.
+    # Pending input.
 
     @property
     def has_more(self) -> bool:
@@ -359,8 +358,8 @@ class WebSocketProtocol(FrameProtocol):
 
     def __init__(
         self,
-        judge: Callable[[Request, bool], Upgrade],
-        make_connection: Callable[[Request], ChannelOwner],
+        judge: Callable[[UpgradeRequest, bool], Upgrade],
+        make_connection: Callable[[UpgradeRequest], ChannelOwner],
         peer: tuple[str, int],
         inflated: InflatedBytes,
     ) -> None:
@@ -371,9 +370,9 @@ class WebSocketProtocol(FrameProtocol):
         self.is_cut_off = False
 
     def cut_off(self, accepted: socket.socket) -> bool:
-        """End the connection on the socket `accepted`, unless it is upgraded; tell whether so.
+        """End the connection on the socket `accepted` unless it is upgraded; return whether it did.
 
-        What has been read of a request is not answered any more.
+        It does not answer a request that has been read in part.
         """
         if self.upgraded.done():
             return False
@@ -391,9 +390,9 @@ class WebSocketProtocol(FrameProtocol):
             return
         self._settle()
         try:
-            request = Request(head)
+            request = UpgradeRequest(head)
             upgrade = self._judge(request, self._tls is not None)
-        except Refusal as refusal:
+        except UpgradeRefusal as refusal:
             peer = f"{self._peer[0]}:{self._peer[1]}"
             log.error("websocket_refused", peer=peer, error=str(refusal))
             transport.write(refusal.answer())

@@ -6,7 +6,7 @@ from typing import Any
 
 from websockets.frames import Close, Frame, Opcode
 
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 
 _COMPRESS_FROM_BYTES = 64  # smaller frames cost more to compress than it saves
 _LONGEST_REASON_BYTES = 123  # room in a control frame
@@ -47,8 +47,8 @@ CLOSE_CODES = {
 class WebSocketTransport:
     """The transport of a Connection: every write becomes one frame on the transport below.
 
-    `resumed` is called when the Connection resumes reading after a pause. `is_masked` tells whether
-    frames are masked, as those of a client are.
+    `resumed` is called when the Connection resumes reading after a pause. `is_masked` is True for
+    a client's end, whose frames are masked.
     """
 
     def __init__(

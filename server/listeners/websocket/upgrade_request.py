@@ -31,7 +31,7 @@ _TOKEN = frozenset(b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGH
 Place = tuple[str, str, int]
 
 
-class Refusal(Exception):
+class UpgradeRefusal(Exception):
     """The request gets an HTTP status instead of an upgrade."""
 
     def __init__(self, status: HTTPStatus, text: str, phrase: str = "") -> None:
@@ -56,14 +56,14 @@ class Refusal(Exception):
         return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
 
 
-class Request:
+class UpgradeRequest:
     """The head of an HTTP request; header names are in lower case, values in order of arrival."""
 
     def __init__(self, head: bytes) -> None:
         """Read `head`, up to and without its blank line.
 
         Raises:
-            Refusal: it is not HTTP/1.1, or not well-formed.
+            UpgradeRefusal: it is not HTTP/1.1, or not well-formed.
         """
         lines = head.split(b"\r\n")
         parts = lines[0].split(b" ")
@@ -123,17 +123,22 @@ class Upgrade:
     """The negotiated extensions: whether frames are compressed, and whether they are unmasked."""
 
     def __init__(
-        self, request: Request, options: WebSocket, *, encrypted: bool, leafnodes: bool = False
+        self,
+        request: UpgradeRequest,
+        options: WebSocket,
+        *,
+        encrypted: bool,
+        leafnodes: bool = False,
     ) -> None:
         """Check `request` against `options`; `encrypted` tells whether it came over TLS.
 
         Leaf nodes are welcome where `leafnodes` says so.
 
         Raises:
-            Refusal: it cannot be upgraded.
+            UpgradeRefusal: it cannot be upgraded.
         """
         if request.path == _MQTT or (request.is_leafnode and not leafnodes):
-            raise Refusal(HTTPStatus.NOT_FOUND, f"{request.path:.80} is not served")
+            raise UpgradeRefusal(HTTPStatus.NOT_FOUND, f"{request.path:.80} is not served")
         _check(request)
         _check_origin(request, options, encrypted=encrypted)
         self._key = request.header("sec-websocket-key")
@@ -195,17 +200,19 @@ def place_of(origin: str) -> Place:
     return parts.scheme, parts.hostname.lower(), parts.port or _PORTS.get(parts.scheme, 0)
 
 
-def _bad_request(text: str) -> Refusal:
-    return Refusal(HTTPStatus.BAD_REQUEST, text)
+def _bad_request(text: str) -> UpgradeRefusal:
+    return UpgradeRefusal(HTTPStatus.BAD_REQUEST, text)
 
 
-def _check(request: Request) -> None:
+def _check(request: UpgradeRequest) -> None:
     """Refuse a request that is not an upgrade to a WebSocket of version 13."""
     if request.method != "GET":
-        raise Refusal(HTTPStatus.METHOD_NOT_ALLOWED, f"expected GET, got {request.method!r:.20}")
+        raise UpgradeRefusal(
+            HTTPStatus.METHOD_NOT_ALLOWED, f"expected GET, got {request.method!r:.20}"
+        )
     if not request.header("host"):
         text = "missing required Host header"
-        raise Refusal(HTTPStatus.BAD_REQUEST, text, f"Bad Request: {text}")
+        raise UpgradeRefusal(HTTPStatus.BAD_REQUEST, text, f"Bad UpgradeRequest: {text}")
     if not request.lists("upgrade", "websocket"):
         raise _bad_request("expected `websocket` in the Upgrade header")
     if not request.lists("connection", "upgrade"):
@@ -220,7 +227,7 @@ def _check(request: Request) -> None:
         raise _bad_request("expected Sec-WebSocket-Version 13")
 
 
-def _check_origin(request: Request, options: WebSocket, *, encrypted: bool) -> None:
+def _check_origin(request: UpgradeRequest, options: WebSocket, *, encrypted: bool) -> None:
     """Refuse a browser whose page came from elsewhere than `options` allow."""
     if not options.same_origin and not options.allowed_origins:
         return
@@ -240,11 +247,11 @@ def _check_origin(request: Request, options: WebSocket, *, encrypted: bool) -> N
         raise _wrong_origin(f"origin {origin!r:.80} is not allowed")
 
 
-def _wrong_origin(text: str) -> Refusal:
-    return Refusal(HTTPStatus.FORBIDDEN, text)
+def _wrong_origin(text: str) -> UpgradeRefusal:
+    return UpgradeRefusal(HTTPStatus.FORBIDDEN, text)
 
 
-def names_deflate(request: Request) -> bool:
+def names_deflate(request: UpgradeRequest) -> bool:
     """Return whether a request offers to compress frames, or an answer agrees to it."""
     offers = ",".join(request.headers.get("sec-websocket-extensions", ())).split(",")
     return any(offer.split(";")[0].strip().lower() == _DEFLATE for offer in offers)

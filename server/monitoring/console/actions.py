@@ -72,7 +72,7 @@ class Actions:
         )
 
     async def do(self, action: str, body: bytes) -> dict[str, Any]:
-        """Do what is asked for. Raises: WrongRequest."""
+        """Perform `action` with the JSON in `body`. Raises: WrongRequest."""
         try:
             post = msgspec.json.decode(body, type=Post)
         except msgspec.DecodeError as error:
@@ -157,7 +157,7 @@ class Actions:
         return pattern
 
     def _message(self, post: Post) -> tuple[Account, bytes, bytes | None]:
-        """Return account, subject and header block of what is to be published."""
+        """Return account, subject and header block of the message to publish."""
         subject = encode(post.subject)
         if not is_valid_publish_subject(subject):
             raise WrongRequest(f"cannot publish to {post.subject!r}: {_why(post.subject)}")
@@ -198,7 +198,7 @@ class _OneAnswer(RoutedSubscription):
 
 
 def _why(subject: str) -> str:
-    """Say what is wrong with a subject."""
+    """Return the fault of a subject in words."""
     if not subject:
         return "it is empty"
     if any(one.isspace() for one in subject):

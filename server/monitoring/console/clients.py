@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
 
 SLOW_MAX = 5
-_SLOW_MIN_BYTES = 64 * 1024  # what waits for the end of a turn is less than a chunk
+_SLOW_MIN_BYTES = 64 * 1024  # output that only waits for the end of a turn is less than a chunk
 
 
 def clients_now(broker: Broker) -> dict[str, Any]:

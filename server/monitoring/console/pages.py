@@ -1,8 +1,8 @@
-"""`/console`: the page, and what it asks for.
+"""`/console`: the page, and the requests that it makes.
 
-What anybody may see who reaches the monitoring port, it reads like anybody else. What passes, what
-is stored, and what changes anything needs the console's token, which is compared here and never
-sent out.
+The page reads the monitoring pages without a token, like every client of the monitoring port.
+Requests that show messages or change anything need the console's token, which is compared here
+and never sent out.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Tails of the console: what passes in an account, looked at from outside.
+"""Tails of the console: the messages that an account routes, seen by an observer.
 
-A tail is an observer: not a subscription, not interest, and it stops no run. It lives while
-a page asks for it, so it also comes back by itself after the server was started anew.
+A tail is no subscription: it adds no interest, and it does not break up runs of equal lines. It
+lives while a page polls it, so it also reappears by itself after a restart of the server.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from midge.server.routing.client import Client
 
 KEPT_MAX = 100
-"""Messages kept between two looks: at two looks a second more than anybody reads."""
+"""Messages kept between two polls: at two polls a second more than a person can read."""
 
 TAILS_MAX = 8
 """Tails of one server; each costs some 0.5 us a message, in every worker."""
@@ -43,7 +43,7 @@ class Tail(Observer):
         self._seen = 0
 
     def take(self) -> dict[str, Any]:
-        """Return what was kept since the last look, how much was seen and how much left out."""
+        """Return the messages since the last poll, and the numbers of seen and omitted ones."""
         kept, self._kept = self._kept, []
         seen, self._seen = self._seen, 0
         return {"messages": kept, "seen": seen, "left_out": seen - len(kept)}
@@ -51,7 +51,7 @@ class Tail(Observer):
     # As an observer.
 
     def sees_runs(self) -> bool:
-        """Tell that runs may go on as runs: their first message stands for all."""
+        """Return True, so that runs stay runs: their first message represents all."""
         return True
 
     def message_routed(
@@ -88,9 +88,9 @@ class Tails:
         self._tails: dict[str, tuple[Tail, Timer]] = {}
 
     def look(self, name: str, account: Account, pattern: bytes) -> dict[str, Any] | None:
-        """Return what has passed since the last look, and look on; None: there are too many.
+        """Return the messages since the last poll; None if there are too many tails.
 
-        The first look, and one at something else, begin a new tail.
+        The first poll, and one with another account or pattern, begin a new tail.
         """
         tail, timer = self._tails.get(name, (None, None))
         if timer is not None:

@@ -6,7 +6,9 @@ import asyncio
 import json
 import re
 import urllib.request
+from typing import Any
 
+import pytest
 from nats.aio.msg import Msg
 
 from tests.support.leafnodes import Inbox, Pair, settle, until
@@ -57,6 +59,38 @@ async def test_metrics_tell_of_each_link() -> None:
         pair.wire.cut()
         pair.wire.mend()
         await until(lambda: metric(pair.hub, "midge_leafnode_connects_total") == 2)
+
+
+@pytest.mark.parametrize(("hub", "leaf"), [("midge", "real"), ("real", "midge")])
+async def test_connections_hold_leaf_nodes(hub: str, leaf: str) -> None:
+    def listed(server: Server, arguments: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(page(server, f"/connz?{arguments}"))["connections"]
+        return found
+
+    async with Pair(
+        hub, leaf, hub_config=HUB, leaf_config="http: 127.0.0.1:-1", remote=REMOTE
+    ) as pair:
+        # Each tells the other of the same five subjects.
+        await until(lambda: [one["subscriptions"] for one in listed(pair.hub, "")] == [5])
+        await until(lambda: [one["subscriptions"] for one in listed(pair.leaf, "")] == [5])
+        (at_hub,) = listed(pair.hub, "acc=A&auth=1&subs=1")
+        (at_leaf,) = listed(pair.leaf, "auth=1&subs=detail")
+        for entry in (at_hub, at_leaf):
+            assert entry["kind"] == "Leafnode"
+            assert "type" not in entry
+        assert len(at_hub["subscriptions_list"]) == len(at_leaf["subscriptions_list_detail"]) == 5
+        assert (at_hub["account"], at_hub["authorized_user"]) == ("A", "a")
+        assert at_hub["version"] == "2.15.1"
+        assert at_hub["name"] == "LEAF"
+        assert "name" not in at_leaf
+        assert listed(pair.hub, "acc=SYS") in ([], None)
+        assert listed(pair.hub, f"cid={at_hub['cid']}")[0]["port"] == at_hub["port"]
+        await asyncio.to_thread(pair.leaf.stop)
+        await until(lambda: listed(pair.hub, "state=closed") != [])
+        (ended,) = listed(pair.hub, "state=closed&auth=1")
+        assert (ended["kind"], ended["cid"]) == ("Leafnode", at_hub["cid"])
+        assert ended["stop"] > ended["start"]
+        assert listed(pair.hub, "") in ([], None)
 
 
 async def test_the_system_account_is_told_of_a_leaf_as_of_a_client() -> None:

@@ -7,22 +7,22 @@ from collections.abc import Callable
 import pytest
 
 from midge.jetstream.store.file.directory import StoreDirectory
-from midge.jetstream.store.interface import StreamStore
 from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.store.store import Store
 from midge.testing.simulated_disk import SimulatedDisk
 from tests.support.published_lines import store_lines
 
 
-def file_store() -> StreamStore:
+def file_store() -> Store:
     return StoreDirectory(SimulatedDisk(), lambda: None).create_stream(b"$G", b"S", b"{}")
 
 
-STORES: list[Callable[[], StreamStore]] = [MemoryStore, file_store]
+STORES: list[Callable[[], Store]] = [MemoryStore, file_store]
 
 
 @pytest.mark.parametrize("make", STORES, ids=["memory", "file"])
 @pytest.mark.parametrize("is_one_by_one", [False, True], ids=["at once", "one by one"])
-def test_messages_of_every_length(make: Callable[[], StreamStore], is_one_by_one: bool) -> None:
+def test_messages_of_every_length(make: Callable[[], Store], is_one_by_one: bool) -> None:
     letters = bytes(range(65, 91)) * 3
     messages = [
         (letters[length % 7 :][: 1 + length], letters[:payload])

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from midge.jetstream.store import lookups
 from midge.jetstream.store.memory import MemoryStore
 from midge.jetstream.store.subject_index import Pattern, SubjectIndex
 from tests.support.each import each
@@ -86,7 +87,7 @@ def test_the_sequences_that_are_gone_are_found_block_by_block() -> None:
     for seq in [*random.sample(range(1_500, 2_000), 450), 3_072, 3_073, *range(7_100, 7_900)]:
         assert store.remove(seq)
         gone.add(seq)
-    assert list(store.deleted()) == sorted(gone)
+    assert list(lookups.deleted(store)) == sorted(gone)
     assert store.deleted_count() == len(gone)
     store.purge(None, 1_700)
-    assert list(store.deleted()) == sorted(seq for seq in gone if seq >= store.first_seq)
+    assert list(lookups.deleted(store)) == sorted(seq for seq in gone if seq >= store.first_seq)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from midge.jetstream.store import lookups
 from midge.jetstream.store.memory import MemoryStore
 from midge.sublist.subjects import matches
 
@@ -70,10 +71,12 @@ def test_the_last_match_of_a_pattern_is_remembered() -> None:
 
 def test_no_more_of_the_newest_are_listed_than_are_asked_for() -> None:
     store = filled()
-    assert work_of(store, lambda: store.newest((b"k.>",), 0, KEYS, store.last_seq, 10)) < FEW
-    found, number = store.newest((b"k.>",), 0, KEYS, store.last_seq, 10)
+    assert (
+        work_of(store, lambda: lookups.newest(store, (b"k.>",), 0, KEYS, store.last_seq, 10)) < FEW
+    )
+    found, number = lookups.newest(store, (b"k.>",), 0, KEYS, store.last_seq, 10)
     assert (len(found), number) == (10, 10)
-    assert store.newest_between((b"k.>",), 1, KEYS, KEYS, 10) == list(range(1, 11))
+    assert lookups.newest_between(store, (b"k.>",), 1, KEYS, KEYS, 10) == list(range(1, 11))
 
 
 def test_many_patterns_cost_no_more_than_some() -> None:

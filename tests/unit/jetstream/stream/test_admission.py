@@ -10,8 +10,9 @@ import pytest
 from midge.jetstream.archive.entries import CONSUMERS, Entry
 from midge.jetstream.consumer.ack_subject import AckSubject
 from midge.jetstream.store.file.directory import StoreDirectory
-from midge.jetstream.store.interface import StoreError, StreamStore
+from midge.jetstream.store.interface import StoreError
 from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.store.store import Store
 from midge.jetstream.stream import admission
 from midge.protocol.errors import UnsendableError
 from midge.protocol.frame import Frame, compose
@@ -188,7 +189,7 @@ def recovered(disk_rig: FileAccountRig) -> FileAccountRig:
     return again
 
 
-def stored_config(store: StreamStore, **changed: Any) -> bytes:
+def stored_config(store: Store, **changed: Any) -> bytes:
     config = json.loads(store.config())
     config["config"] |= changed
     return json.dumps(config).encode()

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from midge.jetstream.config.stream import StreamConfig
-from midge.jetstream.store.interface import StreamStore
 from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.store.store import Store
 from tests.support.jetstream_account import AccountRig
 
 
@@ -31,7 +31,7 @@ class Rig(AccountRig):
 
     store = CountingStore()
 
-    def _make_store(self, config: StreamConfig) -> StreamStore:
+    def _make_store(self, config: StreamConfig) -> Store:
         self.store = CountingStore()
         return self.store
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from midge.jetstream.store import lookups
 from midge.jetstream.stream import details
 from midge.jetstream.stream.stream import Stream
 from tests.support.jetstream_account import AccountRig
@@ -111,7 +112,7 @@ def test_what_comes_and_goes_meanwhile_does_no_harm(rig: Rig) -> None:
 
 def test_the_sequences_that_are_gone_are_listed_in_pieces(rig: Rig) -> None:
     rig.fill()
-    expected = list(rig.stream.store.deleted())
+    expected = list(lookups.deleted(rig.stream.store))
     answer = rig.info(deleted_details=True)
     assert answer["state"]["deleted"] == expected
     assert answer["state"]["num_deleted"] == len(expected) == SUBJECTS // 2

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from midge.server.broker.lame_duck import close_slowly
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.config.options import Options, Shutdown
 from midge.testing import ManualClock
 
@@ -18,7 +18,7 @@ from midge.testing import ManualClock
 class Connection:
     """A client that is open until it is closed."""
 
-    listener_kind = "STANDARD"
+    own_login = None
 
     def __init__(self, clients: dict[int, Connection], cid: int) -> None:
         self.reason: ClosedReason | None = None

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from msgspec import structs
 
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
 from midge.server.config.options import (
     Account,

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from midge.server.broker.broker import Broker
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
 from midge.server.config.options import Options
 from midge.testing import ManualClock

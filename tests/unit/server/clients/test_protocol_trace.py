@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import io
 import re
+from random import Random
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 import structlog
 
 from midge.protocol.frame import compose
-from midge.server.clients.protocol_trace import Tracer, client_label, redact
-from midge.server.config.options import Logging
+from midge.server.broker.broker import Broker
+from midge.server.clients.client_info import client_label
+from midge.server.clients.protocol_trace import Tracer, redact
+from midge.server.config.options import Logging, Options
 from midge.server.log import logger as logging
 from midge.sublist.subscription import Subscription
+from midge.testing import ManualClock
+from tests.support.transports import Transport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,17 +36,8 @@ def stream() -> Iterator[io.StringIO]:
     structlog.reset_defaults()
 
 
-def connection(account: str = "$G", **options: str) -> Connection:
-    fields: dict[str, Any] = {"name": "", "lang": "", "version": "", **options}
-    broker = SimpleNamespace(system_account="$SYS")
-    pretended = SimpleNamespace(
-        peer="127.0.0.1:5",
-        cid=7,
-        account=account,
-        broker=broker,
-        options=SimpleNamespace(**fields),
-    )
-    return cast("Connection", pretended)
+def tracer(label: str | None = "", **options: int) -> Tracer:
+    return Tracer(7, "127.0.0.1:5", Logging(**options), lambda: label)
 
 
 def lines(stream: io.StringIO) -> list[str]:
@@ -49,15 +45,15 @@ def lines(stream: io.StringIO) -> list[str]:
 
 
 def test_what_is_received(stream: io.StringIO) -> None:
-    tracer = Tracer(connection(name="shop"), Logging())
-    tracer.received("PING")
-    tracer.subscribe_received(b"a.*", b"q", b"1")
-    tracer.subscribe_received(b">", None, b"2")
-    tracer.unsubscribe_received(b"1", 0)
-    tracer.unsubscribe_received(b"2", 5)
-    tracer.publish_received(compose(b"a.b", b'he\x01"o', b"r"))
-    tracer.publish_received(compose(b"a.b", b"hi", headers=b"NATS/1.0\r\n\r\n"))
-    tracer.publish_received(compose(b"a.b", b""))
+    made = tracer("shop")
+    made.received("PING")
+    made.subscribe_received(b"a.*", b"q", b"1")
+    made.subscribe_received(b">", None, b"2")
+    made.unsubscribe_received(b"1", 0)
+    made.unsubscribe_received(b"2", 5)
+    made.publish_received(compose(b"a.b", b'he\x01"o', b"r"))
+    made.publish_received(compose(b"a.b", b"hi", headers=b"NATS/1.0\r\n\r\n"))
+    made.publish_received(compose(b"a.b", b""))
     assert [line.removeprefix('127.0.0.1:5 - cid:7 - "shop" - ') for line in lines(stream)] == [
         "<<- [PING]",
         "<<- [SUB a.* q 1]",
@@ -73,9 +69,9 @@ def test_what_is_received(stream: io.StringIO) -> None:
 
 
 def test_what_is_sent(stream: io.StringIO) -> None:
-    tracer = Tracer(connection(), Logging())
-    tracer.message_sent(Subscription(b"a.>", None, b"9"), compose(b"a.b", b"hi", b"r"))
-    tracer.sent("-ERR Stale Connection")
+    made = tracer()
+    made.message_sent(Subscription(b"a.>", None, b"9"), compose(b"a.b", b"hi", b"r"))
+    made.sent("-ERR Stale Connection")
     assert lines(stream) == [
         "127.0.0.1:5 - cid:7 - ->> [MSG a.b 9 r 2]",
         '127.0.0.1:5 - cid:7 - ->> MSG_PAYLOAD: ["hi"]',
@@ -84,23 +80,30 @@ def test_what_is_sent(stream: io.StringIO) -> None:
 
 
 def test_long_payloads_are_cut(stream: io.StringIO) -> None:
-    tracer = Tracer(connection(), Logging(max_traced_message_bytes=4))
-    tracer.publish_received(compose(b"a", b"0123456789"))
+    tracer(max_traced_message_bytes=4).publish_received(compose(b"a", b"0123456789"))
     assert lines(stream)[1].endswith('<<- MSG_PAYLOAD: ["0123..."]')
+
+
+def test_a_client_without_a_label_is_not_traced(stream: io.StringIO) -> None:
+    tracer(None).received("PING")
+    assert lines(stream) == []
 
 
 @pytest.mark.parametrize(("verbose", "count"), [(False, 0), (True, 1)])
 def test_the_system_account_only_when_verbose(
-    stream: io.StringIO,
-    verbose: bool,
-    count: int,
+    stream: io.StringIO, verbose: bool, count: int
 ) -> None:
-    Tracer(connection("$SYS"), Logging(trace_verbose=verbose)).received("PING")
-    assert len(lines(stream)) == count
+    options = Options(logging=Logging(trace=True, trace_verbose=verbose))
+    broker = Broker(options, ManualClock(), Random(1))
+    client = broker.make_connection(("127.0.0.1", 5))
+    client.channel.connection_made(Transport())
+    client.join(broker.system_account)
+    client.channel.feed(b"PING\r\n")
+    assert sum("<<- [PING]" in line for line in lines(stream)) == count
 
 
 def test_bytes_that_are_no_text_stay_on_one_line(stream: io.StringIO) -> None:
-    Tracer(connection(), Logging()).subscribe_received(b"a\xff\x1b[2J\x00", None, b"1")
+    tracer().subscribe_received(b"a\xff\x1b[2J\x00", None, b"1")
     (line,) = lines(stream)
     assert line.endswith("<<- [SUB a\\xff\\x1b[2J\\x00 1]")
 
@@ -140,4 +143,6 @@ def test_secrets_are_redacted(document: bytes, shown: str) -> None:
     ],
 )
 def test_client_label(options: dict[str, str], label: str) -> None:
-    assert client_label(connection(**options)) == label
+    fields = {"name": "", "lang": "", "version": "", **options}
+    client = SimpleNamespace(options=SimpleNamespace(**fields))
+    assert client_label(cast("Connection", client)) == label

@@ -100,7 +100,6 @@ def test_what_is_kept_goes_on_later() -> None:
     peer = Peer(screen, Plain("change"))
     assert peer.say(PUB + b"PUB b 1\r\ny\r\n") == b""
     screen.kept[0].go_on_with(compose(b"late", b"z", None, None))
-    peer.broker.router.flush_unless_due()
     assert peer.say(b"") == b""
     assert peer.connection.out_messages == 1
 

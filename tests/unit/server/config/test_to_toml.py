@@ -20,7 +20,7 @@ from midge.server.config.options import (
     WebSocket,
     WebSocketAuthorization,
 )
-from midge.server.config.to_toml import Writer, effective, toml_value
+from midge.server.config.to_toml import TomlWriter, effective, toml_value
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,12 +55,12 @@ FULL = Options(
 @pytest.mark.parametrize("defaults", [False, True])
 def test_round_trip(tmp_path: Path, defaults: bool) -> None:
     file = tmp_path / "x.toml"
-    file.write_text(Writer(defaults=defaults).document(FULL), encoding="utf-8")
+    file.write_text(TomlWriter(defaults=defaults).document(FULL), encoding="utf-8")
     assert config.load(file).options == FULL
 
 
 def test_defaults_alone_are_an_empty_document() -> None:
-    assert Writer().document(Options()) == ""
+    assert TomlWriter().document(Options()) == ""
 
 
 def test_the_secrets_of_websocket_clients_are_redacted() -> None:

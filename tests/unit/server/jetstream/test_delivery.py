@@ -11,7 +11,7 @@ from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.consumer.consumer_set import ConsumerSet, Surroundings
 from midge.jetstream.consumer.pull import PullConsumer
 from midge.jetstream.store.memory import MemoryStore
-from midge.server.clients.fair_turns import FairTurns
+from midge.server.channels.fair_turns import FairTurns
 from midge.server.jetstream.delivery import Deliveries
 from midge.server.jetstream.receiver import ProducersTurn
 from midge.server.routing.account import Account

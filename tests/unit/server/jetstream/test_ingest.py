@@ -10,7 +10,7 @@ import pytest
 from midge.jetstream.stream.stream import Stream
 from midge.protocol.frame import Frame
 from midge.server.broker.broker import Broker
-from midge.server.clients.gate import SLIGHT_BYTES, SLIGHT_TOTAL_BYTES, Gate
+from midge.server.channels.gate import SLIGHT_BYTES, SLIGHT_TOTAL_BYTES, Gate
 from midge.server.config.options import Options
 from midge.server.jetstream.ingest import StreamSubscription
 from midge.server.routing.client import Client

@@ -108,6 +108,19 @@ def test_human_form_has_words_and_units(event: str, fields: dict[str, Any], show
     assert re.search(rf"\] {shown}\n", stream.getvalue())
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_human_form_is_in_colour_on_a_terminal() -> None:
+    stream = Terminal()
+    logging.configure(Logging(format="human"), stream=stream, wall_clock=lambda: MOMENT)
+    logging.get_logger().warning("slow_consumer_closed", reason="it's late")
+    assert "\x1b[33m\x1b[1mwarning  \x1b[0m" in stream.getvalue()
+    assert """\x1b[36mreason\x1b[0m=\x1b[35m"it's late"\x1b[0m""" in stream.getvalue()
+
+
 def test_auto_form_is_json_without_a_terminal() -> None:
     stream = journal()
     logging.get_logger().info("server_ready")

@@ -1,6 +1,6 @@
 """The process's resource usage."""
 
-from midge.server.monitoring.process_usage import ProcessUsage
+from midge.server.monitoring.state import ProcessUsage
 
 
 def test_cpu_is_a_share_of_the_time_since_last_asked() -> None:

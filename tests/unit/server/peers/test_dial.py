@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from midge.server.clients.state import State
+from midge.server.channels.channel_state import ChannelState
 from midge.server.config.options import Logging, Options
 from midge.server.peers.dial import Attempts, attach, cause_of
 from midge.server.peers.route import RouteLink
@@ -45,14 +45,14 @@ async def test_a_link_whose_making_fails_is_closed_once(
         await attach(link, bare, "", None, 0.0)
     assert link.reason is not None
     if transports:
-        assert link.channel.state == State.CLOSING
+        assert link.channel.state == ChannelState.CLOSING
         link.channel.connection_lost(None)
     else:
         late = Transport()
         link.channel.connection_made(late)  # the loop had begun to make it
         assert not late.is_reading
         link.channel.connection_lost(None)
-    assert link.channel.state == State.CLOSED
+    assert link.channel.state == ChannelState.CLOSED
 
 
 def test_a_failure_is_reported_by_its_cause_and_then_every_so_often() -> None:

@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from midge.server.clients.fair_turns import FairTurns
+from midge.server.channels.fair_turns import FairTurns
 from midge.server.peers import told
 from midge.server.peers.interest import AccountInterest
 from midge.server.peers.rules import rules_of, telling

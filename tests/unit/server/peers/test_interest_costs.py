@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from midge.server.clients.closed_reason import ClosedReason
-from midge.server.clients.fair_turns import TURN_BYTES
+from midge.server.channels.closed_reason import ClosedReason
+from midge.server.channels.fair_turns import TURN_BYTES
 from midge.server.peers import link as links
 from tests.support.routes import Route, World
 

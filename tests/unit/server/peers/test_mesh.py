@@ -99,7 +99,6 @@ class Workers:
         result = account.sublist.match(line.split()[1])
         feed = bytearray(b"".join(line + payload + b"\r\n" for payload in payloads))
         Parser(notes).feed(feed, 0, len(feed))
-        router.flush_unless_due()
         return notes.taken
 
     async def close(self) -> None:

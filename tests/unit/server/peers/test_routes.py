@@ -11,7 +11,7 @@ import pytest
 from midge.protocol.frame import compose
 from midge.protocol.route_messages import GOSSIP_DISABLED, GOSSIP_OVERRIDE
 from midge.server.auth import Identity, Refusal, Verdict
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.config import options as tables
 from midge.server.config.options import ClusterAuthorization, ClusterPermissions
 from midge.server.peers.leaf import LeafLink

@@ -118,6 +118,8 @@ async def test_an_interpreted_server_warns_at_start(
 ) -> None:
     monkeypatch.setattr(daemon, "is_compiled", lambda: compiled)
     running = await Stage(options(log_file)).ready()
+    send(signal.SIGHUP)
+    await logged(log_file, "Reloaded")
     send(signal.SIGTERM)
     assert await running == 0
     warned = [line for line in lines(log_file) if line.startswith("[WRN] running interpreted")]

@@ -34,7 +34,7 @@ def test_executable_name(
     assert names.executable_name() == name
 
 
-@pytest.mark.parametrize(("compiled", "word"), [(True, "compiled"), (False, "interpreted")])
+@pytest.mark.parametrize(("compiled", "word"), [(True, "compiled"), (False, "pure")])
 def test_one_line_has_both_versions_and_the_build(
     monkeypatch: pytest.MonkeyPatch, *, compiled: bool, word: str
 ) -> None:

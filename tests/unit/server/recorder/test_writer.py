@@ -12,7 +12,7 @@ from midge.server.config.options import Recorder as RecorderOptions
 from midge.server.recorder import writer as writer_module
 from midge.server.recorder.rows import MessageRows
 from midge.server.recorder.segments import Segment
-from midge.server.recorder.writer import ROLL, Writer
+from midge.server.recorder.writer import ROLL, SegmentWriter
 
 HOUR = 480_000
 
@@ -24,7 +24,7 @@ def no_waiting(monkeypatch):
 
 
 def make_writer(tmp_path, **options):
-    writer = Writer(RecorderOptions(directory=str(tmp_path), **options), "s")
+    writer = SegmentWriter(RecorderOptions(directory=str(tmp_path), **options), "s")
     writer.start()
     return writer
 

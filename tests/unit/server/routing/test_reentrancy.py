@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from midge.protocol.frame import Frame, compose
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.clients.connection import Connection
 from midge.server.config.options import Options
 from midge.server.routing.client import Client

@@ -67,7 +67,7 @@ def account() -> Account:
 
 
 def test_plain_subscriptions_all_get_it(account: Account) -> None:
-    router = Router()
+    router = Router(soon=lambda _: None)
     members = [subscribe(account, subject) for subject in (b"a", b"*", b">")]
     assert publish(router, account) == 3
     assert [member.client.wire.written for member in members] == [b""] * 3
@@ -135,7 +135,7 @@ def test_counts(account: Account) -> None:
 
 
 def test_one_flush_for_each_receiver_of_a_batch(account: Account) -> None:
-    router = Router()
+    router = Router(soon=lambda _: None)
     one, other = subscribe(account), subscribe(account)
     publish(router, account, 5)
     router.touch(one.client)
@@ -155,7 +155,7 @@ class Broken(Transport):
 
 
 def test_a_fault_of_one_transport_does_not_silence_the_others(account: Account) -> None:
-    router = Router()
+    router = Router(soon=lambda _: None)
     members = [subscribe(account) for _ in range(3)]
     first = account.sublist.match(b"a").plain[0].client
     first.wire = Broken()

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from midge.protocol.frame import compose
-from midge.server.clients.closed_reason import ClosedReason
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.routing.account import Account
 from midge.server.routing.subscription import RoutedSubscription
 from midge.server.system_account.remote_connections import RemoteConnections
@@ -46,7 +46,7 @@ class Counting:
     def hear(self, document: object, route: Route | None = None) -> tuple[int, int]:
         body = document if isinstance(document, str) else json.dumps(document)
         (route or self.route).say(f"RMSG $SYS {SUBJECT} {len(body.encode())}", body)
-        return self.world.broker.admission.elsewhere("A")
+        return self.world.broker.count_elsewhere("A")
 
 
 @pytest.fixture
@@ -60,9 +60,9 @@ def test_the_counts_of_all_routes_are_added_up_until_they_end(counting: Counting
     assert counting.hear({"acc": "A", "conns": 3}, other) == (5, 1)
     assert counting.hear({"acc": "A", "conns": 1}) == (4, 0)
     counting.route.link.close(ClosedReason.CLIENT_CLOSED)
-    assert counting.world.broker.admission.elsewhere("A") == (3, 0)
+    assert counting.world.broker.count_elsewhere("A") == (3, 0)
     counting.elsewhere.stop()
-    assert counting.world.broker.admission.elsewhere("A") == (0, 0)
+    assert counting.world.broker.count_elsewhere("A") == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_clients_are_not_believed(counting: Counting) -> None:
     frame = compose(SUBJECT.encode(), b'{"acc":"A","conns":7}')
     result = system.sublist.match(SUBJECT.encode())
     assert counting.world.broker.router.route(system, result, None, frame) == 0
-    assert counting.world.broker.admission.elsewhere("A") == (0, 0)
+    assert counting.world.broker.count_elsewhere("A") == (0, 0)
 
 
 def test_a_server_that_comes_is_told_and_asked_and_so_are_all_every_half_minute(

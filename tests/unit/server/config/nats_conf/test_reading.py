@@ -12,8 +12,8 @@ from midge.server import preflight as config
 from midge.server.accounts.plan import plan_configured
 from midge.server.config.nats_conf.parser import Node, Source, parse_file
 from midge.server.config.nats_conf.sections import Result, Section, read_map
-from midge.server.config.nats_conf.security_blocks import TLS
 from midge.server.config.nats_conf.server_block import SERVER
+from midge.server.config.nats_conf.tls_block import TLS
 from midge.server.config.options import (
     AllowResponses,
     Authorization,

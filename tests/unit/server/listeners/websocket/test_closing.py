@@ -12,10 +12,10 @@ import uvloop
 from cryptography import x509
 from websockets.asyncio.client import connect
 
-from midge.server.clients.channel_owner import ChannelOwner
+from midge.server.channels.channel_owner import ChannelOwner
 from midge.server.config.options import Listen, Options, Shutdown, Tls, WebSocket
 from midge.server.listeners.websocket.listener import WebSocketListener
-from midge.server.listeners.websocket.upgrade_request import Request
+from midge.server.listeners.websocket.upgrade_request import UpgradeRequest
 from midge.server.server import Server
 from tests.support.keys import Authority, pem
 
@@ -54,7 +54,7 @@ def test_a_client_that_is_upgraded_as_the_port_closes_is_served(
     make = WebSocketListener._make_connection
 
     def make_and_close(
-        listener: WebSocketListener, request: Request, peer: tuple[str, int]
+        listener: WebSocketListener, request: UpgradeRequest, peer: tuple[str, int]
     ) -> ChannelOwner:
         made = make(listener, request, peer)
         listener.close()

@@ -7,12 +7,12 @@ from unittest.mock import Mock
 import pytest
 from websockets.frames import Frame, Opcode
 
-from midge.server.clients.host import Host
+from midge.server.channels.host import Host
 from midge.server.listeners.websocket.messages import InflatedBytes
 from midge.server.listeners.websocket.protocol import WebSocketProtocol
 from midge.server.listeners.websocket.upgrade_request import Upgrade
-from tests.unit.server.clients.test_channel import Echo, make_host
-from tests.unit.server.clients.test_close_queue import UPGRADE, RoundByRound
+from tests.unit.server.channels.test_channel import Echo, make_host
+from tests.unit.server.channels.test_close_queue import UPGRADE, RoundByRound
 
 LINE = b"one" * 4000  # three reads of 4 KiB
 

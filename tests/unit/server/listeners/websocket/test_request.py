@@ -4,9 +4,9 @@ import pytest
 
 from midge.server.config.options import WebSocket
 from midge.server.listeners.websocket.upgrade_request import (
-    Refusal,
-    Request,
     Upgrade,
+    UpgradeRefusal,
+    UpgradeRequest,
     credentials,
     place_of,
 )
@@ -28,7 +28,7 @@ def head(line: str = "GET / HTTP/1.1", **replaced: str | None) -> bytes:
 
 
 def upgrade(raw: bytes, encrypted: bool = False, **options: object) -> Upgrade:
-    return Upgrade(Request(raw), WebSocket(**options), encrypted=encrypted)  # type: ignore[arg-type]
+    return Upgrade(UpgradeRequest(raw), WebSocket(**options), encrypted=encrypted)  # type: ignore[arg-type]
 
 
 def test_an_upgrade_is_answered_with_the_key_of_the_standard() -> None:
@@ -60,7 +60,7 @@ def test_an_upgrade_is_answered_with_the_key_of_the_standard() -> None:
     ],
 )
 def test_what_is_no_upgrade_gets_a_status(raw: bytes, status: int) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(UpgradeRefusal) as caught:
         upgrade(raw)
     assert caught.value.status == status
     assert caught.value.answer().startswith(f"HTTP/1.1 {status} ".encode())
@@ -87,7 +87,7 @@ def test_same_origin_compares_host_and_port(
     if allowed:
         upgrade(raw, encrypted, same_origin=True)
         return
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(UpgradeRefusal) as caught:
         upgrade(raw, encrypted, same_origin=True)
     assert caught.value.status == 403
 
@@ -97,7 +97,7 @@ def test_listed_origins_are_matched_whole() -> None:
     upgrade(head(Origin="http://one.example:80"), allowed_origins=origins)
     upgrade(head(Origin="http://TWO.example:8080"), allowed_origins=origins)
     for origin in ("https://one.example", "http://two.example", "http://one.example.evil"):
-        with pytest.raises(Refusal):
+        with pytest.raises(UpgradeRefusal):
             upgrade(head(Origin=origin), allowed_origins=origins)
 
 
@@ -115,7 +115,7 @@ def test_configured_headers_are_added() -> None:
 
 
 def test_cookies_become_credentials_where_configured() -> None:
-    request = Request(head(Cookie='user=eve; pass="secret"; user=ann; other=x'))
+    request = UpgradeRequest(head(Cookie='user=eve; pass="secret"; user=ann; other=x'))
     options = WebSocket(user_cookie="user", pass_cookie="pass", token_cookie="missing")
     assert credentials(request.cookies(), options) == {"user": "ann", "password": "secret"}
 
@@ -130,7 +130,7 @@ def test_cookies_become_credentials_where_configured() -> None:
     ],
 )
 def test_only_an_address_counts_as_forwarded(value: str, address: str) -> None:
-    assert Request(head(X_Forwarded_For=value)).forwarded_for() == address
+    assert UpgradeRequest(head(X_Forwarded_For=value)).forwarded_for() == address
 
 
 def test_a_place_needs_scheme_and_host() -> None:

@@ -1,0 +1,89 @@
+# C types for indexes.py.
+
+cimport cython
+
+from midge.jetstream.store.filters cimport Filters
+from midge.jetstream.store.message_index cimport MessageIndex
+from midge.jetstream.store.subject_index cimport SubjectIndex
+
+cdef Py_ssize_t _FILTERS_KEPT, _PATTERNS_KEPT
+
+
+@cython.final
+cdef class Run:
+    cdef public unsigned long long first_seq
+    cdef public object place
+    cdef public Py_ssize_t live
+    cdef public unsigned long long live_bytes
+
+
+@cython.final
+cdef class Incoming:
+    cdef const unsigned char *subject
+    cdef public Py_ssize_t subject_start
+    cdef public Py_ssize_t subject_end
+    cdef const unsigned char *headers
+    cdef public Py_ssize_t headers_start
+    cdef public Py_ssize_t headers_end
+    cdef const unsigned char *payload
+    cdef public Py_ssize_t payload_start
+    cdef public Py_ssize_t payload_end
+    cdef public unsigned long long seq
+    cdef public long long time_ns
+    cdef public long long ttl_s
+    cdef public bytes msg_id
+
+
+cdef class Indexes:
+    cdef readonly unsigned long long first_seq
+    cdef readonly unsigned long long last_seq
+    cdef readonly unsigned long long visible_seq
+    cdef readonly unsigned long long messages
+    cdef readonly unsigned long long bytes
+    cdef readonly long long last_time_ns
+    cdef readonly unsigned long long subject_count
+    cdef readonly unsigned long long removals
+    cdef public unsigned long long work
+    cdef readonly unsigned long long group
+    cdef public bint is_async
+    cdef public list keepers
+    cdef SubjectIndex subject_index
+    cdef MessageIndex message_index
+    cdef list runs
+    cdef object turns
+    cdef bint is_releasing
+    cdef unsigned long long _fixed_bytes
+    cdef unsigned long long _fixed_bytes_with_headers
+    cdef dict _filters
+    cdef tuple _latest_filters
+    cdef Filters _latest_found
+    cdef Py_ssize_t _patterns_kept
+
+    @cython.locals(fixed="unsigned long long")
+    cdef unsigned long long counted(
+        self, Py_ssize_t subject, Py_ssize_t headers, Py_ssize_t payload
+    ) noexcept
+    @cython.locals(subjects=SubjectIndex, seq="unsigned long long", number=Py_ssize_t, run=Run)
+    cdef bint enter(
+        self, Incoming incoming, unsigned long long offset, unsigned long long size
+    ) except -1
+    @cython.locals(position=Py_ssize_t, size="unsigned long long", i=Py_ssize_t, run=Run,
+                   following="unsigned long long")
+    cdef bint drop(self, unsigned long long seq) except -1
+    @cython.locals(subjects=SubjectIndex, count="unsigned long long",
+                   before="unsigned long long", after="unsigned long long")
+    cdef void unlink(self, unsigned long long seq, Py_ssize_t number) except *
+    cdef void keep(self, unsigned long long seq) except *
+    @cython.locals(runs=list, run=Run)
+    cdef void clear(self) except *
+    @cython.locals(runs=list, last=Py_ssize_t, low=Py_ssize_t, high=Py_ssize_t,
+                   middle=Py_ssize_t, run=Run)
+    cdef Py_ssize_t run_index(self, unsigned long long seq) except -1
+    @cython.locals(found=Filters)
+    cdef Filters filters_of(self, tuple filters)
+    cdef void admit(self) except *
+    cdef void moved(self) except *
+    cdef void removed(self, unsigned long long seq, bint erase) except *
+    cdef void purged(self, bytes subject, unsigned long long upto) except *
+    cdef void run_shrank(self, Py_ssize_t i, Run run, unsigned long long size) except *
+    cdef void run_gone(self, Run run) except *
