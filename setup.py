@@ -88,7 +88,7 @@ OPTIMIZED = frozenset(
         "midge.protocol.worker",
         "midge.server.clients.publishing",
         "midge.server.jetstream.receiver",
-        "midge.server.links.outbound",
+        "midge.server.peers.outbound",
         "midge.server.recorder.rows",
         "midge.server.recorder.tap",
         "midge.server.routing.flush_scheduler",

@@ -7,6 +7,7 @@ subscriber, so no server under test ever has to queue much more than `WINDOW_BYT
 """
 
 import itertools
+import json
 import random
 import select
 import socket
@@ -66,6 +67,8 @@ class Flow:
     chunk_bytes: int = CHUNK_BYTES
     linked: str = ""
     """Over a leaf node link, "out" to the hub or "in" from it; without it there is one server."""
+    documents: bool = False
+    """Publish JSON documents of 300 bytes, which differ from subject to subject."""
     rate_max: float = 0.0
     """Messages a second of each publisher; 0 means as many as the server takes."""
 
@@ -118,9 +121,28 @@ class Flow:
         random.Random(self.name).shuffle(subjects)
         payload = b"x" * self.payload_bytes
         return frames.chunks(
-            [frames.pub(subject, payload, headers=self.headers) for subject in subjects],
+            [
+                frames.pub(subject, self._document(i) or payload, headers=self.headers)
+                for i, subject in enumerate(subjects)
+            ],
             self.chunk_bytes,
         )
+
+    def _document(self, number: int) -> bytes:
+        """Return a JSON document as long as a payload; nothing where there are to be none."""
+        if not self.documents:
+            return b""
+        chosen = random.Random(number)
+        fields = {
+            "vehicle": f"WDB-{chosen.randrange(10_000):04}",
+            "door": chosen.choice(("front left", "front right", "rear")),
+            "state": chosen.choice(("open", "closed")),
+            "lat": round(chosen.uniform(47, 54), 6),
+            "lon": round(chosen.uniform(6, 15), 6),
+            "text": "position and speed at the last stop",
+        }
+        text = json.dumps(fields)
+        return f'{text[:-1]}, "note": "'.encode().ljust(self.payload_bytes - 2, b".") + b'"}'
 
     def subscriptions(self, group: int) -> list[bytes]:
         """Build the SUB lines of one subscriber connection."""

@@ -12,19 +12,22 @@ from tempfile import TemporaryDirectory
 
 from bench import frames, procfs, servers, wire
 
-SIDES = ("out", "in", "route_out", "route_in")
-"""Direction of messages, seen from the leaf node, or from the server that has opened the route."""
+SIDES = ("out", "in", "route_out", "route_in", "route_s2")
+"""Direction of messages, seen from the leaf node, or from the server that has opened the route; in
+the last case it goes out, and the route is compressed."""
 
 _LINK_TIMEOUT_S = 20.0
 _POLL_S = 0.01
 _PROBE = b"probe"
-_HUB = 'leafnodes {{ listen: "127.0.0.1:{port}", compression: off }}\n'
-_FIRST = 'cluster {{ name: bench, listen: "127.0.0.1:{port}", compression: off }}\n'
+_HUB = 'leafnodes {{ listen: "127.0.0.1:{port}", compression: {mode} }}\n'
+_FIRST = 'cluster {{ name: bench, listen: "127.0.0.1:{port}", compression: {mode} }}\n'
 _SECOND = (
-    'cluster {{ name: bench, listen: "127.0.0.1:-1", compression: off,'
+    'cluster {{ name: bench, listen: "127.0.0.1:-1", compression: {mode},'
     ' routes: ["nats-route://127.0.0.1:{port}"] }}\n'
 )
-_LEAF = 'leafnodes {{ remotes: [ {{ url: "nats-leaf://127.0.0.1:{port}", compression: off }} ] }}\n'
+_LEAF = (
+    'leafnodes {{ remotes: [ {{ url: "nats-leaf://127.0.0.1:{port}", compression: {mode} }} ] }}\n'
+)
 
 
 @dataclass(frozen=True)
@@ -96,10 +99,11 @@ def running(command: servers.Command, side: str) -> Iterator[LinkedServers]:
         is_route = side.startswith("route_")
         for role, text in enumerate((_FIRST, _SECOND) if is_route else (_HUB, _LEAF)):
             file = Path(name) / f"{role}.conf"
-            file.write_text(text.format(port=port))
+            mode = "s2_fast" if side == "route_s2" else "off"
+            file.write_text(text.format(port=port, mode=mode))
             started.append(stack.enter_context(servers.running(command, ("-c", str(file)))))
         accepting, connecting = started
-        goes_out = side in {"out", "route_out"}
+        goes_out = side in {"out", "route_out", "route_s2"}
         near, far = (connecting, accepting) if goes_out else (accepting, connecting)
         yield LinkedServers(
             command.name, near.pid, near.address, other_pid=far.pid, far_address=far.address

@@ -153,10 +153,10 @@ def _build_context(table: tables.Tls, where: str) -> object:
 
 def _try_cluster(table: tables.Cluster) -> Iterator[Problem]:
     """Yield the faults of the routes and their certificates."""
-    from midge.server.cluster.addresses import parse_address  # noqa: PLC0415 - few have any
+    from midge.server.peers.addresses import parse_route_address  # noqa: PLC0415 - few have any
 
     for url in table.routes:
-        yield from _try(partial(parse_address, url), ("cluster", "routes"))
+        yield from _try(partial(parse_route_address, url), ("cluster", "routes"))
     for name, subjects in (
         ("imports", table.permissions.imports),
         ("exports", table.permissions.exports),
@@ -172,13 +172,13 @@ def _try_remotes(options: tables.Options) -> Iterator[Problem]:
     from midge.server.auth.client_tls import (  # noqa: PLC0415 - as above
         build_client_context,
     )
-    from midge.server.leafnodes.credentials import parse_address  # noqa: PLC0415 - as above
+    from midge.server.peers.addresses import parse_leaf_address  # noqa: PLC0415 - as above
 
     """Yield the faults of the servers to connect to."""
     for index, remote in enumerate(options.leafnodes.remotes):
         path = ("leafnodes", "remotes", index)
         for url in remote.urls:
-            yield from _try(partial(parse_address, url), (*path, "urls"))
+            yield from _try(partial(parse_leaf_address, url), (*path, "urls"))
         for name in ("deny_imports", "deny_exports"):
             for subject in getattr(remote, name):
                 if not is_valid_subject(subject.encode()):

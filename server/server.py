@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
     from midge.jetstream.store.disk import SuppliedDisk
     from midge.server.clients.connection import Connection
-    from midge.server.cluster.service import ClusterService
     from midge.server.config.security import Tls
     from midge.server.jetstream.engine import Engine
-    from midge.server.leafnodes.service import LeafNodeService
-    from midge.server.links.interest import Interests
     from midge.server.listeners.tls import TlsContexts
     from midge.server.listeners.websocket import WebSocketListener
     from midge.server.monitoring.service import MonitoringService
+    from midge.server.peers.cluster_service import ClusterService
+    from midge.server.peers.interest import Interests
+    from midge.server.peers.leaf_service import LeafNodeService
     from midge.server.recorder.recorder import Recorder
     from midge.server.system_account.remote_connections import RemoteConnections
     from midge.server.tables.service import TableService
@@ -227,7 +227,7 @@ class Server:
     def _start_leafnodes(self, broker: Broker) -> None:
         """Start the leaf node service."""
         # Imported here: only a server with leaf nodes pays for the import.
-        from midge.server.leafnodes.service import LeafNodeService  # noqa: PLC0415
+        from midge.server.peers.leaf_service import LeafNodeService  # noqa: PLC0415
 
         service = LeafNodeService(broker, self._links_interests())
         self._use_leafnodes(service)
@@ -238,7 +238,7 @@ class Server:
     def _links_interests(self) -> Interests:
         """Return the interest in each account for all links; make it on first use."""
         if self._interests is None:
-            from midge.server.links.interest import Interests  # noqa: PLC0415 - as above
+            from midge.server.peers.interest import Interests  # noqa: PLC0415 - as above
 
             self._interests = Interests(self.broker.admission.links)
             self.broker.observers.append(self._interests)
@@ -248,7 +248,7 @@ class Server:
 
     async def _start_cluster(self, broker: Broker, state: State) -> None:
         """Join the cluster; take clients once each route has been tried, so that INFO names it."""
-        from midge.server.cluster.service import ClusterService  # noqa: PLC0415 - as above
+        from midge.server.peers.cluster_service import ClusterService  # noqa: PLC0415 - as above
 
         self._cluster = ClusterService(broker, self._links_interests())
         if self._part is not None:
@@ -410,7 +410,7 @@ class Server:
 
     def _prepare_leafnodes(self, options: Options) -> Callable[[], None]:
         """Check leaf node options; return the function that applies them. Raises: ConfigError."""
-        from midge.server.leafnodes.service import LeafNodeService  # noqa: PLC0415 - as at the start
+        from midge.server.peers.leaf_service import LeafNodeService  # noqa: PLC0415 - as at the start
 
         service = self._leafnodes or LeafNodeService(self.broker, self._links_interests())
         put_in_force = service.prepare_reload(options)

@@ -58,6 +58,10 @@ cdef class SubList:
     cdef void _note_remote(self, RemoteSubscription subscription, Py_ssize_t change) except *
     @cython.locals(node=Node)
     cpdef Py_ssize_t count_members(self, bytes subject, bytes queue) except -1
+    @cython.locals(node=Node)
+    cpdef list exactly(self, bytes subject, bytes queue)
+    @cython.locals(found=Node)
+    cdef Node _at(self, bytes subject)
     cpdef void clear(self) except *
     @cython.locals(node=Node, result=SubListResult)
     cpdef SubListResult match(self, bytes subject)

@@ -8,8 +8,6 @@ cdef class Subscription:
     cdef readonly bytes subject
     cdef readonly bytes queue
     cdef readonly bytes sid
-    cdef public long long delivered
-    cdef public long long max_messages
     cdef public Py_ssize_t slot
 
     cpdef object owned_by(self)
@@ -24,8 +22,9 @@ cdef class OwnedSubscription(Subscription):
 @cython.no_gc  # a link drops its interest when it ends, so that no cycle is left
 cdef class RemoteSubscription(Subscription):
     cdef readonly object remote
-    cdef public long long weight
-    cdef readonly str origin
+    cdef public int weight
     cdef readonly bint is_last_choice
+    cdef readonly str origin
+    cdef public Py_ssize_t place
 
     cpdef object owned_by(self)

@@ -4,20 +4,16 @@
 class Subscription:
     """Interest in `subject`, shared within the group `queue` when that is not None.
 
-    `sid` is the owner's name for it; subclasses have the owner. `delivered` counts the
-    messages ever delivered to it, and `max_messages` is the count at which it ends (0: never).
-    `slot` is for the SubList: the index among the subscriptions of its node, -1 while the
-    subscription is in no SubList.
+    `sid` is the owner's name for it; subclasses have the owner. `slot` is for the SubList: the
+    index among the subscriptions of its node, -1 while the subscription is in no SubList.
     """
 
-    __slots__ = ("delivered", "max_messages", "queue", "sid", "slot", "subject")
+    __slots__ = ("queue", "sid", "slot", "subject")
 
     def __init__(self, subject: bytes, queue: bytes | None = None, sid: bytes = b"") -> None:
         self.subject = subject
         self.queue = queue
         self.sid = sid
-        self.delivered = 0
-        self.max_messages = 0
         self.slot = -1
 
     def owned_by(self) -> object:
@@ -58,10 +54,10 @@ class RemoteSubscription(Subscription):
     `weight` is the number of members that a queue group has behind the link; it may change at any
     time. `origin` is the cluster of the leaf nodes that have the interest, and empty if the other
     server itself has it. With `is_last_choice`, members of a queue group get a message only if
-    there is no other member.
+    there is no other member. `place` is for the link: the index among its interest.
     """
 
-    __slots__ = ("is_last_choice", "origin", "remote", "weight")
+    __slots__ = ("is_last_choice", "origin", "place", "remote", "weight")
 
     def __init__(
         self,
@@ -77,6 +73,7 @@ class RemoteSubscription(Subscription):
         self.weight = weight
         self.origin = origin
         self.is_last_choice = is_last_choice
+        self.place = 0
 
     def owned_by(self) -> object:
         """Return the remote."""

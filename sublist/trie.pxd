@@ -28,6 +28,7 @@ cdef class Node:
     cpdef bint is_inhabited(self)
     cpdef bint is_empty(self)
     cpdef list subscriptions(self)
+    cpdef list having(self, bytes queue)
     @cython.locals(members=list, known=list)
     cpdef void collect(self, list plain, dict queues) except *
     cdef list _members(self, bytes queue)

@@ -124,6 +124,12 @@ class Node:
             found.extend(members)
         return found
 
+    def having(self, queue: bytes | None) -> list[Subscription]:
+        """List the plain subscriptions, or the members of the group `queue`."""
+        if queue is None and self.only is not None:
+            return [self.only]
+        return list(self._members(queue) or ())
+
     def collect(self, plain: list[Subscription], queues: dict[bytes, list[Subscription]]) -> None:
         """Add the subscriptions of this node to `plain` and, by group name, to `queues`."""
         if self.only is not None:

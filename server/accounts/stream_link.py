@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from midge.protocol.frame import Frame, with_subject
 from midge.server.accounts.link_context import across, may_cross
-from midge.server.peers.ack_replies import as_sent
-from midge.server.peers.passage import STREAM
+from midge.server.routing.ack_replies import as_sent
 from midge.server.routing.over_links import AFTER_ALL, CarriedGroup, pick_link
+from midge.server.routing.passage import STREAM
 from midge.server.routing.role import Role
 from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist.result import QueueGroup, Remotes, SubListResult

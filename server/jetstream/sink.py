@@ -21,8 +21,8 @@ from midge.server.jetstream.receiver import (
     write_stored,
 )
 from midge.server.jetstream.subjects import InternalSubscription, Take
-from midge.server.peers.ack_replies import as_sent
 from midge.server.routing.account import Account
+from midge.server.routing.ack_replies import as_sent
 from midge.server.routing.client import Client
 from midge.sublist.result import SubListResult
 from midge.sublist.subscription import Subscription

@@ -227,7 +227,7 @@ def _candidates(state: "State", options: ConnzOptions) -> list[Client]:
 def _leafnodes(state: "State", options: ConnzOptions) -> list[Client]:
     """Describe the leaf nodes and hubs that are linked, in the requested account."""
     most = SUBSCRIPTIONS_KEPT if options.subscriptions or options.filter_subject else 0
-    from midge.server.leafnodes.nodes import leafnode_record  # noqa: PLC0415 - few have any
+    from midge.server.peers.leaf_nodes import leafnode_record  # noqa: PLC0415 - few have any
 
     return [leafnode_record(link, 0.0, most) for link in links_of(state, options.account)]
 

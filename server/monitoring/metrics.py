@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from midge.server.broker.broker import Totals
-    from midge.server.cluster.link import RouteLink
     from midge.server.histogram import Histogram
-    from midge.server.leafnodes.link import LeafLink
     from midge.server.monitoring.state import State
+    from midge.server.peers.leaf import LeafLink
+    from midge.server.peers.route import RouteLink
 
 _COUNTERS = {
     "connections": ("total_connections", "Connections ever made"),
@@ -264,7 +264,7 @@ def _link_gauges(by_label: dict[tuple[str, str, str], list[LeafLink]]) -> Iterat
     for labels, links in by_label.items():
         up.add_metric(labels, len(links))
         pending.add_metric(labels, sum(link.outbound.pending_bytes() for link in links))
-        interest.add_metric(labels, sum(len(link.interest) for link in links))
+        interest.add_metric(labels, sum(link.interest_count for link in links))
         longest_s = max(link.keepalive.round_trip_s or 0.0 for link in links)
         round_trip.add_metric(labels, longest_s)
     yield from (up, pending, interest, round_trip)

@@ -12,10 +12,10 @@ from midge.server.routing.role import Role
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from midge.server.cluster.link import RouteLink
-    from midge.server.leafnodes.link import LeafLink
     from midge.server.monitoring.arguments import Arguments
     from midge.server.monitoring.state import State
+    from midge.server.peers.leaf import LeafLink
+    from midge.server.peers.route import RouteLink
     from midge.sublist.subscription import RemoteSubscription
 
 LISTED_MAX = 10_000
@@ -84,7 +84,7 @@ def _told(link: RouteLink) -> Iterator[tuple[bytes, RemoteSubscription]]:
     """Yield what the other server has told, with its account, up to LISTED_MAX of it."""
     left = LISTED_MAX
     for branch in link.branches.values():
-        for told in list(branch.interest.values())[:left]:
+        for told in branch.interest[:left]:
             yield branch.name, told
             left -= 1
 
@@ -133,10 +133,10 @@ def _leaf_entry(link: LeafLink, *, with_subscriptions: bool) -> dict[str, Any]:
         "out_msgs": link.out_messages,
         "in_bytes": link.in_bytes,
         "out_bytes": link.out_bytes,
-        "subscriptions": len(link.interest),
+        "subscriptions": link.interest_count,
     }
     if with_subscriptions:
-        listed = list(link.interest)[:LISTED_MAX]
+        listed = [(one.subject, one.queue) for one in link.interest[:LISTED_MAX]]
         entry["subscriptions_list"] = [
             (subject if queue is None else b"%b %b" % (subject, queue)).decode(errors="replace")
             for subject, queue in listed

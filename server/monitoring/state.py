@@ -15,11 +15,11 @@ from midge.server.broker.broker import Observer, Totals
 if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
     from midge.server.clients.connection import Connection
-    from midge.server.cluster.cluster import Cluster
     from midge.server.histogram import Histogram
     from midge.server.jetstream.engine import Engine
-    from midge.server.leafnodes.nodes import LeafNodes
     from midge.server.monitoring.console.tail import Tails
+    from midge.server.peers.cluster import Cluster
+    from midge.server.peers.leaf_nodes import LeafNodes
     from midge.server.tables.service import TableService
     from midge.server.workers.part import Part
 

@@ -20,13 +20,13 @@ from midge.protocol.errors import MidgeError
 from midge.server.broker.server_keys import ServerKeys
 from midge.server.config.options import Options
 from midge.server.log import logger as logging
+from midge.server.peers.mesh import Mesh
 from midge.server.process.gc_pauses import shorten_pauses
 from midge.server.process.tuning import tune
 from midge.server.server import Server
 from midge.server.workers.control import Control
 from midge.server.workers.handover import Note, Receiver
 from midge.server.workers.load import LoadReport
-from midge.server.workers.mesh import Mesh
 from midge.server.workers.part import HandedDoors, KnownNeighbours, Part
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 cimport cython
 
 from midge.protocol.frame cimport Frame
-from midge.server.peers.passage cimport passes
+from midge.server.routing.passage cimport passes
 from midge.server.routing.client cimport Client
 from midge.sublist.result cimport QueueGroup, Remotes, SubListResult
 from midge.sublist.subscription cimport RemoteSubscription

@@ -15,8 +15,8 @@ from random import Random
 from typing import Any
 
 from midge.protocol.frame import Frame
-from midge.server.peers.passage import GROUPS, passes
 from midge.server.routing.client import Client
+from midge.server.routing.passage import GROUPS, passes
 from midge.sublist.result import QueueGroup, Remotes, SubListResult
 
 AFTER_ALL = b""

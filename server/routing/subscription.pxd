@@ -10,6 +10,8 @@ from midge.sublist.subscription cimport Subscription
 @cython.no_gc
 cdef class RoutedSubscription(Subscription):
     cdef readonly Client client
+    cdef public long long delivered
+    cdef public long long max_messages
 
     cpdef object owned_by(self)
     cpdef bint receive(self, Client publisher, Frame frame) except -1

@@ -9,7 +9,8 @@ class RoutedSubscription(Subscription):
     """A subscription the router can deliver to.
 
     With a `client`, messages are written to it. Without one, `receive` takes them: subclasses hand
-    them to a callback, or carry them to another account.
+    them to a callback, or carry them to another account. `delivered` counts the messages ever
+    delivered to it, and `max_messages` is the count at which it ends (0: never).
     """
 
     def __init__(
@@ -21,6 +22,8 @@ class RoutedSubscription(Subscription):
     ) -> None:
         Subscription.__init__(self, subject, queue, sid)
         self.client = client
+        self.delivered = 0
+        self.max_messages = 0
 
     def owned_by(self) -> object:
         """Return the client, or None."""

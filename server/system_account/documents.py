@@ -16,7 +16,7 @@ from midge.server.monitoring.varz import feature_flags
 
 if TYPE_CHECKING:
     from midge.server.clients.connection import Connection
-    from midge.server.leafnodes.link import LeafLink
+    from midge.server.peers.leaf import LeafLink
 
 _ADVISORY = "io.nats.server.advisory.v1."
 

@@ -26,7 +26,7 @@ from midge.server.system_account.services import SystemServices
 if TYPE_CHECKING:
     from midge.server.clients.connection import Connection
     from midge.server.clock import Timer
-    from midge.server.leafnodes.link import LeafLink
+    from midge.server.peers.leaf import LeafLink
     from midge.server.routing.subscription import RoutedSubscription
     from midge.server.system_account.documents import Documents
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from midge.protocol.frame import Frame
     from midge.server.broker.broker import Broker
     from midge.server.clients.connection import Connection
-    from midge.server.cluster.cluster import Cluster
+    from midge.server.peers.cluster import Cluster
     from midge.server.routing.account import Account
     from midge.server.routing.client import Client
 

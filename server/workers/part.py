@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from midge.server.broker.server_info import Neighbours
     from midge.server.broker.server_keys import ServerKeys
-    from midge.server.links.interest import Interests
     from midge.server.listeners.doors import Address
     from midge.server.listeners.tcp import Listener
+    from midge.server.peers.interest import Interests
 
 
 class Part:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from midge.server.cluster.link import RouteLink
 from midge.server.config.options import Cluster, Limits, Listen, Options, SubjectPermissions
+from midge.server.peers.route import RouteLink
 from midge.server.server import Server
 
 
@@ -35,4 +35,4 @@ def told(server: Server, other: str) -> set[bytes]:
     """What interest in the global account `server` knows of from `other`."""
     branch = routes(server)[other].branches.get(b"$G")
     known = () if branch is None else branch.interest
-    return {subject for subject, *_ in known if not subject.startswith(b"$")}
+    return {one.subject for one in known if not one.subject.startswith(b"$")}

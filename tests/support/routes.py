@@ -9,15 +9,14 @@ from typing import Any
 from midge.protocol.frame import compose
 from midge.protocol.route_messages import GOSSIP_DEFAULT
 from midge.server.broker.broker import Broker
-from midge.server.cluster.cluster import Cluster
-from midge.server.cluster.link import RouteLink
-from midge.server.cluster.side import AcceptedRoute, RouteSide, SolicitedRoute
 from midge.server.config import options as tables
-from midge.server.links.addresses import Address
-from midge.server.links.interest import Interests
+from midge.server.peers.addresses import Address
+from midge.server.peers.cluster import Cluster
+from midge.server.peers.interest import Interests
+from midge.server.peers.route import RouteLink
+from midge.server.peers.route_end import AcceptedRoute, RouteEnd, SolicitedRoute
 from midge.server.routing.client import Client
 from midge.server.routing.outbound import ChunkPool
-from midge.server.routing.role import Role
 from midge.server.routing.subscription import RoutedSubscription
 from midge.testing import ManualClock
 from tests.support.transports import Transport
@@ -47,9 +46,9 @@ class Blockable(Transport):
 class Route:
     """One route of a `World`, and the output to it."""
 
-    def __init__(self, world: World, side: RouteSide, host: str) -> None:
+    def __init__(self, world: World, side: RouteEnd, host: str) -> None:
         cid = world.broker.take_cid()
-        self.link = RouteLink(world.broker, cid, (host, 1), side, Role.ROUTE, 30)
+        self.link = RouteLink(world.broker, cid, (host, 1), side, 30)
         self.side = side
         self._transport = Blockable()
         self.link.channel.connection_made(self._transport)

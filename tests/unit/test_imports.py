@@ -126,7 +126,7 @@ ROOMS = (
     ("config",),
     ("options",),
     ("log",),
-    ("routing", "peers"),
+    ("routing",),
     ("auth",),
     ("accounts",),
     ("channels",),
@@ -135,8 +135,8 @@ ROOMS = (
     ("interceptors",),
     ("broker",),
     ("listeners",),
-    ("links",),
-    ("recorder", "monitoring", "jetstream", "leafnodes", "cluster", "workers", "tables"),
+    ("peers",),
+    ("recorder", "monitoring", "jetstream", "workers", "tables"),
     ("system_account", "preflight"),
     ("server",),
     ("embedded",),
@@ -331,7 +331,7 @@ def test_a_start_imports_nothing_that_it_can_do_without(root: Path) -> None:
     loaded = done.stdout.split()
     assert {name.partition(".")[0] for name in loaded} & LATE == set()
     assert LATE_MODULES & set(loaded) == set()
-    rooms = {"midge.jetstream", "midge.server.leafnodes", "midge.server.recorder"}
+    rooms = {"midge.jetstream", "midge.server.peers", "midge.server.recorder"}
     assert rooms & {".".join(name.split(".")[:3]) for name in loaded} == set()
 
 

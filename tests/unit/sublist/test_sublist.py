@@ -506,3 +506,33 @@ def test_a_subject_within_is_not_taken_for_one_that_differs_in_the_middle() -> N
     for _ in range(3):
         assert len(sublist.match_within(one, 0, len(one)).plain) == 1
         assert sublist.match_within(other, 0, len(other)).plain == ()
+
+
+def test_the_subscriptions_of_exactly_a_subject_and_group_are_listed(sublist: SubList) -> None:
+    for pattern in (b"a.b", b"a.*", b"a.>"):
+        plain = [inserted(sublist, pattern)]
+        assert sublist.exactly(pattern, None) == plain
+        plain.append(inserted(sublist, pattern))
+        member = inserted(sublist, pattern, b"g")
+        inserted(sublist, pattern, b"h")
+        assert sublist.exactly(pattern, None) == plain
+        assert sublist.exactly(pattern, b"g") == [member]
+        assert sublist.exactly(pattern, b"none") == []
+    assert sublist.exactly(b"a.c", None) == sublist.exactly(b"a..b", None) == []
+
+
+def test_a_walk_lists_every_subscription_while_others_come_and_go(sublist: SubList) -> None:
+    kept = {
+        inserted(sublist, b"s.%d" % i if i % 3 else b"s.%d.*" % i, queue)
+        for i in range(500)
+        for queue in (None, b"g")
+    }
+    gone = [inserted(sublist, b"gone.%d" % i) for i in range(500)]
+    found = []
+    for batch in sublist.walk_subscriptions():
+        found += batch
+        if gone:
+            sublist.remove(gone.pop())
+            inserted(sublist, b"new.%d" % len(gone))
+    assert kept <= set(found)
+    assert len(found) == len(set(found))

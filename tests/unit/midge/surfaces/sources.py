@@ -35,23 +35,42 @@ def module_sources(folder: str) -> list[tuple[Path, ast.Module]]:
 
 def log_events() -> Iterator[str]:
     """Yield the level, name and fields of every event that is logged."""
+    named = event_attributes()
     for folder in ("server", "testing"):
         for _, tree in module_sources(folder):
             for node in ast.walk(tree):
                 match node:
                     case ast.Call(func=ast.Attribute(attr=level)) if level in LEVELS:
-                        yield from logged(level, node)
+                        yield from logged(level, node, named)
                     case ast.Assign(targets=[ast.Name(id="SENTENCES")], value=ast.Dict(keys=keys)):
                         yield from (
                             f"{k.value} (sentence)" for k in keys if isinstance(k, ast.Constant)
                         )
 
 
-def logged(level: str, call: ast.Call) -> Iterator[str]:
-    """Yield an event for each name that the first argument of a log call may be."""
+def event_attributes() -> dict[str, set[str]]:
+    """Return the names of events that classes of the server have as attributes, `…_event`."""
+    named: dict[str, set[str]] = {}
+    for _, tree in module_sources("server"):
+        for node in ast.walk(tree):
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(event))):
+                    if name.endswith("_event") and event:
+                        named.setdefault(name, set()).add(event)
+    return named
+
+
+def logged(level: str, call: ast.Call, named: dict[str, set[str]]) -> Iterator[str]:
+    """Yield an event for each name that the first argument of a log call may be.
+
+    That is a name in the call, or an attribute of a class, in `named`.
+    """
     fields = " ".join(sorted(keyword.arg or "**" for keyword in call.keywords))
     for node in ast.walk(call.args[0]) if call.args else ():
         match node:
+            case ast.Attribute(attr=attribute) if attribute in named:
+                for name in named[attribute]:
+                    yield f"{name} {level}: {fields}".rstrip(": ")
             case ast.Constant(value=str(name)) if re.fullmatch(r"[a-z]+(_[a-z]+)+", name):
                 yield f"{name} {level}: {fields}".rstrip(": ")
 

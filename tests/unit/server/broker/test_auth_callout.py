@@ -17,9 +17,9 @@ from midge.server.config.options import (
     Options,
     User,
 )
-from midge.server.leafnodes.listener import LeafListener
-from midge.server.leafnodes.nodes import LeafNodes as Nodes
-from midge.server.links.interest import Interests
+from midge.server.peers.interest import Interests
+from midge.server.peers.leaf_nodes import LeafNodes as Nodes
+from midge.server.peers.leaf_service import LeafListener
 from midge.testing import ManualClock
 from tests.support.callout import Asked, CalloutService
 from tests.support.keys import KeyPair

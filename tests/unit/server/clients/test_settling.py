@@ -9,7 +9,7 @@ import pytest
 
 from midge.server.broker.broker import Broker
 from midge.server.config.options import Options
-from midge.server.workers.mesh import Mesh
+from midge.server.peers.mesh import Mesh
 from midge.testing import ManualClock
 from tests.support.transports import Transport
 

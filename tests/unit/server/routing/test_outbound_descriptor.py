@@ -12,7 +12,7 @@ from midge.protocol.frame import compose
 from midge.protocol.worker import BLOCK_VERB
 from midge.server.broker.broker import Broker
 from midge.server.config.options import Options
-from midge.server.links.outbound import LinkOutbound
+from midge.server.peers.outbound import LinkOutbound
 from midge.server.routing.outbound import CHUNK_BYTES, ChunkPool, Outbound
 from midge.testing import ManualClock
 from tests.support.transports import Transport

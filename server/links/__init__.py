@@ -1,1 +1,0 @@
-"""Code shared by all links to other servers, leaf nodes and routes alike."""

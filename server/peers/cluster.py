@@ -1,0 +1,310 @@
+"""The servers of a cluster that this one has routes to: membership, gossip and interest."""
+
+from __future__ import annotations
+
+import secrets
+import string
+from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET, UnsetType, structs
+
+from midge.protocol import COMPATIBLE_VERSION
+from midge.protocol.leaf_messages import SubjectRules
+from midge.protocol.route_messages import (
+    GOSSIP_DEFAULT,
+    GOSSIP_DISABLED,
+    GOSSIP_OVERRIDE,
+    RouteInfo,
+)
+from midge.server.broker.message_trace import TRACING_PROTOCOL
+from midge.server.channels.closed_reason import ClosedReason
+from midge.server.clients.observer import Observer
+from midge.server.config.addresses import advertised_address
+from midge.server.listeners.sockets import host_in_url
+from midge.server.log.logger import get_logger
+from midge.server.peers.end import Peers
+from midge.server.peers.rules import Telling
+from midge.server.peers.told import RouteDialect, Told
+from midge.server.routing.account import Account
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from midge.server.broker.broker import Broker
+    from midge.server.config.security import SubjectPermissions
+    from midge.server.peers.interest import Interests
+    from midge.server.peers.route import RouteBranch, RouteLink
+
+UNKNOWN_ACCOUNTS_MAX = 4096
+"""Most accounts of one route whose interest is kept although this server does not know them."""
+
+UNKNOWN_NAME_MAX_BYTES = 256
+"""Longest name of such an account."""
+
+URLS_MAX = 64
+"""Most addresses for clients that are taken from one server."""
+
+_NAME_LENGTH = 22
+_NAME_LETTERS = string.ascii_letters + string.digits
+_ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104  # nosec B104 - compared, not bound
+
+log = get_logger()
+
+
+class Cluster(Peers, Observer):
+    """All routes of `broker`; `routes` are those that are up, by server id.
+
+    `name` is the cluster's name, and `is_dynamic` is True if no setting has it. `discovered` is
+    called with a server's INFO about a third one, and `urls_changed` when the addresses for clients
+    have changed. Other servers connect to `address`, and `connects` counts the routes that have
+    come up.
+    """
+
+    def __init__(self, broker: Broker, interests: Interests) -> None:
+        Peers.__init__(self, broker, interests)
+        self.routes: dict[str, RouteLink] = {}
+        self.address = ("", 0)
+        self.connects = 0
+        self.discovered: Callable[[RouteInfo], object] = _nothing
+        self.urls_changed: Callable[[], object] = _nothing
+        self.left: Callable[[str], object] = _nothing
+        self.name = broker.options.cluster.name or _random_name()
+        self.is_dynamic = not broker.options.cluster.name
+        self.telling = Telling(broker, broker.options.cluster.permissions)
+        broker.observers.append(self)
+
+    def close(self) -> None:
+        """Close the routes."""
+        if self in self.broker.observers:
+            self.broker.observers.remove(self)
+        for link in list(self.routes.values()):
+            link.close(ClosedReason.SERVER_SHUTDOWN)
+
+    @property
+    def server_id(self) -> str:
+        """The id of this server."""
+        return self.broker.keys.server_id
+
+    def ping_interval_s(self) -> float:
+        """Return the seconds between PINGs on routes."""
+        own_s = self.broker.options.cluster.ping_interval_s
+        return min(own_s or self.broker.options.keepalive.ping_interval_s, 30.0)
+
+    # What this server says of itself.
+
+    def info(self) -> RouteInfo:
+        """Return the INFO for routes."""
+        options = self.broker.options
+        host, port = self.address
+        shown_host, shown_port = advertised_address(options.cluster.advertise, host, port)
+        shown = f"{host_in_url(shown_host)}:{shown_port}"
+        return RouteInfo(
+            server_id=self.server_id,
+            server_name=self.server_name(),
+            version=COMPATIBLE_VERSION,
+            proto=TRACING_PROTOCOL,
+            go="python",
+            host=host,
+            port=port,
+            headers=options.limits.header_support,
+            auth_required=True if options.cluster.authorization.user else UNSET,
+            tls_required=True if options.cluster.tls.enabled else UNSET,
+            tls_verify=True if options.cluster.tls.enabled else UNSET,
+            max_payload=options.limits.max_payload_bytes,
+            jetstream=False,
+            midge_jetstream=True if options.jetstream.enabled else UNSET,
+            ip=f"nats-route://{shown}/" if options.cluster.advertise else UNSET,
+            cluster=self.name,
+            cluster_dynamic=True if self.is_dynamic else UNSET,
+            connect_urls=() if options.cluster.no_advertise else self.own_urls(),
+            ldm=True if self.broker.lame_duck else UNSET,
+            compression=options.cluster.compression,
+            import_=_told_of(self.telling.permissions.imports),
+            export=_told_of(self.telling.permissions.exports),
+            lnoc=True,
+            lnocu=True,
+            api_lvl=5,
+        )
+
+    def own_urls(self) -> tuple[str, ...]:
+        """Return the addresses that clients of this server connect to."""
+        advertised = self.broker.options.listen.client_advertise
+        host, port = advertised_address(advertised, self.broker.host, self.broker.port)
+        if not port or (host in _ANY_ADDRESS and not advertised):
+            return ()
+        return (f"{host_in_url(host)}:{port}",)
+
+    def client_urls(self) -> list[str]:
+        """Return the addresses for clients: this server's, then the other servers'."""
+        if self.broker.options.cluster.no_advertise:
+            return []
+        found = dict.fromkeys(() if self.broker.lame_duck else self.own_urls())
+        for link in self.routes.values():
+            side = link.side
+            if not side.info.ldm:
+                found.update(dict.fromkeys((side.info.connect_urls or ())[:URLS_MAX]))
+        return list(found)
+
+    def announce(self) -> None:
+        """Tell all routes how this server has changed."""
+        line = self.info().line()
+        for link in self.routes.values():
+            link.send(line)
+
+    # The name of the cluster.
+
+    def refuses_name(self, name: str, *, is_dynamic: bool, server_id: str) -> bool:
+        """Return whether a server of a cluster called `name` does not belong to this cluster.
+
+        A name from the settings outweighs one that was made up, and of two made-up ones the one
+        that comes later in the alphabet does: the other server is joined then.
+        """
+        if name == self.name:
+            return False
+        if not self.is_dynamic or (is_dynamic and name < self.name):
+            return True
+        self.is_dynamic = is_dynamic
+        self._take_name(name)
+        for known, link in list(self.routes.items()):
+            if known != server_id:
+                link.close(ClosedReason.CLUSTER_NAME_CONFLICT)
+        self.urls_changed()
+        return False
+
+    def rename(self, name: str) -> None:
+        """Take the name that the settings have now; routes that are up stay, as nats-server's."""
+        self.is_dynamic = not name
+        if name and name != self.name:
+            self._take_name(name)
+
+    def _take_name(self, name: str) -> None:
+        """Adopt another name."""
+        log.info("cluster_name_changed", before=self.name, name=name)
+        self.name = name
+        self.broker.observers.show("cluster_renamed")
+
+    # Servers that come and go.
+
+    def join(self, link: RouteLink, info: RouteInfo) -> None:
+        """Register `link` after its handshake."""
+        self.routes[info.server_id] = link
+        self.connects += 1
+        link.max_interest = self.max_interest()
+        link.names_origins = info.lnoc is True
+        link.start()
+        for account in list(self.broker.accounts.values()):
+            self._tell(link, account)
+        log.info("route_connected", cid=link.cid, peer=link.peer, server=link.name)
+        self._gossip(link, info)
+        if info.connect_urls:
+            self.urls_changed()
+
+    def leave(self, link: RouteLink) -> None:
+        """Forget `link`, which has ended."""
+        for branch in link.branches.values():
+            if branch.told is not None:
+                self.interests.of(branch.account).remove(branch)
+                branch.told.end()
+        side = link.side
+        server_id = side.info.server_id
+        if self.routes.get(server_id) is not link:
+            return
+        del self.routes[server_id]
+        reason = "" if link.reason is None else link.reason.value
+        log.info("route_closed", cid=link.cid, peer=link.peer, server=link.name, reason=reason)
+        if side.info.connect_urls:
+            self.urls_changed()
+        self.left(server_id)
+
+    def _gossip(self, link: RouteLink, info: RouteInfo) -> None:
+        """Tell the other routes of the server behind `link`, for them to connect to it."""
+        side = link.side
+        if side.gossip_mode == GOSSIP_DISABLED:
+            return
+        for other in list(self.routes.values()):
+            if other is link:
+                continue
+            other_side = other.side
+            told = structs.replace(
+                info,
+                nonce=UNSET,
+                route_pool_idx=UNSET,
+                route_account=UNSET,
+                gossip_mode=_gossip_mode(side, other_side),
+            )
+            other.send(told.line())
+
+    # Accounts.
+
+    def account_of(self, name: bytes, known: int) -> Account | None:
+        """Return the account called `name`, or an empty one if it does not exist yet.
+
+        None, if a route that has `known` accounts already names too many, or one of a long name.
+        """
+        text = name.decode(errors="replace")
+        found = self.broker.accounts.get(text)
+        if found is not None:
+            return found
+        most = len(self.broker.accounts) + UNKNOWN_ACCOUNTS_MAX
+        if known >= most or len(name) > UNKNOWN_NAME_MAX_BYTES:
+            self.broker.limit_hits["route_accounts"] += 1
+            return None
+        return Account(text)
+
+    def account_made(self, account: Account) -> None:
+        """Tell all routes of the interest in a new account, and take theirs."""
+        for link in self.routes.values():
+            branch = link.branches.get(account.name.encode())
+            if branch is not None:
+                branch.move_to(account)
+            self._tell(link, account)
+            if branch is not None:
+                for told in list(branch.interest):
+                    link.side.interest_changed(branch, told, told.weight)
+
+    def _tell(self, link: RouteLink, account: Account) -> None:
+        """Tell `link` of the interest in `account` from now on."""
+        if not account.name or any(character.isspace() for character in account.name):
+            return  # no line could name it
+        branch = link.branch(account.name.encode())
+        if branch is None:
+            return
+        dialect = RouteDialect(account.name, names_origins=link.names_origins)
+        branch.told = Told(branch, self.broker.turns, dialect)
+        self.interests.of(account).add(branch, self._allows(branch))
+
+    def _allows(self, branch: RouteBranch) -> Callable[[bytes], bool]:
+        """Return the function that decides which interest is announced over `branch`."""
+        return self.telling.of(branch.account, branch.link.side.taken)
+
+    def tell_anew(self, link: RouteLink) -> None:
+        """Announce newly allowed interest over `link`, and withdraw interest now denied."""
+        for branch in link.branches.values():
+            if branch.told is not None:
+                self.interests.of(branch.account).renew(branch, self._allows(branch))
+
+
+def _gossip_mode(side: Any, other: Any) -> int:
+    """Return whether the server of `other` should pass the server of `side` on to further servers.
+
+    As nats-server: a server announced by a server that connected explicitly is passed on; for a
+    server that has accepted the connection, the others need not do so.
+    """
+    if side.was_solicited:
+        return GOSSIP_OVERRIDE if side.is_explicit else GOSSIP_DEFAULT
+    return GOSSIP_OVERRIDE if other.is_explicit else GOSSIP_DISABLED
+
+
+def _told_of(rules: SubjectPermissions) -> SubjectRules | UnsetType:
+    """Return `rules` as INFO has them."""
+    if not rules.allow and not rules.deny:
+        return UNSET
+    return SubjectRules(allow=rules.allow, deny=rules.deny)
+
+
+def _random_name() -> str:
+    return "".join(secrets.choice(_NAME_LETTERS) for _ in range(_NAME_LENGTH))
+
+
+def _nothing(*_: object) -> None:
+    pass

@@ -1,0 +1,214 @@
+"""One end of a link to another server, of either kind and whichever of the two has connected.
+
+Leaf nodes and routes differ in their handshakes and in what a violation leads to: that is in
+leaf_end.py and route_end.py.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from typing import TYPE_CHECKING, Any, Protocol
+
+from midge.protocol import errors
+from midge.server.auth.authenticator import NOT_PINNED, is_pinned
+from midge.server.channels.closed_reason import ClosedReason
+from midge.server.log.logger import get_logger
+from midge.server.peers.dial import cause_of
+from midge.server.peers.link import DOCUMENT_MAX_BYTES, INTRODUCTION_MAX_BYTES
+
+if TYPE_CHECKING:
+    from midge.server.broker.broker import Broker
+    from midge.server.clock import Timer
+    from midge.server.peers.compression import Compression
+    from midge.server.peers.interest import Interests
+    from midge.sublist.subscription import RemoteSubscription
+
+INTEREST_MAX = 1 << 19
+"""Most subscriptions that one link may tell of where `limits.max_subscriptions` is not set.
+
+Each takes some 400 bytes, so that a hostile server can take 200 MB; of wildcard subjects that have
+eight tokens each and share none of them, 1.3 GB. Longer ones count more.
+"""
+
+_NONCE_BYTES = 11
+_AUTH_TIMEOUT_S = 2.0
+
+log = get_logger()
+
+
+class Peers:
+    """The links of one kind that the server of `broker` has; they share its `interests`."""
+
+    def __init__(self, broker: Broker, interests: Interests) -> None:
+        self.broker = broker
+        self.interests = interests
+
+    def server_name(self) -> str:
+        """Return the name that this server has on links."""
+        return self.broker.options.server_name or self.broker.keys.server_id
+
+    def max_interest(self) -> int:
+        """Return how much interest one link may tell."""
+        return self.broker.options.limits.max_subscriptions or INTEREST_MAX
+
+    def leave(self, link: Any) -> None:
+        """Forget `link`, which has ended."""
+        raise NotImplementedError
+
+
+class Dialler(Protocol):
+    """Connects to a server and keeps the link up."""
+
+    def joined(self) -> None:
+        """Record that the link is up."""
+
+    def ended(self, link: Any) -> None:
+        """Connect again."""
+
+
+class End:
+    """One end of a link of `peers`; with a `dialler`, this server has connected.
+
+    `is_done` is True once such a link has come up; if it has not, `failure` says why. `kind` begins
+    the names of the limits that the other server may exceed.
+    """
+
+    kind = ""
+    error_event = ""
+    peer_error_event = ""
+
+    def __init__(
+        self, peers: Peers, compression: Compression, dialler: Dialler | None = None
+    ) -> None:
+        self.broker = peers.broker
+        self.compression = compression
+        self.failure = ""
+        self.is_done = False
+        self._peers = peers
+        self._dialler = dialler
+        self._timer: Timer | None = None
+
+    @property
+    def was_solicited(self) -> bool:
+        """Whether this server has connected."""
+        return self._dialler is not None
+
+    # Come and gone.
+
+    def opened(self, link: Any) -> None:
+        """Begin, unless the certificate of the other server is not pinned."""
+        self.broker.transport_made(link)
+        pinned = self.pinned_certs() if link.channel.tls_facts() is not None else ()
+        if pinned and not is_pinned(link.channel.peer_certificate(), pinned):
+            self.fail(link, None, ClosedReason.TLS_HANDSHAKE_FAILURE, NOT_PINNED)
+
+    def pinned_certs(self) -> tuple[str, ...]:
+        """Return the fingerprints, one of which the other server's certificate must have."""
+        raise NotImplementedError
+
+    def closed(self, link: Any) -> None:
+        """Let go of a link that has ended."""
+        self.stop_timer()
+        self._peers.leave(link)
+
+    def lost(self, link: Any) -> None:
+        """Record that the transport is gone, and have the server connected to again."""
+        self.broker.connection_lost(link)
+        if self._dialler is not None:
+            self._dialler.ended(link)
+
+    def transport_failed(self, link: Any, error: Exception) -> None:
+        """Note why the link that this server has begun does not come up."""
+        if not self.is_done:
+            self.failure = self.failure or cause_of(error)
+
+    def await_connect(self, link: Any, timeout_s: float) -> None:
+        """Wait for CONNECT of a server that has connected."""
+        link.parser.connect_required = True
+        link.parser.max_control_line = INTRODUCTION_MAX_BYTES
+        self.wait(link, timeout_s or _AUTH_TIMEOUT_S)
+
+    def take_connect(self, link: Any) -> None:
+        """Allow long lines again: CONNECT is there."""
+        link.parser.max_control_line = DOCUMENT_MAX_BYTES
+
+    def wait(
+        self,
+        link: Any,
+        timeout_s: float,
+        wire: str = errors.AUTHENTICATION_TIMEOUT,
+        reason: ClosedReason = ClosedReason.AUTHENTICATION_TIMEOUT,
+        detail: str = "",
+    ) -> None:
+        """Close `link` with `wire` unless `stop_timer` is called in time."""
+        self.stop_timer()
+        clock = self.broker.clock
+        self._timer = clock.call_later(timeout_s, self._time_out, link, wire, reason, detail)
+
+    def stop_timer(self) -> None:
+        """Wait for nothing any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _time_out(self, link: Any, wire: str, reason: ClosedReason, detail: str) -> None:
+        self._timer = None
+        self.fail(link, wire, reason, detail)
+
+    def fail(self, link: Any, wire: str | None, reason: ClosedReason, detail: str = "") -> None:
+        """Close `link` for something that went wrong, which is logged."""
+        error = detail or wire or reason.value
+        if not self.takes_failure(error):
+            log.error(self.error_event, cid=link.cid, peer=link.peer, error=error)
+        link.close(reason, wire)
+
+    def takes_failure(self, error: str) -> bool:
+        """Return whether the dialler logs `error`, as the reason of a failed attempt.
+
+        That is so until the link is up, and the first error is the reason.
+        """
+        takes = self.was_solicited and not self.is_done
+        if takes:
+            self.failure = self.failure or error
+        return takes
+
+    # What the other server says.
+
+    def on_peer_error(self, link: Any, text: bytes) -> None:
+        """Log what the other server found wrong."""
+        error = errors.quote(text[:256])
+        if not self.takes_failure(error):
+            log.error(self.peer_error_event, cid=link.cid, peer=link.peer, error=error)
+
+    def answered(self, link: Any) -> None:
+        """Choose the level of compression by the round trip of a PING that has been answered."""
+        self.compression.answered(link)
+
+    # Interest and messages.
+
+    def interest_changed(self, source: Any, told: RemoteSubscription, change: int) -> None:
+        """Pass on that there is so much more, or less, interest behind the link."""
+        if source.told is not None:
+            interest = self._peers.interests.of(source.account)
+            interest.link_changed(source, told.subject, told.queue, change, told.origin)
+
+    def refuse_surplus(self, link: Any) -> None:
+        """Count interest beyond the bound, which is ignored."""
+        self._count("subscriptions")
+
+    def refuse_message(self, link: Any, subject: bytes) -> None:
+        """Count a message that is not allowed, which is dropped."""
+        self._count("denied_messages")
+
+    def refuse_oversized(self, link: Any) -> None:
+        """Count a message that the other side would not take."""
+        self._count("payload")
+
+    def _count(self, limit: str) -> None:
+        self.broker.limit_hits[f"{self.kind}_{limit}"] += 1
+
+
+def new_nonce() -> bytes:
+    """Return what a server that connects is to sign."""
+    return base64.urlsafe_b64encode(secrets.token_bytes(_NONCE_BYTES)).rstrip(b"=")

@@ -1,0 +1,364 @@
+"""The end of a link that another server, a leaf, has connected to."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET
+
+from midge.protocol import COMPATIBLE_VERSION, errors
+from midge.protocol.leaf_messages import (
+    LeafConnect,
+    LeafInfo,
+    SubjectRules,
+    parse_leaf_connect,
+    parse_leaf_info,
+)
+from midge.server.auth import AuthRequest, Identity, Refusal, Verdict
+from midge.server.broker.expiry import expiry_text
+from midge.server.broker.message_trace import TRACING_PROTOCOL
+from midge.server.channels.closed_reason import ClosedReason
+from midge.server.config.addresses import advertised_address
+from midge.server.listeners.sockets import host_in_url
+from midge.server.peers.compression import OFF, Compression
+from midge.server.peers.end import new_nonce
+from midge.server.peers.leaf_end import LeafEnd
+from midge.server.peers.listener import when_decided
+from midge.server.peers.rules import denied_for, rules_of, telling
+from midge.server.peers.told import LeafDialect, Told
+from midge.server.routing.role import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from midge.server.auth.permissions import PermissionRules
+    from midge.server.broker.expiry import WhyEnded
+    from midge.server.peers.leaf import LeafLink
+    from midge.server.peers.leaf_nodes import LeafNodes
+    from midge.server.routing.account import Account
+
+_LONGEST_WAIT_S = 24 * 3600.0  # timers may not be set for years
+_WRONG_PORT = "attempted to connect to leaf node port"
+
+Authenticate = "Callable[[AuthRequest], Verdict | Awaitable[Verdict]]"
+
+
+class Accepted(LeafEnd):
+    """This end, for a leaf that `authenticate` says the user of; `address` is the port's own.
+
+    `connection_type` is the word that a JWT allows connections by.
+    """
+
+    def __init__(
+        self,
+        nodes: LeafNodes,
+        authenticate: Callable[[AuthRequest], Verdict | Awaitable[Verdict]],
+        address: tuple[str, int],
+        connection_type: str = "LEAFNODE",
+    ) -> None:
+        table = nodes.broker.options.leafnodes
+        is_websocket = connection_type != "LEAFNODE"
+        own = OFF if is_websocket else table.compression
+        LeafEnd.__init__(self, nodes, Compression(own, table.compression_rtt_s))
+        self._nonce = new_nonce()
+        self._authenticate = authenticate
+        self._address = address
+        self._connection_type = connection_type
+        self._connect: LeafConnect | None = None
+        self._request: AuthRequest | None = None
+        self._identity: Identity | None = None
+        self.owes_info = True
+
+    def opened(self, link: LeafLink) -> None:
+        """Say INFO, if that is not done yet, and wait for CONNECT."""
+        LeafEnd.opened(self, link)
+        if link.reason is not None:
+            return
+        if self.owes_info:
+            link.send(self.info(link))
+        self.await_connect(link, self.broker.options.leafnodes.authorization.timeout_s)
+
+    def info(self, link: LeafLink) -> bytes:
+        """Give the line of the first INFO."""
+        info = self._info(link)
+        info.nonce = self._nonce.decode()
+        info.info_on_connect = True
+        info.compression = self.compression.own
+        return info.line()
+
+    def on_info(self, link: LeafLink, document: bytes) -> None:
+        """Agree on compression with a leaf that has some; CONNECT follows."""
+        compression = self.compression
+        if self._connect is not None:
+            return
+        if compression.own == OFF or compression.is_settled:
+            reason = ClosedReason.AUTHENTICATION_FAILURE
+            self.fail(link, errors.AUTHORIZATION_VIOLATION, reason, "an unexpected INFO")
+        elif compression.settle(link, parse_leaf_info(document).compression):
+            info = self._info(link)
+            info.nonce = self._nonce.decode()
+            info.info_on_connect = True
+            info.compression = compression.told
+            compression.begin(link)
+            link.send(info.line())
+
+    def _info(self, link: LeafLink) -> LeafInfo:
+        broker = self.broker
+        options = broker.options
+        host, port = self._address
+        shown_host, shown_port = advertised_address(options.leafnodes.advertise, host, port)
+        shown = f"{host_in_url(shown_host)}:{shown_port}"
+        return LeafInfo(
+            server_id=broker.keys.server_id,
+            server_name=self.nodes.server_name(),
+            version=COMPATIBLE_VERSION,
+            proto=TRACING_PROTOCOL,
+            go="python",
+            host=host,
+            port=port,
+            headers=options.limits.header_support,
+            auth_required=True,
+            tls_required=options.leafnodes.tls.enabled,
+            max_payload=options.limits.max_payload_bytes,
+            client_id=link.cid,
+            jetstream=options.jetstream.enabled or UNSET,
+            domain=(options.jetstream.enabled and options.jetstream.domain) or UNSET,
+            cluster=self.nodes.cluster_name() or UNSET,
+            ip=shown,
+            leafnode_urls=() if options.leafnodes.no_advertise else (shown,),
+            api_lvl=5,
+        )
+
+    def pinned_certs(self) -> tuple[str, ...]:
+        """Return the fingerprints of the port that the leaf has connected to."""
+        options = self.broker.options
+        is_websocket = self._connection_type == "LEAFNODE_WS"
+        return (options.websocket if is_websocket else options.leafnodes).tls.pinned_certs
+
+    # CONNECT.
+
+    def on_connect(self, link: LeafLink, document: bytes) -> None:
+        """Find out whose the link is; a second CONNECT breaks the protocol."""
+        if self._connect is not None:
+            self.fail(link, None, ClosedReason.PROTOCOL_VIOLATION, "a second CONNECT")
+            return
+        self.take_connect(link)
+        connect = self._connect = parse_leaf_connect(document)
+        self.version = connect.version
+        refusal = self._refusal(connect)
+        if refusal is not None:
+            self.fail(link, refusal, ClosedReason.PROTOCOL_VIOLATION)
+            return
+        self._request = AuthRequest(
+            user=connect.user,
+            password=connect.password,
+            token=connect.auth_token,
+            jwt=connect.jwt,
+            nkey=connect.nkey,
+            signature=connect.sig,
+            client_name=connect.name,
+            version=connect.version,
+            nonce=self._nonce,
+            peer_host=link.peer_host,
+            peer_port=link.peer_port,
+            connection_type=self._connection_type,
+            certificate=link.channel.peer_certificate(),
+        )
+        self._ask(link)
+
+    def _ask(self, link: LeafLink) -> None:
+        """Check the leaf's user, which may take a while."""
+        assert self._request is not None, "it is CONNECT that asks"
+        when_decided(link, self._authenticate(self._request), partial(self._conclude, link))
+
+    def ask_again(self, link: LeafLink) -> None:
+        """Find out whether a leaf that is in may stay, and as what; the rules have changed."""
+        if self._identity is not None and link.reason is None:
+            self._ask(link)
+
+    def _refusal(self, connect: LeafConnect) -> str | None:
+        """Return the reason why a server with this CONNECT cannot be a leaf, or None."""
+        if connect.lang:
+            return _WRONG_PORT
+        if connect.gateway:
+            return f'Rejecting connection from gateway "{connect.gateway}" on the leafnode port'
+        least = self.broker.options.leafnodes.min_version
+        if least and _version(connect.version) < _version(least):
+            return f'connection rejected since minimum version required is "{least}"'
+        if any(character.isspace() for character in connect.cluster):
+            return "cluster name cannot contain spaces"
+        if connect.cluster and connect.cluster == self.nodes.cluster_name():
+            return "remote leafnode has same cluster name"
+        return None
+
+    def _conclude(self, link: LeafLink, verdict: Verdict) -> None:
+        """Admit or refuse the leaf."""
+        if isinstance(verdict, Refusal):
+            self.fail(link, verdict.wire, ClosedReason.AUTHENTICATION_FAILURE, verdict.detail)
+            return
+        if self._identity is not None:
+            self._stay(link, self._identity, verdict)
+            return
+        plan = self.broker.admission.plan_for(verdict.account)
+        if plan is None:
+            detail = "the account cannot be"
+            self.fail(link, errors.AUTHORIZATION_VIOLATION, ClosedReason.MISSING_ACCOUNT, detail)
+            return
+        account = self.broker.account(verdict.account)
+        if account is self.broker.system_account:
+            detail = "midge does not link the system account"
+            self.fail(link, errors.AUTHORIZATION_VIOLATION, ClosedReason.MISSING_ACCOUNT, detail)
+            return
+        self._admit(link, verdict, account, plan.max_leafnodes)
+
+    def _stay(self, link: LeafLink, before: Identity, identity: Identity) -> None:
+        """Apply the leaf's present permissions; close the link if its account has changed."""
+        connect = self._connect
+        assert connect is not None, "a leaf that is in has connected"
+        if identity.account != before.account:
+            self.fail(link, None, ClosedReason.CLIENT_CLOSED, "its user is of another account now")
+            return
+        self._take_identity(link, identity)
+        if _table_of(identity) == _table_of(before):
+            return
+        info = self._second_info(link, identity)
+        self._bind(link, identity.rules, connect.deny_pub or (), info)
+        link.send(info.line())
+        self.nodes.interests.of(link.account).renew(link, telling(link.take_rules))
+
+    def end_if(self, link: LeafLink, why_ended: WhyEnded) -> None:
+        """Close `link` if its user, or the account of that, has been taken back."""
+        ended = None if self._identity is None else why_ended(self._identity)
+        if ended is not None:
+            self.fail(link, ended.wire, ClosedReason(ended.reason), ended.detail)
+
+    def _take_identity(self, link: LeafLink, identity: Identity) -> None:
+        """Record the leaf's identity, and close `link` when its user's token expires."""
+        self._identity = identity
+        self.user = identity.user
+        self._watch_expiry(link, identity)
+
+    def _watch_expiry(self, link: LeafLink, identity: Identity) -> None:
+        """Close `link` when its user's token ends."""
+        self.stop_timer()
+        if identity.expires_at_s is None:
+            return
+        clock = self.broker.clock
+        left_s = identity.expires_at_s - clock.wall()
+        if left_s > _LONGEST_WAIT_S:
+            self._timer = clock.call_later(_LONGEST_WAIT_S, self._watch_expiry, link, identity)
+            return
+        reason = ClosedReason.AUTHENTICATION_EXPIRED
+        self.wait(link, max(left_s, 0.0), expiry_text(identity), reason)
+
+    def _second_info(self, link: LeafLink, identity: Identity) -> LeafInfo:
+        """Return the INFO that depends on the leaf's identity."""
+        info = self._info(link)
+        info.connect_info = True
+        info.remote_account = identity.account
+        return info
+
+    def _admit(self, link: LeafLink, identity: Identity, account: Account, most: int) -> None:
+        """Bind the link to `account`, answer with INFO, and take part, unless `most` are there."""
+        connect = self._connect
+        assert connect is not None, "it is CONNECT that is concluded"
+        broker = self.broker
+        link.account = account
+        link.name = connect.name
+        link.peer_protocol = connect.protocol
+        link.cluster = connect.cluster
+        link.remote_account = connect.remote_account
+        self._end_duplicates(link)
+        _, there = broker.count_elsewhere(account.name)
+        if 0 <= most <= self._count_in(account) + there:
+            reason = ClosedReason.MAXIMUM_ACCOUNT_CONNECTIONS
+            self.fail(link, errors.MAXIMUM_ACCOUNT_CONNECTIONS, reason)
+            return
+        self._take_identity(link, identity)
+        self.compare_domains(link, has_jetstream=connect.jetstream, domain=connect.domain)
+        link.takes_headers(connect.headers and broker.options.limits.header_support)
+        link.max_interest = self.nodes.max_interest()
+        is_isolated = connect.isolate or broker.options.leafnodes.isolate_interest
+        link.pass_as(Role.HUB if connect.is_hub else Role.LEAF)
+        link.told = Told(link, broker.turns, LeafDialect(), is_isolated=is_isolated)
+        info = self._second_info(link, identity)
+        try:
+            self._bind(link, identity.rules, connect.deny_pub or (), info)
+        except ValueError as error:
+            self.fail(link, None, ClosedReason.PROTOCOL_VIOLATION, f"deny_pub: {error}")
+            return
+        link.send(info.line())
+        self.nodes.join(link, link.take_rules)
+
+    def _bind(
+        self,
+        link: LeafLink,
+        rules: PermissionRules | None,
+        deny_pub: tuple[str, ...],
+        info: LeafInfo,
+    ) -> None:
+        """Limit `link` by its user's permissions, and put them into `info`.
+
+        `subscribe` limits the messages that go to the leaf, `publish` those that come from it.
+        """
+        own = denied_for(self.broker.options.jetstream)
+        if rules is None:
+            link.limit(rules_of((), (*deny_pub, *own.send)), rules_of((), own.take), 0)
+            return
+        table = rules.table
+        subscribe, publish = table.subscribe, table.publish
+        link.limit(
+            rules_of(subscribe.allow, (*subscribe.deny, *deny_pub, *own.send)),
+            rules_of(publish.allow, (*publish.deny, *own.take), table.allow_responses),
+            0,
+        )
+        if subscribe.allow or subscribe.deny:
+            info.import_ = SubjectRules(allow=subscribe.allow, deny=subscribe.deny)
+        if publish.allow or publish.deny:
+            info.export = SubjectRules(allow=publish.allow, deny=publish.deny)
+
+    def _count_in(self, account: Account) -> int:
+        """Count the leafs of `account` that are up."""
+        return sum(
+            link.account is account and link.reason is None and isinstance(link.side, Accepted)
+            for link in self.nodes.links.values()
+        )
+
+    def _end_duplicates(self, link: LeafLink) -> None:
+        """Close an older link of the same leaf, which has reconnected while the old one hung."""
+        for other in list(self.nodes.links.values()):
+            if (
+                other is not link
+                and isinstance(other.side, Accepted)
+                and other.name
+                and (other.name, other.cluster) == (link.name, link.cluster)
+                and other.account is link.account
+                and other.remote_account == link.remote_account
+            ):
+                text = "Duplicate Remote LeafNode Connection"
+                self.fail(other, text, ClosedReason.DUPLICATE_REMOTE_LEAFNODE)
+
+    # What the leaf may not do.
+
+    def allows_interest(self, link: LeafLink, subject: bytes) -> bool:
+        """Return whether the leaf may have `subject`; a refused subject ends the link."""
+        if LeafEnd.allows_interest(self, link, subject):
+            return True
+        text = errors.subscription_violation(subject)
+        self.fail(link, text, ClosedReason.PROTOCOL_VIOLATION)
+        return False
+
+    def refuse_message(self, link: LeafLink, subject: bytes) -> None:
+        """End a link that brings what its user may not publish."""
+        self.fail(link, errors.publish_violation(subject), ClosedReason.PROTOCOL_VIOLATION)
+
+
+def _table_of(identity: Identity) -> object:
+    return None if identity.rules is None else identity.rules.table
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """Return the numbers of a version, to compare; empty if it is not a version."""
+    numbers = text.lstrip("v").partition("-")[0].split(".")
+    return tuple(int(number) for number in numbers) if all(n.isdecimal() for n in numbers) else ()

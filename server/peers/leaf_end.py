@@ -1,0 +1,118 @@
+"""One end of a leaf node link, whichever server has connected."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from midge.protocol import errors
+from midge.protocol.leaf_messages import LOOP_PREFIX, LOOP_TEXT
+from midge.server.channels.closed_reason import ClosedReason
+from midge.server.log.logger import get_logger
+from midge.server.peers.end import Dialler, End
+from midge.sublist.subjects import is_literal
+
+if TYPE_CHECKING:
+    from midge.server.peers.compression import Compression
+    from midge.server.peers.leaf import LeafLink
+    from midge.server.peers.leaf_nodes import LeafNodes
+    from midge.server.peers.link import Link
+
+LOOP_DELAY_S = 30.0
+"""How long a server stays away after a loop was found, as nats-server does, and half as long again
+at most: where several servers stay away for the same time, they meet in the same loop again."""
+
+_ACCEPTED_WAIT_S = 4.0  # the server that has connected finds the loop itself
+
+log = get_logger()
+
+
+class LeafEnd(End):
+    """One end of a link; subclasses do the handshake, and say what a violation leads to.
+
+    `user` and `version` are those of the server that has connected here; empty at its own end.
+    """
+
+    kind = "leafnode"
+    error_event = "leafnode_error"
+    peer_error_event = "leafnode_peer_error"
+    user = ""
+    version = ""
+
+    def __init__(
+        self, nodes: LeafNodes, compression: Compression, dialler: Dialler | None = None
+    ) -> None:
+        End.__init__(self, nodes, compression, dialler)
+        self.nodes = nodes
+
+    def pinned_certs(self) -> tuple[str, ...]:
+        """Return the fingerprints, one of which the other server's certificate must have."""
+        return self.broker.options.leafnodes.tls.pinned_certs
+
+    def on_connect(self, link: LeafLink, document: bytes) -> None:
+        """Take CONNECT."""
+
+    def on_info(self, link: LeafLink, document: bytes) -> None:
+        """Take INFO."""
+
+    def compare_domains(self, link: LeafLink, *, has_jetstream: bool, domain: str) -> None:
+        """Warn of two servers with JetStream that cannot reach each other's by a domain."""
+        own = self.broker.options.jetstream
+        if not own.enabled or not has_jetstream:
+            return
+        if domain == own.domain or not domain or not own.domain:
+            log.warning(
+                "leafnode_domains_unclear",
+                cid=link.cid,
+                peer=link.peer,
+                server=link.name,
+                local=own.domain,
+                remote=domain,
+            )
+
+    def ends_for(self, link: LeafLink, subject: bytes) -> bool:
+        """Close a link over which this server's own interest comes back, and tell whether so.
+
+        Every link of a loop brings it, and one of them is to end. So the server that has opened the
+        latest one closes that at once, and the others wait for the loop to be gone.
+        """
+        if subject != self.nodes.loop_subject(link.account):
+            return False
+        wait_s = self.loop_wait_s(link)
+        if not wait_s:
+            self._end_loop(link)
+            return True
+        clock, random = self.broker.clock, self.broker.random
+        clock.call_later(wait_s * (1 + random.random()), self._end_loop_unless_gone, link, subject)
+        return False
+
+    def loop_wait_s(self, link: LeafLink) -> float:
+        """Return how long a loop may take to end without this link: the other end closes it."""
+        return _ACCEPTED_WAIT_S
+
+    def _end_loop_unless_gone(self, link: LeafLink, subject: bytes) -> None:
+        if link.reason is None and link.known(link, subject, None, "") is not None:
+            self._end_loop(link)
+
+    def _end_loop(self, link: LeafLink) -> None:
+        text = f'{LOOP_TEXT}="{link.account.name}". Delaying attempt to reconnect for 30s'
+        self.loop_found()
+        self.fail(link, text, ClosedReason.PROTOCOL_VIOLATION)
+
+    def loop_found(self) -> None:
+        """Take note of a loop."""
+
+    def allows_interest(self, link: LeafLink, subject: bytes) -> bool:
+        """Return whether to keep interest in `subject`; a wildcard may match more subjects."""
+        rules = link.send_rules
+        if rules is None or subject.startswith(LOOP_PREFIX) or not is_literal(subject):
+            return True
+        return rules.may_publish(subject)
+
+    def refuse_surplus(self, link: Link) -> None:
+        """Say that the link tells too much interest; what is too much is ignored."""
+        End.refuse_surplus(self, link)
+        link.send_error(errors.MAXIMUM_SUBSCRIPTIONS)
+
+    def refuse_subject(self, link: Link) -> None:
+        """Send an error: the subject of the interest told is not valid."""
+        link.send_error("Invalid Subscription")

@@ -1,0 +1,130 @@
+"""The leaf nodes of one server: which links are up, and what they are told of."""
+
+from __future__ import annotations
+
+import secrets
+import string
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from midge.protocol.leaf_messages import LOOP_PREFIX
+from midge.server.channels.closed_reason import ClosedReason
+from midge.server.clients.closed_clients import (
+    SUBSCRIPTIONS_KEPT,
+    ClosedSubscription,
+    ConnectionRecord,
+    common_facts,
+)
+from midge.server.log.logger import get_logger
+from midge.server.peers.end import Peers
+from midge.server.peers.interest import Interests
+from midge.server.peers.rules import telling
+from midge.server.routing.role import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from midge.server.auth.permissions import Permissions
+    from midge.server.broker.broker import Broker
+    from midge.server.peers.leaf import LeafLink
+    from midge.server.routing.account import Account
+
+_TOKEN_LENGTH = 22
+_TOKEN_LETTERS = string.ascii_letters + string.digits
+
+log = get_logger()
+
+
+class LeafNodes(Peers):
+    """All links of `broker`; `links` are those that are up, by cid.
+
+    `connects` counts by account those that have come up. `joined` and `left`, if set, are called
+    with each that has come up, or has ended after that.
+    """
+
+    def __init__(self, broker: Broker, interests: Interests) -> None:
+        """Tell links of what is in `interests`, which all links of the server share."""
+        Peers.__init__(self, broker, interests)
+        self.interests.extra[Role.LEAF] = self._subjects_for
+        self.interests.extra[Role.HUB] = self._subjects_for
+        self.links: dict[int, LeafLink] = {}
+        self.connects: Counter[str] = Counter()
+        self.joined: Callable[[LeafLink], object] | None = None
+        self.left: Callable[[LeafLink], object] | None = None
+        self._loop_subjects: dict[str, bytes] = {}
+
+    def close(self) -> None:
+        """Close the links."""
+        for link in list(self.links.values()):
+            link.close(ClosedReason.SERVER_SHUTDOWN)
+
+    def cluster_name(self) -> str:
+        """Give the name of the cluster that this server is in; empty where it is in none."""
+        return "" if self.broker.cluster is None else self.broker.cluster.name
+
+    def loop_subject(self, account: Account) -> bytes:
+        """Give the subject that comes back as interest only if links of `account` form a loop."""
+        subject = self._loop_subjects.get(account.name)
+        if subject is None:
+            token = "".join(secrets.choice(_TOKEN_LETTERS) for _ in range(_TOKEN_LENGTH))
+            subject = LOOP_PREFIX + token.encode()
+            self._loop_subjects[account.name] = subject
+        return subject
+
+    def _subjects_for(self, account: Account) -> list[bytes]:
+        """List what links of `account` are told of without a subscription."""
+        mapper = account.mapper
+        sources = [] if mapper is None else mapper.sources()
+        return [self.loop_subject(account), *sources]
+
+    def join(self, link: LeafLink, rules: Permissions | None) -> None:
+        """Have `link`, whose handshake is done, take part; `rules` limit what it is told."""
+        self.links[link.cid] = link
+        link.start()
+        self.interests.of(link.account).add(link, telling(rules))
+        self.connects[link.account.name] += 1
+        link.joined_at = self.broker.clock.wall()
+        if self.joined is not None:
+            self.joined(link)
+        log.info(
+            "leafnode_connected",
+            cid=link.cid,
+            peer=link.peer,
+            account=link.account.name,
+            server=link.name,
+        )
+
+    def leave(self, link: LeafLink) -> None:
+        """Forget `link`, which has ended."""
+        self.interests.of(link.account).remove(link)
+        if link.told is not None:
+            link.told.end()
+        if self.links.pop(link.cid, None) is not None:
+            self.broker.closed.append(leafnode_record(link, self.broker.clock.monotonic()))
+            reason = "" if link.reason is None else link.reason.value
+            log.info("leafnode_closed", cid=link.cid, peer=link.peer, reason=reason)
+            if self.left is not None:
+                self.left(link)
+
+
+def leafnode_record(
+    link: LeafLink, stopped_at: float, subscriptions_max: int = SUBSCRIPTIONS_KEPT
+) -> ConnectionRecord:
+    """Describe a link to a leaf node or a hub; the latter is not named, as on nats-server."""
+    told = [
+        ClosedSubscription(
+            one.subject, one.queue, b" ".join(filter(None, (one.subject, one.queue))), 0, 0
+        )
+        for one in link.interest[:subscriptions_max]
+    ]
+    return ConnectionRecord(
+        kind="Leafnode",
+        name=link.name if link.role == Role.LEAF else "",
+        version=link.side.version,
+        user=link.side.user,
+        display_name=link.account.name,
+        pending_bytes=link.outbound.pending_bytes(),
+        subscription_count=link.interest_count,
+        subscriptions=told,
+        **common_facts(link, stopped_at),
+    )

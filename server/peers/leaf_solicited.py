@@ -1,0 +1,226 @@
+"""The end of a link that has connected to another server, its hub."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import UNSET
+
+from midge.protocol import COMPATIBLE_VERSION
+from midge.protocol.leaf_messages import (
+    LOOP_TEXT,
+    LeafConnect,
+    LeafInfo,
+    SubjectRules,
+    parse_leaf_info,
+)
+from midge.server.broker.message_trace import TRACING_PROTOCOL
+from midge.server.channels.closed_reason import ClosedReason
+from midge.server.peers.compression import OFF, Compression
+from midge.server.peers.credentials import prove
+from midge.server.peers.end import Dialler
+from midge.server.peers.leaf_end import LOOP_DELAY_S, LeafEnd
+from midge.server.peers.link import RENEWAL_BYTES
+from midge.server.peers.rules import denied_for, rules_of, telling
+from midge.server.peers.told import LeafDialect, Told
+from midge.server.routing.role import Role
+
+if TYPE_CHECKING:
+    from midge.server.config.leafnodes import LeafRemote
+    from midge.server.peers.addresses import Address
+    from midge.server.peers.leaf import LeafLink
+    from midge.server.peers.leaf_nodes import LeafNodes
+
+_SECOND_INFO_S = 2.0
+_TOGETHER_S = 0.25  # by so much the two ends of a link may see it come up at other times
+_OTHER_WAIT_S = 1.0
+_STALE = "Stale Leaf Node Connection - Closing"
+
+
+class Remote(Dialler, Protocol):
+    """Connects to a remote and keeps the link up."""
+
+    table: LeafRemote
+    address: Address
+
+    def discovered(self, info: LeafInfo) -> None:
+        """Take over what INFO says of other servers."""
+
+
+class Solicited(LeafEnd):
+    """This end, for a connection to `remote`.
+
+    `has_connected` is True once CONNECT has been sent. `retry_delay_s` is how long to wait before
+    the next one, where this one ends for a reason that will not go away at once.
+    """
+
+    def __init__(self, nodes: LeafNodes, remote: Remote) -> None:
+        table = remote.table
+        own = OFF if remote.address.path is not None else table.compression
+        LeafEnd.__init__(self, nodes, Compression(own, table.compression_rtt_s), remote)
+        self._remote = remote
+        self.has_connected = False
+        self._hub_id = ""
+        self.retry_delay_s = 0.0
+
+    def opened(self, link: LeafLink) -> None:
+        """Wait for INFO."""
+        LeafEnd.opened(self, link)
+        if link.reason is not None:
+            return
+        timeout_s = self._remote.table.first_info_timeout_s
+        self.wait(link, timeout_s, _STALE, ClosedReason.AUTHENTICATION_TIMEOUT)
+
+    def on_info(self, link: LeafLink, document: bytes) -> None:
+        """Take the hub's INFO: the first is answered by CONNECT, the second by our interest."""
+        info = parse_leaf_info(document)
+        if not self.has_connected:
+            self._introduce(link, info)
+        elif info.connect_info is True and not self.is_done:
+            self._join(link, info)
+        elif info.connect_info is True:
+            self._renew(link, info)
+        self._remote.discovered(info)
+
+    def _introduce(self, link: LeafLink, info: LeafInfo) -> None:
+        """Send CONNECT."""
+        if not info.client_id or info.client_ip is not UNSET:
+            detail = "attempted to connect to wrong port: its INFO is not that of a leaf node port"
+            self.fail(link, None, ClosedReason.PROTOCOL_VIOLATION, detail)
+            return
+        if self._compresses(link, info):
+            return
+        self.has_connected = True
+        link.name = info.server_name or info.server_id
+        self._hub_id = info.server_id
+        link.cluster = info.cluster or ""
+        own = self.nodes.server_name()
+        jetstream = self.broker.options.jetstream
+        connect = LeafConnect(
+            version=COMPATIBLE_VERSION,
+            server_id=self.broker.keys.server_id,
+            name=own,
+            cluster=self.nodes.cluster_name() or own,
+            is_hub=self._remote.table.hub,
+            headers=self.broker.options.limits.header_support,
+            isolate=self._remote.table.request_isolation,
+            jetstream=jetstream.enabled,
+            domain=jetstream.domain if jetstream.enabled else "",
+            deny_pub=(*self._remote.table.deny_imports, *denied_for(jetstream).take) or None,
+            compress_mode=self.compression.mode,
+            remote_account=link.account.name,
+            protocol=TRACING_PROTOCOL,
+        )
+        try:
+            prove(connect, self._remote.table, self._remote.address, info.nonce or "")
+        except (OSError, ValueError) as error:
+            self.fail(link, None, ClosedReason.AUTHENTICATION_FAILURE, f"credentials: {error}")
+            return
+        link.takes_headers(bool(info.headers) and connect.headers)
+        link.peer_protocol = info.proto
+        link.send(connect.line() + b"PING\r\n")
+        if info.info_on_connect:
+            self.wait(link, _SECOND_INFO_S, _STALE, ClosedReason.AUTHENTICATION_TIMEOUT)
+        else:
+            self._join(link, info)
+
+    def _compresses(self, link: LeafLink, info: LeafInfo) -> bool:
+        """Agree on compression by the first INFO; where True, another one is to come."""
+        compression = self.compression
+        if not compression.settle(link, info.compression):
+            return False
+        options = self.broker.options
+        own = LeafInfo(
+            server_id=self.broker.keys.server_id,
+            server_name=self.nodes.server_name(),
+            version=COMPATIBLE_VERSION,
+            proto=TRACING_PROTOCOL,
+            go="python",
+            headers=options.limits.header_support,
+            max_payload=options.limits.max_payload_bytes,
+            client_id=link.cid,
+            compression=compression.told,
+        )
+        link.send(own.line())
+        compression.begin(link)
+        return True
+
+    def _join(self, link: LeafLink, info: LeafInfo) -> None:
+        """Tell our interest and take messages, within what the hub's INFO allows."""
+        self.stop_timer()
+        if info.acc_is_sys:
+            self.retry_delay_s = LOOP_DELAY_S
+            detail = "the hub has us in its system account, which midge does not link"
+            self.fail(link, None, ClosedReason.MISSING_ACCOUNT, detail)
+            return
+        self.is_done = True
+        self._remote.joined()
+        self.compare_domains(link, has_jetstream=info.jetstream is True, domain=info.domain or "")
+        link.max_interest = self.nodes.max_interest()
+        link.pass_as(Role.LEAF if self._remote.table.hub else Role.HUB)
+        is_isolated = self._remote.table.isolate_interest
+        link.told = Told(link, self.broker.turns, LeafDialect(), is_isolated=is_isolated)
+        if self._bind(link, info):
+            self.nodes.join(link, link.take_rules)
+
+    def _renew(self, link: LeafLink, info: LeafInfo) -> None:
+        """Go by other permissions from now on."""
+        link.spend(RENEWAL_BYTES)
+        if self._bind(link, info):
+            self.nodes.interests.of(link.account).renew(link, telling(link.take_rules))
+
+    def _bind(self, link: LeafLink, info: LeafInfo) -> bool:
+        """Limit `link` by what the hub allows, and by what our settings deny.
+
+        False, and the link is closed, where what the hub says is not what it should be.
+        """
+        imports, exports = _rules(info.import_), _rules(info.export)
+        table = self._remote.table
+        own = denied_for(self.broker.options.jetstream)
+        try:
+            take = rules_of(imports.allow, imports.deny + table.deny_imports + own.take)
+            send = rules_of(exports.allow, exports.deny + table.deny_exports + own.send)
+        except ValueError as error:
+            self.retry_delay_s = LOOP_DELAY_S
+            detail = f"permissions in INFO: {error}"
+            self.fail(link, None, ClosedReason.PROTOCOL_VIOLATION, detail)
+            return False
+        link.limit(send, take, info.max_payload)
+        return True
+
+    def on_peer_error(self, link: LeafLink, text: bytes) -> None:
+        """Log it, and stay away for a while after a loop or a violation of permissions."""
+        LeafEnd.on_peer_error(self, link, text)
+        told = text.decode(errors="replace")
+        if LOOP_TEXT in told or "same cluster name" in told:
+            self.loop_found()
+            link.close(ClosedReason.PROTOCOL_VIOLATION)
+        elif "permissions violation" in told.lower():
+            self.retry_delay_s = LOOP_DELAY_S
+
+    def loop_wait_s(self, link: LeafLink) -> float:
+        """Wait where the link was up before the loop; the one that has made it a loop ends now.
+
+        Of links that came up together, those end whose server has a lesser id than its hub: not all
+        can, in a circle.
+        """
+        others = [
+            one.joined_at
+            for one in self.nodes.links.values()
+            if one is not link and one.account is link.account
+        ]
+        if not others:
+            return _OTHER_WAIT_S  # the other link of the loop has ended meanwhile
+        later_s = link.joined_at - max(others)
+        is_latest = later_s > 0
+        if abs(later_s) < _TOGETHER_S:
+            is_latest = self.broker.keys.server_id < self._hub_id
+        return 0.0 if is_latest else _OTHER_WAIT_S
+
+    def loop_found(self) -> None:
+        """Stay away for a while."""
+        self.retry_delay_s = LOOP_DELAY_S * (1 + 0.5 * self.broker.random.random())
+
+
+def _rules(told: object) -> SubjectRules:
+    return told if told is not UNSET and isinstance(told, SubjectRules) else SubjectRules()

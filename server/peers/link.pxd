@@ -1,0 +1,131 @@
+# C types for link.py.
+
+cimport cython
+
+from midge.protocol cimport memory
+from midge.protocol.frame cimport Frame, compose, with_subject, without_headers
+from midge.protocol.link cimport LinkParser
+from midge.server.auth.permissions cimport Permissions
+from midge.server.channels.channel cimport Channel
+from midge.server.channels.channel_owner cimport ChannelOwner
+from midge.server.channels.reading cimport Reading
+from midge.server.peers.outbound cimport Heads, LinkOutbound
+from midge.server.routing cimport trace_headers
+from midge.server.routing.account cimport Account
+from midge.server.routing.client cimport Client
+from midge.sublist.result cimport Remotes, SubListResult
+from midge.sublist.sublist cimport SubList
+from midge.sublist.subscription cimport RemoteSubscription
+
+cdef int BEHIND, CLOSED, DENIED_SUBJECTS, NO_HEADERS, OVERSIZED, REPLY_GRANTS, _CONNECTED
+cdef Py_ssize_t COMMAND_BYTES, STEP_BYTES, _CARE_BYTES, _VIEW_BYTES, _PUB_BYTES
+cdef Py_ssize_t _DELIVERY_BYTES, _DELIVERY_IN_RUN_BYTES, _TRACED_BYTES
+cdef Py_ssize_t _USUAL_TOKENS, _USUAL_BYTES, _BEGUN_BYTES, _ENDED_BYTES
+cdef bytes _PING, _PONG, _ACK_PREFIX
+
+
+cdef class Link(ChannelOwner):
+    cdef readonly object broker
+    cdef readonly LinkParser parser
+    cdef readonly object side
+    cdef readonly LinkOutbound link_outbound
+    cdef readonly bint is_ready
+    cdef public str name
+    cdef public Py_ssize_t max_interest
+    cdef readonly Py_ssize_t interest_count
+    cdef Py_ssize_t _interest_size
+    cdef public long long peer_protocol
+    cdef readonly Permissions send_rules
+    cdef readonly Permissions take_rules
+    cdef readonly Py_ssize_t peer_max_payload
+    cdef public bint names_origins
+    cdef bint _maps
+    cdef SubListResult _view
+    cdef SubList _view_of
+    cdef unsigned long long _generation
+    cdef bint _is_unusual
+    cdef list _for_groups
+    cdef bint _names_every_group
+
+    cpdef void send_ping(self) except *
+    cpdef void opened(self) except *
+    cpdef void closed(self) except *
+    cpdef void lost(self) except *
+    cpdef list parts(self)
+    cpdef void drop_interest(self) except *
+    cpdef void drop(self, Client source, list left) except *
+    @cython.locals(told=RemoteSubscription)
+    cdef void _drop(self, Client source, list left, Py_ssize_t most) except *
+    cpdef void on_connect(self, bytes document) except *
+    cpdef void on_info(self, bytes document) except *
+    cpdef void on_peer_error(self, bytes text) except *
+    cpdef void on_ping(self) except *
+    cpdef void on_pong(self) except *
+    @cython.locals(remotes=SubList, found=list, one=RemoteSubscription)
+    cpdef RemoteSubscription known(self, Client source, bytes subject, bytes queue, str origin)
+    @cython.locals(known=RemoteSubscription, change="long long", sublist=SubList,
+                   steps="long long", size=Py_ssize_t)
+    cpdef void begin_interest(
+        self, Client source, list interest, RemoteSubscription told
+    ) except *
+    @cython.locals(told=RemoteSubscription, last=RemoteSubscription, sublist=SubList,
+                   steps="long long")
+    cpdef void end_interest(
+        self, Client source, list interest, bytes subject, bytes queue, str origin
+    ) except *
+    cpdef Client present(self)
+    cpdef Client source_of(self, Frame frame)
+    @cython.locals(source=Client)
+    cpdef bint on_publish(self, Frame frame) except -1
+    @cython.locals(source=Client)
+    cpdef Py_ssize_t on_publish_run(self, Frame frame, Py_ssize_t count) except -1
+    @cython.locals(source=Client)
+    cpdef void on_link_message(self, Frame frame, list queues) except *
+    @cython.locals(view=SubListResult)
+    cpdef void take(self, Client source, Frame frame) except *
+    @cython.locals(view=SubListResult, cost=Py_ssize_t, deliveries=Py_ssize_t, taken=Py_ssize_t)
+    cpdef Py_ssize_t take_run(self, Client source, Frame frame, Py_ssize_t count) except -1
+    @cython.locals(found=SubListResult)
+    cpdef void take_for(self, Client source, Frame frame, list queues) except *
+    cdef list _queues_of(self, Frame frame)
+    cdef bint _needs_care(self, Account account, Frame frame) except -1
+    @cython.locals(subject=bytes, mapped=bytes, found=SubListResult, view=SubListResult,
+                   is_mapped=bint)
+    cdef void _take_with_care(
+        self, Client source, Frame frame, list queues, object trace
+    ) except *
+    @cython.locals(shown=Frame, offers="long long", taken="long long")
+    cdef void _route_as_shown(
+        self, Client source, SubListResult view, Frame frame, object trace
+    ) except *
+    cdef bint _take_traced(self, Client source, Frame frame, list queues) except -1
+    @cython.locals(rules=Permissions)
+    cdef bint _may_take(self, bytes subject) except -1
+    @cython.locals(offers="long long")
+    cdef void _route(self, Client source, SubListResult view, Frame frame) except *
+    @cython.locals(start=Py_ssize_t, steps="long long", found=SubListResult)
+    cdef SubListResult _found(self, SubList sublist, Frame frame)
+    @cython.locals(sublist=SubList, view=SubListResult, found=SubListResult, queues=list)
+    cdef SubListResult _match(self, Client source, Frame frame)
+    cdef SubListResult _full_view(self, Client source, SubListResult found)
+    cdef SubListResult _plain_view(self, Client source, SubListResult found)
+    @cython.locals(only=tuple, named=set, groups=tuple)
+    cdef SubListResult _with_queues(self, Client source, SubListResult found, list queues)
+    @cython.locals(plain=tuple, groups=tuple)
+    cdef Remotes _others(self, Client source, Remotes remotes, set named)
+    @cython.locals(allowed=Frame)
+    cpdef bint send_message(
+        self, Client publisher, Frame frame, Heads heads, list queues
+    ) except -1
+    @cython.locals(checks=int)
+    cpdef bint sends_run(self, Frame frame) except -1
+    cpdef void send_run(
+        self, Frame frame, Heads heads, Py_ssize_t count, list queues
+    ) except *
+    cpdef void note_sent(self, Py_ssize_t count, Py_ssize_t size) except *
+    @cython.locals(checks=int, subject=bytes, reply=bytes)
+    cpdef Frame sendable(self, Client publisher, Frame frame)
+
+
+@cython.locals(subject=bytes, queue=bytes, named=Py_ssize_t, size=Py_ssize_t, tokens=Py_ssize_t)
+cdef Py_ssize_t _size_of(RemoteSubscription told) except -1

@@ -1,0 +1,274 @@
+"""The links of one worker with all others, and what waits until they know the same.
+
+The barrier waits until every other worker has taken what it was told: one round of PING for all who
+wait. A link keeps its order, so the PONG to a PING says that all interest told before has been
+taken. All that ask within one turn of the loop share a round.
+
+Only the first worker has links to other servers. Towards them all workers are one server: what the
+others want is told as this one's own, and what is wanted behind the links is told to the others
+likewise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from midge.protocol import errors
+from midge.server.channels.closed_reason import ClosedReason
+from midge.server.channels.loop_adapter import forget, protocol_for
+from midge.server.clients.observer import Observer
+from midge.server.log.logger import get_logger
+from midge.server.peers.worker import WorkerLink
+from midge.server.peers.worker_interest import Interest, Told
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Iterable
+
+    from midge.server.broker.broker import Broker
+    from midge.server.peers.interest import Interests
+    from midge.server.peers.worker import WorkerPart
+    from midge.server.routing.account import Account
+    from midge.server.routing.client import Client
+    from midge.sublist.subscription import RemoteSubscription
+
+log = get_logger()
+
+
+class Asked(Protocol):
+    """A link, as a round needs it."""
+
+    def ask_taken(self, taken: Callable[[], None]) -> None:
+        """Call `taken` when the other worker has taken everything, or is gone."""
+
+
+class Round:
+    """One PING over each link, and what waits for the answers."""
+
+    def __init__(self, waiting: list[Callable[[], None]]) -> None:
+        self._waiting = waiting
+        self._left = 1  # until all links have been asked
+
+    def begin(self, links: Iterable[Asked]) -> None:
+        """Ask all of `links`."""
+        for link in links:
+            self._left += 1
+            link.ask_taken(self.taken)
+        self.taken()
+
+    def taken(self) -> None:
+        """Take note that one worker has taken everything; after the last, go on."""
+        self._left -= 1
+        if self._left == 0:
+            waiting, self._waiting = self._waiting, []
+            for done in waiting:
+                done()
+
+
+class Barrier:
+    """Has rounds go over the links that `links` gives, one per turn of the loop at most."""
+
+    def __init__(
+        self,
+        links: Callable[[], Iterable[Asked]],
+        soon: Callable[[Callable[[], None]], object],
+    ) -> None:
+        self._links = links
+        self._soon = soon
+        self._waiting: list[Callable[[], None]] = []
+
+    def wait(self, done: Callable[[], None]) -> None:
+        """Call `done` when every worker has taken what it has been told so far."""
+        self._waiting.append(done)
+        if len(self._waiting) == 1:
+            self._soon(self._begin)
+
+    def _begin(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        Round(waiting).begin(list(self._links()))
+
+
+class Mesh(Observer):
+    """The other workers, as worker `index` of `broker` knows them.
+
+    `lost` is called with the number of a worker whose link has ended by itself.
+    """
+
+    def __init__(self, broker: Broker, index: int, lost: Callable[[int], None]) -> None:
+        self.broker = broker
+        self.index = index
+        self.links: dict[int, WorkerLink] = {}
+        self.interest = Interest(lambda: broker.router.observer is None)
+        self.outside: Interests | None = None  # where this worker has links to other servers
+        self._lost = lost
+        self._is_closing = False
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._barrier = Barrier(self._asked, asyncio.get_running_loop().call_soon)
+        for account in list(broker.accounts.values()):
+            self.interest.watch(account)
+        broker.observers.append(self)
+        broker.barrier = self._barrier.wait
+
+    def attach(self, peer: int, end: socket.socket) -> None:
+        """Link with worker `peer` over the socket `end`, in place of a link that there was."""
+        before = self.links.pop(peer, None)
+        if before is not None:
+            before.close(ClosedReason.CLIENT_CLOSED)
+        side = Side(self)
+        receivers = self.interest.receivers
+        link = WorkerLink(self.broker, self.broker.take_cid(), peer, side, receivers)
+        self.links[peer] = side.link = link
+        side.told = Told(self.interest, link, self.broker.turns, side.ask_postponed)
+        task = asyncio.ensure_future(self._connect(link, end))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _connect(self, link: WorkerLink, end: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        protocol = protocol_for(loop, link.channel)
+        end.setblocking(False)
+        link.channel.bare_socket = end
+        try:
+            await loop.create_unix_connection(lambda: protocol, sock=end)
+        except OSError as error:
+            forget(protocol)
+            end.close()
+            log.error("worker_link_failed", worker=link.index, error=str(error))
+            link.close(ClosedReason.READ_ERROR)
+            link.channel.let_go()
+
+    def link_outside(self, interests: Interests) -> None:
+        """Pass on interest between the workers and the links to other servers."""
+        self.outside = interests
+        interests.outside = self.interest.change_behind
+
+    async def settled(self) -> None:
+        """Wait until every other worker has taken all interest of this one."""
+        is_settled = asyncio.Event()
+        self._barrier.wait(is_settled.set)
+        await is_settled.wait()
+
+    def close(self) -> None:
+        """End all links."""
+        self._is_closing = True
+        self.broker.barrier = None
+        for link in list(self.links.values()):
+            link.close(ClosedReason.SERVER_SHUTDOWN)
+        self.broker.router.flush()
+
+    def left(self, link: WorkerLink) -> None:
+        """Forget a link that has ended."""
+        if self.links.get(link.index) is link:
+            del self.links[link.index]
+            if not self._is_closing:
+                self._lost(link.index)
+
+    def _asked(self) -> list[Side]:
+        return [link.side for link in self.links.values()]
+
+    # Called by the broker.
+
+    def account_made(self, account: Account) -> None:
+        """Also announce the interest in a new account."""
+        self.interest.watch(account)
+
+    def subscribed(self, connection: Any, subscription: Any) -> None:
+        """Note that the client's next PONG has to wait for the other workers."""
+        connection.is_unsettled = True
+
+    def unsubscribed(self, connection: Any, subscription: Any, cause: str) -> None:
+        """Note the same."""
+        connection.is_unsettled = True
+
+
+class Side:
+    """This end of one link."""
+
+    link: WorkerLink
+    told: Told
+
+    def __init__(self, mesh: Mesh) -> None:
+        self._mesh = mesh
+        self._postponed: list[Callable[[], None]] = []
+        self._is_open = False
+
+    def transport_failed(self, link: WorkerLink, error: Exception) -> None:
+        """Do nothing: the parent sees a worker end."""
+
+    def answered(self, link: WorkerLink) -> None:
+        """Do nothing: links between workers are not compressed."""
+
+    def opened(self, link: WorkerLink) -> None:
+        """Tell all interest, for there is nothing to be agreed on."""
+        self._is_open = True
+        link.start()
+        self._mesh.interest.join(self.told)
+
+    def closed(self, link: WorkerLink) -> None:
+        """Tell nothing more, and have nothing wait for an answer."""
+        self._is_open = False
+        self._mesh.interest.leave(self.told)
+        self.told.end()
+        self._mesh.left(link)
+        self._release()
+
+    def lost(self, link: WorkerLink) -> None:
+        """Do nothing when the transport is lost."""
+
+    # The barrier.
+
+    def ask_taken(self, taken: Callable[[], None]) -> None:
+        """Ask whether all has been taken that was told; once all of it has been told."""
+        if self._is_open and self.told.is_done:
+            self.link.ask_taken(taken)
+        else:
+            self._postponed.append(taken)
+
+    def ask_postponed(self) -> None:
+        """Start the postponed rounds, because all interest has been announced."""
+        postponed, self._postponed = self._postponed, []
+        for taken in postponed:
+            self.link.ask_taken(taken)
+
+    def _release(self) -> None:
+        postponed, self._postponed = self._postponed, []
+        for taken in postponed:
+            taken()
+        self.link.release_asked()
+
+    # What a link asks: everything is allowed between workers.
+
+    def interest_changed(self, source: Client, told: RemoteSubscription, change: int) -> None:
+        """Announce it to other servers; the worker that has the interest tells the workers."""
+        if self._mesh.outside is not None:
+            interest = self._mesh.outside.of(source.account)
+            interest.link_changed(cast("WorkerPart", source), told.subject, told.queue, change)
+
+    def allows_interest(self, link: WorkerLink, subject: bytes) -> bool:
+        """Allow all interest."""
+        return True
+
+    def refuse_surplus(self, link: WorkerLink) -> None:
+        """Do nothing: the number of connections is unlimited."""
+
+    def refuse_subject(self, link: WorkerLink) -> None:
+        """Log what cannot be: the other worker has checked it."""
+        log.error("worker_link_error", worker=link.index, error="interest in no subject")
+
+    def refuse_message(self, link: WorkerLink, subject: bytes) -> None:
+        """Do nothing: no message is refused."""
+
+    def refuse_oversized(self, link: WorkerLink) -> None:
+        """Do nothing: no message is too large."""
+
+    def on_connect(self, link: WorkerLink, document: bytes) -> None:
+        """Ignore an introduction; workers know each other."""
+
+    def on_info(self, link: WorkerLink, document: bytes) -> None:
+        """Ignore an introduction."""
+
+    def on_peer_error(self, link: WorkerLink, text: bytes) -> None:
+        """Log what the other worker found wrong."""
+        error = errors.quote(text[:256])
+        log.error("worker_link_error", worker=link.index, error=error)

@@ -1,0 +1,64 @@
+"""The part of a link that belongs to one account: messages of that account go over it and come in.
+
+A route and a link between workers carry every account; a leaf node link belongs to one, and is its
+own part.
+"""
+
+from typing import Any
+
+from midge.protocol.frame import Frame
+from midge.server.peers.link import Link
+from midge.server.peers.outbound import Heads
+from midge.server.routing.account import Account
+from midge.server.routing.client import Client
+from midge.sublist.subscription import RemoteSubscription
+
+
+class Part(Client):
+    """The part of `link` for `account`, which is called `name` on the wire.
+
+    `interest` is what the other server has told, and `told` what it is told. `cluster` is that of a
+    leaf node at the other end, and empty.
+    """
+
+    def __init__(self, link: Link, account: Account, name: bytes) -> None:
+        Client.__init__(self, link.cid, account, link.broker.chunks)
+        self.role = link.role
+        self.link = link
+        self.name = name
+        self.cluster = ""
+        self.told: Any = None
+        self.interest: list[RemoteSubscription] = []
+        self.heads = Heads(b"RMSG %b " % name, b"HMSG %b " % name)
+
+    def send(self, piece: bytes) -> None:
+        """Send a line."""
+        self.link.send(piece)
+
+    # As a publisher it is the link.
+
+    def names_group(self, name: bytes) -> bool:
+        """Return whether the line at hand names the queue group `name`."""
+        return self.link.names_group(name)
+
+    def run_goes_on(self, generation: int) -> bool:
+        """Return whether nothing has halted the parser, and the next message is for the same."""
+        return not self.link.parser.halted and self.account.sublist.generation == generation
+
+    def hold_for(self, receiver: Client) -> None:
+        """Read no further for a moment after the batch at hand: `receiver` is far behind."""
+        self.link.hold_for(receiver)
+
+    # As a receiver.
+
+    def forward(self, publisher: Client | None, frame: Frame, queues: list[bytes] | None) -> bool:
+        """Send `frame` over the link, and tell whether it goes."""
+        return self.link.send_message(publisher, frame, self.heads, queues)
+
+    def takes_run(self, publisher: Client | None, frame: Frame) -> bool:
+        """Return whether nothing but the subject decides, and that is allowed."""
+        return self.link.sends_run(frame)
+
+    def forward_run(self, frame: Frame, count: int, queues: list[bytes] | None) -> None:
+        """Send `count` messages, `frame` the first, that differ in their payloads only."""
+        self.link.send_run(frame, self.heads, count, queues)

@@ -1,0 +1,193 @@
+"""One route: a link between two servers of a cluster, which carries every account.
+
+What it is to one account is a RouteBranch: messages of that account go over it and come from it,
+and it has the interest that the other server has told in it. A message that came over a route goes
+to clients and leaf nodes here. It goes over another route only for a queue group whose members
+here have left.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from midge.protocol.errors import UNKNOWN_OPERATION, ProtocolError
+from midge.protocol.frame import Frame
+from midge.protocol.route import RouteParser
+from midge.server.peers.link import DOCUMENT_MAX_BYTES, Link
+from midge.server.peers.part import Part
+from midge.server.routing.account import Account
+from midge.server.routing.client import Client
+from midge.server.routing.passage import BOTH, passes
+from midge.server.routing.role import Role
+from midge.sublist.subscription import RemoteSubscription
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from midge.server.broker.broker import Broker
+
+_LEAF, _HUB, _ROUTE = int(Role.LEAF), int(Role.HUB), int(Role.ROUTE)
+_SUBJECT_MIN = len(b"RMSG A ")  # a PUB has its subject before that
+
+
+class RouteLink(Link):
+    """A link to another server of the cluster; `branches` are its parts, by account."""
+
+    def __init__(
+        self,
+        broker: "Broker",
+        cid: int,
+        peer: tuple[str, int],
+        side: Any,
+        ping_interval_s: float,
+    ) -> None:
+        parser = RouteParser(
+            self,
+            max_control_line=DOCUMENT_MAX_BYTES,
+            max_payload=broker.options.limits.max_payload_bytes,
+        )
+        Link.__init__(self, broker, cid, peer, side, _ROUTE, parser, ping_interval_s, maps=False)
+        self.branches: dict[bytes, RouteBranch] = {}
+        self._here: RouteBranch | None = None
+        self._here_name = b""
+
+    def branch(self, name: bytes) -> "RouteBranch | None":
+        """Return the part of the account called `name`, made now if necessary.
+
+        None, if the other server names too many accounts that are not here.
+        """
+        found = self.branches.get(name)
+        if found is None:
+            account = self.side.account_of(name, len(self.branches))
+            if account is None:
+                return None
+            found = RouteBranch(self, account, name)
+            self.branches[name] = found
+        return found
+
+    def parts(self) -> "list[RouteBranch]":
+        """List the branches."""
+        return list(self.branches.values())
+
+    def present(self) -> "RouteBranch | None":
+        """Return the part of the account that the line at hand names."""
+        name = self.parser.account
+        if name is not self._here_name or self._here is None:
+            self._here = self.branch(name)
+            self._here_name = name
+        here = self._here
+        if here is not None:
+            origin = self.parser.origin
+            here.origin = origin.decode(errors="replace") if origin else ""
+        return here
+
+    def drop_refused(self, takes: "Callable[[bytes], bool]") -> None:
+        """Remove what the other server has told that `takes` refuses."""
+        for branch in self.parts():
+            told, branch.interest = branch.interest, []
+            refused: list[RemoteSubscription] = []
+            for one in told:
+                kept = branch.interest if takes(one.subject) else refused
+                one.place = len(kept)
+                kept.append(one)
+            for one in refused:
+                self.forget_size(one)
+            self.drop(branch, refused)
+
+    def lost(self) -> None:
+        """Release everything after the transport is lost."""
+        Link.lost(self)
+        self._here = None
+        self.branches.clear()
+
+    # What the other server sends.
+
+    def source_of(self, frame: Frame) -> "RouteBranch | None":
+        """Return the part of the account that a message is of.
+
+        Raises:
+            ProtocolError: it is a client's line, which names none.
+        """
+        if frame.subject_start < _SUBJECT_MIN:
+            raise ProtocolError(UNKNOWN_OPERATION, "a client's line on a route")
+        return self.present()
+
+    def on_link_subscribe(self, subject: bytes, queue: bytes | None, weight: int) -> None:
+        """Note the other server's interest, or that a queue group has another weight."""
+        here = self.present()
+        if here is not None and self.is_ready:
+            origin = here.origin
+            told = RemoteSubscription(subject, queue, here, weight, origin, bool(origin))
+            self.begin_interest(here, here.interest, told)
+
+    def on_link_unsubscribe(self, subject: bytes, queue: bytes | None) -> None:
+        """Forget interest of the other server."""
+        here = self.present()
+        if here is not None:
+            self.end_interest(here, here.interest, subject, queue, here.origin)
+
+    def send_from_leaf(
+        self,
+        publisher: Client | None,
+        frame: Frame,
+        head: bytes,
+        queues: list[bytes] | None,
+    ) -> bool:
+        """Send a message that a leaf node has brought; `head` names its cluster and the account."""
+        if self.deliver_checks:
+            allowed = self.sendable(publisher, frame)
+            if allowed is None:
+                return False
+            frame = allowed
+        self.link_outbound.append_from_leaf(frame, head, queues)
+        self.note_sent(1, frame.size)
+        return True
+
+
+class RouteBranch(Part):
+    """One account's part of a route.
+
+    `origin` is the cluster of the leaf node that the message at hand comes from.
+    """
+
+    def __init__(self, link: RouteLink, account: Account, name: bytes) -> None:
+        Part.__init__(self, link, account, name)
+        self.route = link
+        self.origin = ""
+
+    def move_to(self, account: Account) -> None:
+        """Move the interest announced so far to `account`, which has been made since."""
+        before, self.account = self.account, account
+        for told in self.interest:
+            before.sublist.remove_remote(told)
+            account.sublist.insert_remote(told)
+
+    def reaches(self, link: Any, origin: str) -> bool:
+        """Return whether a message from this branch may go over `link`, to interest of `origin`."""
+        if passes(self.role, link.role) != BOTH:
+            return False
+        own = self.origin
+        return not own or (link.cluster != own and origin != own)
+
+    def forward(self, publisher: Client | None, frame: Frame, queues: list[bytes] | None) -> bool:
+        """Send `frame` over the route, and tell whether it goes."""
+        if publisher is not None and self.link.names_origins:
+            origin = _origin_of(publisher)
+            if origin:
+                head = b"LMSG %b %b " % (origin.encode(), self.name)
+                return self.route.send_from_leaf(publisher, frame, head, queues)
+        return self.link.send_message(publisher, frame, self.heads, queues)
+
+    def takes_run(self, publisher: Client | None, frame: Frame) -> bool:
+        """Return whether nothing but the subject decides, and that is allowed."""
+        if publisher is not None and self.link.names_origins and _origin_of(publisher):
+            return False
+        return self.link.sends_run(frame)
+
+
+def _origin_of(publisher: Any) -> str:
+    """Return the cluster of the leaf node that a message of `publisher` comes from, or ""."""
+    if isinstance(publisher, RouteBranch):
+        return publisher.origin
+    if publisher.role == _LEAF or publisher.role == _HUB:
+        cluster: str = publisher.cluster
+        return cluster
+    return ""

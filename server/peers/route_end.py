@@ -1,0 +1,436 @@
+"""This end of a route: the handshake of either direction, and what happens on a violation."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import UNSET
+
+from midge.protocol import errors
+from midge.protocol.errors import ProtocolError
+from midge.protocol.leaf_messages import SubjectRules
+from midge.protocol.route_messages import (
+    GOSSIP_DEFAULT,
+    RouteConnect,
+    RouteInfo,
+    parse_route_connect,
+    parse_route_info,
+)
+from midge.server.auth import AuthRequest, Refusal
+from midge.server.channels.charges import COMMAND_BYTES, LOG_LINE_BYTES
+from midge.server.channels.closed_reason import ClosedReason
+from midge.server.channels.reading import AUTHENTICATING
+from midge.server.listeners.sockets import is_loopback
+from midge.server.log.logger import get_logger
+from midge.server.peers.compression import Compression
+from midge.server.peers.dial import NO_INFO
+from midge.server.peers.end import Dialler, End, new_nonce
+from midge.server.peers.link import RENEWAL_BYTES
+from midge.server.peers.listener import when_decided
+from midge.server.peers.rules import rules_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from midge.server.auth import Verdict
+    from midge.server.auth.permissions import Permissions
+    from midge.server.peers.addresses import Address
+    from midge.server.peers.cluster import Cluster
+    from midge.server.peers.link import Link
+    from midge.server.peers.route import RouteLink
+    from midge.server.routing.account import Account
+
+_INFO_TIMEOUT_S = 2.0
+_NO_ROUTE_OF_ITS_OWN = b"Not possible to have a dedicated route"
+REFUSAL_HOLD_S = 1.0
+"""How long a server that has connected waits for its refusal. nats-server 2.15.1 connects again at
+once, 1,400 times a second on loopback, because its route for the system account ends by itself."""
+
+_WRONG_PORT = "attempted to connect to route port"
+
+log = get_logger()
+
+
+class RouteDialler(Dialler, Protocol):
+    """Connects to a server and keeps the route up."""
+
+    address: Address
+    is_explicit: bool
+    gossip_mode: int
+
+
+class RouteEnd(End):
+    """One end of a route; `info` is what the other server says of itself.
+
+    `is_explicit` says that the settings of this server name the other one. `taken` says which
+    interest the other server takes; None: all of it.
+    """
+
+    kind = "route"
+    error_event = "route_error"
+    peer_error_event = "route_peer_error"
+
+    def __init__(self, cluster: Cluster, dialler: RouteDialler | None = None) -> None:
+        table = cluster.broker.options.cluster
+        compression = Compression(table.compression, table.compression_rtt_s)
+        End.__init__(self, cluster, compression, dialler)
+        self.cluster = cluster
+        self.info = RouteInfo()
+        self.gossip_mode = GOSSIP_DEFAULT if dialler is None else dialler.gossip_mode
+        self.is_explicit = dialler is not None and dialler.is_explicit
+        self.taken: Permissions | None = None
+
+    def pinned_certs(self) -> tuple[str, ...]:
+        """Return the fingerprints, one of which the other server's certificate must have."""
+        return self.broker.options.cluster.tls.pinned_certs
+
+    def refuse(
+        self, link: RouteLink, wire: str | None, reason: ClosedReason, detail: str = ""
+    ) -> None:
+        """Close `link` because its server may not take part, which is logged."""
+        self.fail(link, wire, reason, detail)
+
+    # What the other server says.
+
+    def on_connect(self, link: RouteLink, document: bytes) -> None:
+        """Take CONNECT, which only the server that has connected sends."""
+        self.fail(link, None, ClosedReason.PROTOCOL_VIOLATION, "an unexpected CONNECT")
+
+    def on_info(self, link: RouteLink, document: bytes) -> None:
+        """Take INFO: of the other server at first, then of its changes and of third servers."""
+        info = parse_route_info(document)
+        if not self.info.server_id:
+            if not self.compresses(link, info):
+                self.first_info(link, info)
+        elif info.server_id == self.info.server_id:
+            self._renew(link, info)
+        elif link.is_ready and info.server_id and self.is_trusted(link):
+            link.spend(COMMAND_BYTES + LOG_LINE_BYTES)
+            self.cluster.discovered(info)
+
+    def compresses(self, link: RouteLink, info: RouteInfo) -> bool:
+        """Agree on compression by the first INFO; where True, another one is to come."""
+        return self.compression.settle(link, info.compression)
+
+    def own_info(self) -> RouteInfo:
+        """Return the INFO of this server, with the compression that has been agreed on, if so."""
+        info = self.cluster.info()
+        if self.compression.is_settled:
+            info.compression = self.compression.told
+        return info
+
+    def ask_again(
+        self,
+        link: RouteLink,
+        authenticate: Callable[[AuthRequest], Verdict | Awaitable[Verdict]] | None,
+    ) -> None:
+        """Leave a server in that this one has connected to: it is known where that is."""
+
+    def is_trusted(self, link: RouteLink) -> bool:
+        """Return whether an address of a third server that comes from here may be connected to."""
+        return True
+
+    def first_info(self, link: RouteLink, info: RouteInfo) -> None:
+        """Take what the other server says of itself."""
+        raise NotImplementedError
+
+    def _renew(self, link: RouteLink, info: RouteInfo) -> None:
+        """Take changes of what the other server says of itself."""
+        before, self.info = self.info, info
+        if before.export != info.export:
+            link.spend(RENEWAL_BYTES)
+            self._take_rules(info)
+            self.cluster.tell_anew(link)
+        if (before.connect_urls, before.ldm) != (info.connect_urls, info.ldm):
+            self.cluster.urls_changed()
+
+    def _take_rules(self, info: RouteInfo) -> None:
+        """Note which interest the other server takes.
+
+        Raises:
+            ProtocolError: what it says of that are not subjects.
+        """
+        rules = info.export or SubjectRules()
+        try:
+            self.taken = rules_of(rules.allow, rules.deny)
+        except ValueError as error:
+            raise ProtocolError(None, f"INFO: export: {error}") from None
+
+    def admit(self, link: RouteLink, info: RouteInfo) -> bool:
+        """Admit the server of `info`; or close the link and return False."""
+        cluster = self.cluster
+        if info.server_id == cluster.server_id:
+            self.refuse(link, None, ClosedReason.DUPLICATE_ROUTE, "a route to this server itself")
+        elif info.server_id in cluster.routes:
+            log.debug("route_is_duplicate", cid=link.cid, peer=link.peer)
+            link.close(ClosedReason.DUPLICATE_ROUTE)
+        elif not self.was_solicited and info.server_name == self.cluster.server_name():
+            detail = (
+                f"Remote server has a duplicate name: {errors.quote(info.server_name.encode())}"
+            )
+            self.refuse(link, None, ClosedReason.DUPLICATE_SERVER_NAME, detail)
+        elif self._has_other_streams(info):
+            detail = (
+                "this server has JetStream and so has the other one: a cluster with midge in it has"
+                " its streams on midge or on nats-servers"
+            )
+            self.refuse(link, None, ClosedReason.PROTOCOL_VIOLATION, detail)
+        else:
+            return True
+        return False
+
+    def take_part(self, link: RouteLink, info: RouteInfo) -> None:
+        """Register the server of `info` and go on."""
+        self.stop_timer()
+        if not info.ip:
+            port = info.port or link.peer_port
+            host = f"[{link.peer_host}]" if ":" in link.peer_host else link.peer_host
+            info.ip = f"nats-route://{host}:{port}/"
+        self._take_rules(info)
+        self.info = info
+        link.name = info.server_name or info.server_id
+        link.peer_protocol = info.proto
+        own = self.broker.options.limits.header_support
+        link.takes_headers(bool(info.headers) and own)
+        link.limit(None, None, info.max_payload)
+        self.cluster.join(link, info)
+
+    def _has_other_streams(self, info: RouteInfo) -> bool:
+        """Return whether both servers have JetStream."""
+        is_there = info.jetstream is True or info.midge_jetstream is True
+        return is_there and self.broker.options.jetstream.enabled
+
+    def on_peer_error(self, link: RouteLink, text: bytes) -> None:
+        """Close the route, as nats-server does for any error of the other side."""
+        if _NO_ROUTE_OF_ITS_OWN in text:
+            # nats-server says so to itself, where it wants a route for its system account alone.
+            log.debug("route_is_not_dedicated", cid=link.cid, peer=link.peer)
+            link.close(ClosedReason.CLIENT_CLOSED)
+            return
+        End.on_peer_error(self, link, text)
+        link.close(ClosedReason.PROTOCOL_VIOLATION)
+
+    # Interest and messages.
+
+    def account_of(self, name: bytes, known: int) -> Account | None:
+        """Return the account called `name` for a route that has `known` accounts already."""
+        return self.cluster.account_of(name, known)
+
+    def allows_interest(self, link: RouteLink, subject: bytes) -> bool:
+        """Return whether interest in `subject` is taken."""
+        return self.cluster.telling.takes(subject)
+
+    def refuse_subject(self, link: Link) -> None:
+        """Count interest in something that is not a valid subject."""
+        self._count("subjects")
+
+
+class AcceptedRoute(RouteEnd):
+    """This end of a route that the other server has opened."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        authenticate: Callable[[AuthRequest], Verdict | Awaitable[Verdict]] | None,
+    ) -> None:
+        RouteEnd.__init__(self, cluster)
+        self._nonce = new_nonce()
+        self._authenticate = authenticate
+        self._connect: RouteConnect | None = None
+        self._is_let_in = False
+
+    def opened(self, link: RouteLink) -> None:
+        """Say INFO, and wait for CONNECT."""
+        RouteEnd.opened(self, link)
+        if link.reason is not None:
+            return
+        info = self.own_info()
+        info.nonce = self._nonce.decode()
+        link.send(info.line())
+        self.await_connect(link, self.broker.options.cluster.authorization.timeout_s)
+
+    def refuse(
+        self, link: RouteLink, wire: str | None, reason: ClosedReason, detail: str = ""
+    ) -> None:
+        """Log why the server may not take part, read nothing more of it, and close the link later.
+
+        A route that is up ends at once.
+        """
+        if link.is_ready:
+            self.fail(link, wire, reason, detail)
+            return
+        log.error("route_error", cid=link.cid, peer=link.peer, error=detail or wire)
+        link.channel.reading.halt(AUTHENTICATING)
+        self.stop_timer()
+        clock = self.broker.clock
+        self._timer = clock.call_later(REFUSAL_HOLD_S, self._end_refused, link, wire, reason)
+
+    def _end_refused(self, link: RouteLink, wire: str | None, reason: ClosedReason) -> None:
+        self._timer = None
+        link.close(reason, wire)
+
+    def on_connect(self, link: RouteLink, document: bytes) -> None:
+        """Find out whether the server may connect; a second CONNECT breaks the protocol."""
+        if self._connect is not None:
+            RouteEnd.on_connect(self, link, document)
+            return
+        self.take_connect(link)
+        connect = self._connect = parse_route_connect(document)
+        if connect.lang:
+            self.fail(link, _WRONG_PORT, ClosedReason.WRONG_PORT)
+        elif connect.gateway:
+            text = f'Rejecting connection from gateway "{connect.gateway}" on the Router port'
+            self.fail(link, text, ClosedReason.WRONG_PORT)
+        elif self._authenticate is None:
+            self._let_in(link, connect)
+        else:
+            self._ask(link, connect, self._authenticate)
+
+    def _ask(
+        self,
+        link: RouteLink,
+        connect: RouteConnect,
+        authenticate: Callable[[AuthRequest], Verdict | Awaitable[Verdict]],
+    ) -> None:
+        """Check user and password."""
+        request = AuthRequest(
+            user=connect.user or "",
+            password=connect.password or "",
+            client_name=connect.name,
+            nonce=self._nonce,
+            peer_host=link.peer_host,
+            peer_port=link.peer_port,
+            connection_type="STANDARD",
+            certificate=link.channel.peer_certificate(),
+        )
+        when_decided(link, authenticate(request), partial(self._conclude, link))
+
+    def _conclude(self, link: RouteLink, verdict: Verdict) -> None:
+        if isinstance(verdict, Refusal):
+            reason = ClosedReason.AUTHENTICATION_FAILURE
+            self.refuse(link, errors.AUTHORIZATION_VIOLATION, reason, verdict.detail)
+        elif self._connect is not None and not self._is_let_in:
+            self._let_in(link, self._connect)
+
+    def _let_in(self, link: RouteLink, connect: RouteConnect) -> None:
+        """Compare the names of the clusters, and wait for INFO."""
+        self.stop_timer()
+        cluster = self.cluster
+        is_dynamic = connect.cluster_dynamic is True
+        if cluster.refuses_name(connect.cluster, is_dynamic=is_dynamic, server_id=connect.name):
+            text = (
+                f'Rejecting connection, cluster name "{connect.cluster}" does not match'
+                f' "{cluster.name}"'
+            )
+            self.refuse(link, text, ClosedReason.CLUSTER_NAME_CONFLICT)
+            return
+        self._is_let_in = True
+
+    def ask_again(
+        self,
+        link: RouteLink,
+        authenticate: Callable[[AuthRequest], Verdict | Awaitable[Verdict]] | None,
+    ) -> None:
+        """Find out whether a server that is in may stay; `authenticate` is new."""
+        self._authenticate = authenticate
+        if self._is_let_in and authenticate is not None and self._connect is not None:
+            self._ask(link, self._connect, authenticate)
+
+    def compresses(self, link: RouteLink, info: RouteInfo) -> bool:
+        """Agree on compression, and answer with INFO by it."""
+        if not self._is_let_in or not RouteEnd.compresses(self, link, info):
+            return False
+        self.compression.begin(link)
+        link.send(self.own_info().line())
+        return True
+
+    def is_trusted(self, link: RouteLink) -> bool:
+        """Return whether the server has proven itself, or is on this machine."""
+        has_proof = self._authenticate is not None or self.broker.options.cluster.tls.enabled
+        return has_proof or is_loopback(link.peer_host)
+
+    def first_info(self, link: RouteLink, info: RouteInfo) -> None:
+        """Register the server that has connected, once it has been let in."""
+        if not self._is_let_in:
+            self.refuse(link, errors.AUTHORIZATION_VIOLATION, ClosedReason.AUTHENTICATION_FAILURE)
+        elif self.admit(link, info):
+            self.take_part(link, info)
+
+
+class SolicitedRoute(RouteEnd):
+    """This end of a route that `dialler` has opened; `failure` says why it is refused."""
+
+    def __init__(self, cluster: Cluster, dialler: RouteDialler) -> None:
+        RouteEnd.__init__(self, cluster, dialler)
+        self._address = dialler.address
+        self.found_id = ""
+        self.was_introduced = False
+
+    def opened(self, link: RouteLink) -> None:
+        """Wait for INFO."""
+        RouteEnd.opened(self, link)
+        if link.reason is None:
+            self.wait(link, _INFO_TIMEOUT_S, detail=NO_INFO)
+
+    def compresses(self, link: RouteLink, info: RouteInfo) -> bool:
+        """Return False: `first_info` agrees on compression, between CONNECT and INFO."""
+        return False
+
+    def takes_failure(self, error: str) -> bool:
+        """Return True until the route is up, and for a refusal, which comes after that."""
+        if errors.AUTHORIZATION_VIOLATION in error:
+            self.is_done = False
+        return RouteEnd.takes_failure(self, error)
+
+    def first_info(self, link: RouteLink, info: RouteInfo) -> None:
+        """Introduce this server, and register the other one."""
+        self.found_id = info.server_id
+        cluster = self.cluster
+        if not info.server_id or info.client_id is not UNSET:
+            detail = "attempted to connect to wrong port: its INFO is not that of a route port"
+            self.fail(link, None, ClosedReason.WRONG_PORT, detail)
+            return
+        if self.was_introduced:
+            link.send(self.own_info().line())
+            self._join(link, info)
+            return
+        if not self.admit(link, info):
+            return
+        name, is_dynamic = info.cluster or "", info.cluster_dynamic is True
+        refused = cluster.refuses_name(name, is_dynamic=is_dynamic, server_id=info.server_id)
+        address = self._address
+        own = self.broker.options.cluster.authorization
+        user, password = address.user, address.password
+        if not user:
+            user, password = own.user, own.password
+        connect = RouteConnect(
+            user=user or UNSET,
+            password=password or UNSET,
+            tls_required=self.broker.options.cluster.tls.enabled,
+            headers=self.broker.options.limits.header_support,
+            name=cluster.server_id,
+            cluster=cluster.name,
+            cluster_dynamic=True if cluster.is_dynamic else UNSET,
+            lnoc=True,
+            lnocu=True,
+        )
+        link.send(connect.line())
+        if refused and not is_dynamic:
+            # As nats-server does: with CONNECT the other server can tell its log why.
+            detail = f"cluster name {errors.quote(name.encode())} does not match"
+            self.fail(link, None, ClosedReason.CLUSTER_NAME_CONFLICT, detail)
+            return
+        self.was_introduced = True
+        is_compressed = RouteEnd.compresses(self, link, info)
+        link.send(self.own_info().line())
+        if is_compressed:  # another INFO is to come
+            self.compression.begin(link)
+            return
+        self._join(link, info)
+
+    def _join(self, link: RouteLink, info: RouteInfo) -> None:
+        self.take_part(link, info)
+        self.is_done = True
+        if self._dialler is not None:
+            self._dialler.joined()
