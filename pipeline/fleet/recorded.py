@@ -7,6 +7,7 @@ about it is known afterwards.
 import heapq
 import json
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -66,6 +67,7 @@ class Simulation:
         self._order = count()
         self._cids = count(1)
         self._turns: dict[str, int] = {}
+        self._delivered: Counter[Subscription] = Counter()
 
     def run(self) -> "Simulation":
         """Run the simulation to its end."""
@@ -156,7 +158,7 @@ class Simulation:
         self, subscription: Subscription, subject: str, size: int, reply: str | None
     ) -> None:
         receiver, listening = _owner(subscription)
-        subscription.delivered += 1
+        self._delivered[subscription] += 1
         receiver.out_msgs += 1
         receiver.out_bytes += size
         if reply is not None and listening.answer_ms is not None:
@@ -183,7 +185,7 @@ class Simulation:
                 "event": event,
                 "subject": subscription.subject.decode(),
                 "queue": subscription.queue.decode() if subscription.queue else None,
-                "delivered": subscription.delivered,
+                "delivered": self._delivered[subscription],
                 "client_name": client.member.name,
             }
         )
