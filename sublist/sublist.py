@@ -9,7 +9,7 @@ Where subscriptions are:
     _exact      Subscriptions without wildcards: a dictionary from subject to node. While there are
                 no others, a match is one dictionary look-up. A plain subscription that is alone on
                 its subject has the place of its node until a message matches it, which saves 64
-                bytes for each subject that nobody publishes to.
+                bytes for each subject without messages.
     _trie       Subscriptions with wildcards: one level of nodes per token, see trie.py.
     remotes     A second SubList for the interest that links announce. It is None until a link
                 announces any. Its results are merged in, and its subscriptions are in no count.
@@ -606,7 +606,7 @@ class SubList:
 
 
 def _subscriptions_of(held: Node | Subscription) -> list[Subscription]:
-    """List what is held by a node, or in its place."""
+    """List the subscriptions of a node, or the lone one in its place."""
     return held.subscriptions() if isinstance(held, Node) else [held]
 
 

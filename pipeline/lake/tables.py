@@ -159,7 +159,7 @@ _TABLES = (
     ),
     Table(
         "gold/talkers",
-        "a client and what it published, the busiest first",
+        "a client and its published messages, the busiest first",
         f"{_WHO}, client_name string, subjects bigint, {_USE}, deliveries bigint, place int",
     ),
     Table(

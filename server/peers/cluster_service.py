@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from midge.server.peers.link import Link
 
 GOSSIPED_MAX = 256
-"""Most servers that are connected to because others have told of them at a time."""
+"""Most announced servers that are connected to at a time."""
 
-_TOLD_AT_ONCE = 500  # clients that get INFO, before others have their turn
-_STARTED_AT_ONCE = 4  # connections that are begun to servers told of, before others have their turn
+_TOLD_AT_ONCE = 500  # clients that get INFO in one turn
+_STARTED_AT_ONCE = 4  # connections to announced servers that are begun in one turn
 
 log = get_logger()
 
@@ -168,7 +168,7 @@ class ClusterService:
             asyncio.get_running_loop().call_soon(self._start_told_of)
 
     def _start_told_of(self) -> None:
-        """Connect to servers told of, to some now and to the rest in later turns."""
+        """Connect to announced servers, to some now and to the rest in later turns."""
         for _ in range(min(len(self._told_of), _STARTED_AT_ONCE)):
             self._told_of.popleft().start()
         if self._told_of:
@@ -239,7 +239,7 @@ class ClusterService:
             self._begin(address, is_explicit=True)
 
     def _renew_routes(self, before: Table, table: Table) -> None:
-        """Have routes that are up go by `table`, and other servers know what concerns them."""
+        """Apply `table` to the routes that are up, and send the changes to the other servers."""
         has_other_rules = before.permissions != table.permissions
         line = self.cluster.info().line()
         for link in list(self.cluster.routes.values()):
@@ -258,7 +258,7 @@ class ClusterService:
     # What routes tell.
 
     def _discovered(self, info: RouteInfo) -> None:
-        """Connect to a server that another one has told of, unless there is a route already."""
+        """Connect to a server that another one has announced, unless there is a route already."""
         if info.server_id in {self.cluster.server_id, *self.cluster.routes} or not info.ip:
             return
         try:
@@ -287,10 +287,10 @@ class ClusterService:
             dialler.left(server_id)
 
     def _urls_changed(self) -> None:
-        """Tell clients, here and in other workers, of the other servers they may connect to.
+        """Send clients, here and in other workers, the addresses of the other servers.
 
-        They are told in the next turn, once of all that changes in this one: another server may
-        say INFO a thousand times in one read.
+        It happens in the next turn, once for all changes of this one: another server may send
+        INFO a thousand times in one read.
         """
         if not self._is_telling:
             self._is_telling = True

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from midge.sublist.subscription import RemoteSubscription
 
 INTEREST_MAX = 1 << 19
-"""Most subscriptions that one link may tell of where `limits.max_subscriptions` is not set.
+"""Most subscriptions that one link may announce where `limits.max_subscriptions` is not set.
 
-Each takes some 400 bytes, so that a hostile server can take 200 MB; of wildcard subjects that have
-eight tokens each and share none of them, 1.3 GB. Longer ones count more.
+Each takes some 400 bytes, so a hostile server can use 200 MB, and 1.3 GB with wildcard subjects
+of eight tokens each that share none of them. Longer ones count more.
 """
 
 _NONCE_BYTES = 11
@@ -108,7 +108,7 @@ class End:
         raise NotImplementedError
 
     def closed(self, link: Any) -> None:
-        """Let go of a link that has ended."""
+        """Unregister a link that has ended."""
         self.stop_timer()
         self._peers.leave(link)
 

@@ -71,7 +71,7 @@ class Accepted(LeafEnd):
         self.owes_info = True
 
     def opened(self, link: LeafLink) -> None:
-        """Say INFO, if that is not done yet, and wait for CONNECT."""
+        """Send INFO, unless that is done, and wait for CONNECT."""
         LeafEnd.opened(self, link)
         if link.reason is not None:
             return

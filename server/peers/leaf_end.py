@@ -27,9 +27,9 @@ log = get_logger()
 
 
 class LeafEnd(End):
-    """One end of a link; subclasses do the handshake, and say what a violation leads to.
+    """One end of a link; subclasses do the handshake, and handle violations.
 
-    `user` and `version` are those of the server that has connected here; empty at its own end.
+    `user` and `version` describe the server that has connected here; empty at the connecting end.
     """
 
     kind = "leafnode"
@@ -99,7 +99,7 @@ class LeafEnd(End):
         self.fail(link, text, ClosedReason.PROTOCOL_VIOLATION)
 
     def loop_found(self) -> None:
-        """Take note of a loop."""
+        """Called when a loop of links is found."""
 
     def allows_interest(self, link: LeafLink, subject: bytes) -> bool:
         """Return whether to keep interest in `subject`; a wildcard may match more subjects."""
@@ -109,7 +109,7 @@ class LeafEnd(End):
         return rules.may_publish(subject)
 
     def refuse_surplus(self, link: Link) -> None:
-        """Say that the link tells too much interest; what is too much is ignored."""
+        """Count and report too much interest over the link; the surplus is ignored."""
         End.refuse_surplus(self, link)
         link.send_error(errors.MAXIMUM_SUBSCRIPTIONS)
 

@@ -1,4 +1,4 @@
-"""The leaf nodes of one server: which links are up, and what they are told of."""
+"""The leaf nodes of one server: its links, and the interest that it announces over them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LeafNodes(Peers):
     """
 
     def __init__(self, broker: Broker, interests: Interests) -> None:
-        """Tell links of what is in `interests`, which all links of the server share."""
+        """Announce the interest in `interests`, which all links of the server share."""
         Peers.__init__(self, broker, interests)
         self.interests.extra[Role.LEAF] = self._subjects_for
         self.interests.extra[Role.HUB] = self._subjects_for
@@ -72,13 +72,13 @@ class LeafNodes(Peers):
         return subject
 
     def _subjects_for(self, account: Account) -> list[bytes]:
-        """List what links of `account` are told of without a subscription."""
+        """List the subjects announced to links of `account` without a subscription."""
         mapper = account.mapper
         sources = [] if mapper is None else mapper.sources()
         return [self.loop_subject(account), *sources]
 
     def join(self, link: LeafLink, rules: Permissions | None) -> None:
-        """Have `link`, whose handshake is done, take part; `rules` limit what it is told."""
+        """Register `link` after its handshake; `rules` limit the interest announced over it."""
         self.links[link.cid] = link
         link.start()
         self.interests.of(link.account).add(link, telling(rules))

@@ -172,9 +172,9 @@ class LeafNodeService(Observer):
     # Changes while serving.
 
     def cluster_renamed(self) -> None:
-        """Link anew to the remotes that have been told the old name, as nats-server does.
+        """Reconnect to the remotes that have the old name, as nats-server does.
 
-        A leaf that has connected to this server is told the new name when it comes again.
+        A leaf that has connected to this server gets the new name when it reconnects.
         """
         for remote in self._remotes:
             remote.tell_anew()

@@ -64,7 +64,7 @@ _CARE_BYTES = 1024  # permissions, mappings and a copy of the frame
 _TRACED_BYTES = 32 * 1024  # reading headers in plain Python, and telling where a message went
 _BEGUN_BYTES = 20480  # beside the charge of the line: 13 us in all, of 20 ms for 32 MiB
 _ENDED_BYTES = 16384  # likewise: 10 us
-_VIEW_BYTES = 64  # per queue group named, looked for among those of the result
+_VIEW_BYTES = 64  # per named queue group, which is searched in the result
 _PUB_BYTES = 4  # with its blank
 _PING = b"PING\r\n"
 _PONG = b"PONG\r\n"
@@ -78,11 +78,11 @@ _USUAL_BYTES = 1024
 class Link(ChannelOwner):
     """A link to another server; `name` is that server's.
 
-    `send_rules` limit what is sent over the link and `take_rules` what is taken from it; None where
-    nothing does. With `maps`, the mappings of an account apply to what comes over the link.
-    `peer_max_payload` is the largest message that the other side takes, `max_interest` how much
-    interest it may tell, by its size, and `peer_protocol` what it speaks. With `names_origins` it
-    reads which leaf node cluster a line comes from.
+    `send_rules` limit the messages sent over the link and `take_rules` the messages accepted from
+    it; None means no limit. With `maps`, the mappings of an account apply to accepted messages.
+    `peer_max_payload` is the largest message that the other side accepts, `max_interest` the most
+    interest that it may announce, by its size, and `peer_protocol` its protocol version. With
+    `names_origins` it reads which leaf node cluster a line comes from.
     """
 
     def __init__(

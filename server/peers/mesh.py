@@ -219,7 +219,7 @@ class Side:
     # The barrier.
 
     def ask_taken(self, taken: Callable[[], None]) -> None:
-        """Ask whether all has been taken that was told; once all of it has been told."""
+        """Start a barrier round, now or once all interest has been announced."""
         if self._is_open and self.told.is_done:
             self.link.ask_taken(taken)
         else:

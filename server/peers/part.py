@@ -38,7 +38,7 @@ class Part(Client):
     # As a publisher it is the link.
 
     def names_group(self, name: bytes) -> bool:
-        """Return whether the line at hand names the queue group `name`."""
+        """Return whether the current line names the queue group `name`."""
         return self.link.names_group(name)
 
     def run_goes_on(self, generation: int) -> bool:
@@ -46,7 +46,7 @@ class Part(Client):
         return not self.link.parser.halted and self.account.sublist.generation == generation
 
     def hold_for(self, receiver: Client) -> None:
-        """Read no further for a moment after the batch at hand: `receiver` is far behind."""
+        """Pause reading after the current batch, because `receiver` is far behind."""
         self.link.hold_for(receiver)
 
     # As a receiver.

@@ -68,7 +68,7 @@ class RouteLink(Link):
         return list(self.branches.values())
 
     def present(self) -> "RouteBranch | None":
-        """Return the part of the account that the line at hand names."""
+        """Return the branch of the account that the current line names."""
         name = self.parser.account
         if name is not self._here_name or self._here is None:
             self._here = self.branch(name)

@@ -22,11 +22,11 @@ RECONNECT_SPREAD_S = 0.1
 """How long after a failure a server is tried again: so long, and up to so much more."""
 
 GOSSIPED_RETRIES_MIN = 2
-"""Least further attempts to reach a server that another one has told of.
+"""Least further attempts to reach a server that another one has announced.
 
 nats-server makes `connect_retries` of them, none by default. But a server that has just started is
-told of at once, and one that comes back may be, under its old name, before the end of its old route
-has been noticed: one attempt in vain, and those two servers would never meet.
+announced at once, and a returning server possibly before the end of its old route has been noticed:
+after a single failed attempt these two servers would never meet.
 """
 
 _BACKOFF_MAX_S = 30.0
@@ -36,8 +36,8 @@ _DIAL_TIMEOUT_S = 1.0
 class RouteDialler(Dialler):
     """Opens a route to `address`; for ever if the settings name it, else a few times.
 
-    `tls` is the context of handshakes; None for none. `is_done` tells that no more is tried, and
-    `was_tried` that a first route is up, or could not be.
+    `tls` is the context of handshakes; None for none. `is_done` is True when there will be no
+    further attempt, and `was_tried` when the first attempt has succeeded or failed.
     """
 
     failed_event = "route_connect_failed"

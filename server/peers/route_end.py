@@ -241,7 +241,7 @@ class AcceptedRoute(RouteEnd):
         self._is_let_in = False
 
     def opened(self, link: RouteLink) -> None:
-        """Say INFO, and wait for CONNECT."""
+        """Send INFO, and wait for CONNECT."""
         RouteEnd.opened(self, link)
         if link.reason is not None:
             return

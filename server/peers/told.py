@@ -94,7 +94,7 @@ class Link(Protocol):
 
 
 class Dialect(Protocol):
-    """The lines that tell interest."""
+    """The lines that announce interest."""
 
     names_origins: bool
 

@@ -96,7 +96,7 @@ class WorkerLink(Link):
         return list(self._parts.values())
 
     def present(self) -> "WorkerPart":
-        """Return the part of the account that the line at hand names."""
+        """Return the part of the account that the current line names."""
         return self._named(self.parser.account)
 
     def source_of(self, frame: Frame) -> "WorkerPart":
@@ -160,7 +160,7 @@ class WorkerLink(Link):
         self._note_plain(part, NumberedSubscription(subject, part, number, sid))
 
     def _note_plain(self, part: "WorkerPart", told: RemoteSubscription) -> None:
-        """Note interest of no queue group, in place of what was known of it."""
+        """Record plain interest, in place of the previous one for its subject."""
         known = self.known(part, told.subject, None, "")
         if known is None:
             self.begin_interest(part, part.interest, told)
@@ -326,7 +326,7 @@ class WorkerPart(Part):
             self.worker.send_as_they_lie(self, frame, count)
 
     def lines_to(self, subscription: Subscription) -> "WorkerLink | None":
-        """Return the link, where the message at hand is a PUB that goes to `subscription` alone."""
+        """Return the link, if the current message is a PUB for `subscription` only, else None."""
         return self.worker if self.worker.sends_only_to(self, subscription) else None
 
 

@@ -1,11 +1,12 @@
-"""The interest that other workers are told: by account, of clients and of services of this one.
+"""The interest announced to other workers, by account: that of this worker's clients and services.
 
-Every worker has the same imports between accounts, and each answers some requests itself, so those
-subscriptions are not told. Each link is told every change at once, and the interest at its
-beginning in turns.
+Every worker has the same imports between accounts, and each answers some requests itself, so these
+subscriptions are not announced. Each link gets every change at once, and the interest at its
+beginning in pieces.
 
-A client's subscription that is alone on its subject gets a number, which the others are told. The
-messages that they send for it in blocks go straight to the client while it has that number.
+A client's subscription that is alone on its subject gets a number, which is announced with it. The
+messages that other workers send for it in blocks go straight to the client while it has that
+number.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _ANSWERED_BY_EACH = frozenset({b"$SYS.REQ.USER.INFO"})
 
 
 class Sender(Protocol):
-    """The link over which interest is told."""
+    """The link over which interest is announced."""
 
     def send(self, piece: bytes) -> None:
         """Send a line."""
@@ -79,12 +80,12 @@ class Interest:
         watch.begin()
 
     def join(self, told: Told) -> None:
-        """Have `told` say everything, and every change from now on."""
+        """Announce everything by `told`, and every change from now on."""
         self._told[told] = None
         told.begin()
 
     def leave(self, told: Told) -> None:
-        """Have it say nothing more."""
+        """Announce nothing more by `told`."""
         self._told.pop(told, None)
 
     def walk(self) -> Iterator[Key]:
@@ -245,7 +246,7 @@ class Told:
 
     @property
     def is_done(self) -> bool:
-        """Whether the link has been told everything."""
+        """Whether everything has been announced."""
         return self._left is None
 
     def begin(self) -> None:

@@ -113,12 +113,12 @@ class SeveralListeners(Several):
             listener.interest_began(subject, queue)
 
     def interest_ended(self, subject: bytes, queue: bytes | None) -> None:
-        """Pass on that interest has ended."""
+        """Announce the end of interest."""
         for listener in tuple(self.members):
             listener.interest_ended(subject, queue)
 
     def group_resized(self, subject: bytes, queue: bytes, members: int) -> None:
-        """Pass on how many members a queue group has."""
+        """Announce the new number of members of a queue group."""
         for listener in tuple(self.members):
             listener.group_resized(subject, queue, members)
 

@@ -183,7 +183,7 @@ def test_midge_refuses_what_it_lacks(name: str, capsys: pytest.CaptureFixture[st
 def test_converted_to_toml_it_means_the_same(name: str, tmp_path: Path) -> None:
     options = config.load(CORPUS / "valid" / f"{name}.conf").options
     converted = tmp_path / "converted.toml"
-    converted.write_text(render.Writer().document(options), encoding="utf-8")
+    converted.write_text(render.TomlWriter().document(options), encoding="utf-8")
     assert config.load(converted).options == options
 
 

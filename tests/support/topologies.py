@@ -154,7 +154,7 @@ async def _arrived(clients: list[Client], is_done: Any) -> None:
             for client in clients:
                 await client.flush()
             await asyncio.sleep(0.01)
-    await settle(clients)  # whatever comes twice has come by now
+    await settle(clients)  # a second copy would have come by now
     for client in clients:
         await client.flush()
 
