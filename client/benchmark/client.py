@@ -62,6 +62,8 @@ class CountingClient(asyncio.Protocol):
         self._info: asyncio.Future[bytes] = loop.create_future()
         self._pongs: deque[asyncio.Future[None]] = deque()
         self._error: BenchError | None = None
+        self.max_payload = 0
+        """The largest payload that the server accepts, in bytes, once it is connected."""
         self.failed: asyncio.Future[None] = loop.create_future()
         """A future that fails with the error when the connection breaks."""
 
@@ -92,6 +94,8 @@ class CountingClient(asyncio.Protocol):
         if context is not None and options.tls_first:
             await self._start_tls(transport, context, options)
         info = _parse_info(await self._info, address)
+        most = info.get("max_payload")
+        self.max_payload = most if isinstance(most, int) else 0
         if info.get("tls_required"):
             context = context or tls_context(options)
         if context is not None and not options.tls_first:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from midge.client.benchmark.client import CountingClient
+from midge.client.benchmark.client import BenchError, CountingClient
 from midge.protocol.client_side import publish_frame, subscribe_line
 
 if TYPE_CHECKING:
@@ -144,13 +144,18 @@ async def request(plan: Plan, outcome: Outcome) -> None:
 class _Clients:
     """The open connections of a measurement, which fails as soon as one connection fails."""
 
-    def __init__(self, options: ConnectOptions) -> None:
-        self._options = options
+    def __init__(self, plan: Plan) -> None:
+        self._options = plan.options
+        self._largest_bytes = max(plan.payload_bytes, plan.reply_bytes)
         self._open: list[CountingClient] = []
 
     async def connect(self, client: CountingClient) -> CountingClient:
+        """Connect `client`. Raises: BenchError, also if the server refuses such payloads."""
         self._open.append(client)
         await client.connect(self._options)
+        if 0 < client.max_payload < self._largest_bytes:
+            most = f"the server takes at most {client.max_payload} bytes"
+            raise BenchError(f"{most}, and the payload has {self._largest_bytes}")
         return client
 
     async def finish(self, jobs: Sequence[Coroutine[None, None, None]]) -> None:
@@ -175,7 +180,7 @@ class _Clients:
 
 @asynccontextmanager
 async def _clients(plan: Plan) -> AsyncIterator[_Clients]:
-    clients = _Clients(plan.options)
+    clients = _Clients(plan)
     try:
         yield clients
     finally:

@@ -164,7 +164,8 @@ _TABLES = (
     ),
     Table(
         "gold/fan_out",
-        "how many messages were delivered so many times; null where deliveries were not recorded",
+        "the number of messages for each number of deliveries; "
+        "null where deliveries were not recorded",
         f"account string, deliveries int, {_USE}, share double",
     ),
     Table(
@@ -222,7 +223,7 @@ _TABLES = (
     ),
     Table(
         "gold/coverage",
-        "what was recorded of a server: all messages, those whose deliveries were counted, "
+        "the recorded numbers of a server: all messages, messages with counted deliveries, "
         "subscriptions and connections",
         "server string, account string, messages bigint, counted bigint, subscriptions bigint, "
         "sessions bigint",

@@ -455,7 +455,8 @@ def _found(url: str, version: int | None = None) -> "DeltaTable | None":
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
-        raise TableError(f"{url}: cannot be read: {_reason_of(error)}") from error
+        what = "cannot be read" if version is None else f"version {version} cannot be read"
+        raise TableError(f"{url}: {what}: {_reason_of(error)}") from error
 
 
 def _keys_of(url: str) -> dict[str, str] | None:

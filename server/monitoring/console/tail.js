@@ -37,15 +37,18 @@ function json(message, body) {
 function tailState(text, good) { at("tailing").className = good ? "quiet good" : "quiet bad"; show("tailing", "● " + text); }
 
 async function follow() {
-  if (!watched) return;
+  const asked = watched;
+  if (!asked) return;
   try {
-    const found = await act("tail", watched);
+    const found = await act("tail", asked);
+    if (asked !== watched) return;  // an answer to what was watched before
     if (isPaused) held = [...held, ...found.messages].slice(-TAIL_LINES);
     else found.messages.forEach(tailMessage);
     seen += found.seen; leftOut += found.left_out;
     if (found.left_out && !isPaused) tailLine("… " + found.left_out + " left out");
     tailState(short(seen) + " seen, " + short(leftOut) + " left out" + (isPaused ? ", paused" : ""), true);
   } catch (error) {
+    if (asked !== watched) return;
     tailState(error.message, false);
     if (error.message !== UNREACHABLE) { stopTail(); return; }  // who is refused has to change something first
   }
