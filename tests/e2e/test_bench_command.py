@@ -74,7 +74,7 @@ def test_request_that_nobody_answers(url: str, capsys: pytest.CaptureFixture[str
 
 
 def test_a_payload_that_is_too_large(url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    refused = "midge bench: the server takes at most 1048576 bytes, and the payload has 2097152\n"
+    refused = "midge bench: the server takes at most 1048576 bytes, and the payload has 2000000\n"
     for run in (["pub", "a", "--size", "2m"], ["request", "a", "--reply-size", "2m"]):
         assert cli.main(["bench", *run, "--count", "2", "--server", url]) == 1
         assert capsys.readouterr().err == refused
