@@ -144,12 +144,15 @@ async def test_a_page_about_many_clients_takes_many_turns(many: State, name: str
 @pytest.fixture(scope="module")
 def many() -> State:
     """A server with many clients."""
-    broker = Broker(Options(), ManualClock(), Random(1))
+    clock = ManualClock()
+    broker = Broker(Options(), clock, Random(1))
     for cid in range(1, MANY + 1):
+        clock.advance(0.001)  # each comes in a turn of its own, with that turn's budget
         connection = Connection(broker, cid, ("127.0.0.1", 1), "STANDARD")
         connection.channel.connection_made(Transport())
         subscriptions = f"SUB a.{cid} 1\r\nSUB b q{cid} 2\r\n"
         connection.channel.feed(f'CONNECT {{"name":"client-{cid}"}}\r\n{subscriptions}'.encode())
+    assert sum(len(one.subscriptions) for one in broker.clients.values()) == 2 * MANY
     return State(broker)
 
 
