@@ -19,7 +19,7 @@ from tests.packaging.processes import python_environment, run, started_server
 from tests.packaging.wheels import faults
 from tests.unit.midge.surfaces import lists, sources
 
-BARE = {"midge", "msgspec", "nats-py", "pip", "setuptools", "uvloop"}
+BARE = {"midge", "msgspec", "nats-py", "pip", "setuptools", "structlog", "uvloop"}
 """All that an environment with a server and its client has."""
 
 pytestmark = [pytest.mark.packaging, pytest.mark.slow, pytest.mark.timeout(900)]
