@@ -102,23 +102,20 @@ SCENARIOS: tuple[Scenario, ...] = (
     *over_link("leaf_in", "hub to leaf", "in"),
     *over_link("route_out", "over a route", "route_out"),
     *over_link("route_in", "over a route, accepted", "route_in"),
-    Flow(
-        name="route_json",
-        title="over a route, JSON of 300 B",
-        payload_bytes=300,
-        subjects=1_000,
-        wildcard=True,
-        documents=True,
-        linked="route_out",
-    ),
-    Flow(
-        name="route_json_s2",
-        title="the same, compressed by S2",
-        payload_bytes=300,
-        subjects=1_000,
-        wildcard=True,
-        documents=True,
-        linked="route_s2",
+    *(
+        Flow(
+            name=name,
+            title=title,
+            payload_bytes=300,
+            subjects=1_000,
+            wildcard=True,
+            documents=True,
+            linked=linked,
+        )
+        for name, title, linked in (
+            ("route_json", "over a route, JSON of 300 B", "route_out"),
+            ("route_json_s2", "the same, compressed by S2", "route_s2"),
+        )
     ),
     RequestReply(name="request_1", title="request/reply, alone", in_flight=1),
     RequestReply(name="request_64", title="request/reply, 64 in flight", in_flight=64),

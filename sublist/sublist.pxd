@@ -60,8 +60,7 @@ cdef class SubList:
     cpdef Py_ssize_t count_members(self, bytes subject, bytes queue) except -1
     @cython.locals(node=Node)
     cpdef list exactly(self, bytes subject, bytes queue)
-    @cython.locals(found=Node)
-    cdef Node _at(self, bytes subject)
+    cdef object _held(self, bytes subject)
     cpdef void clear(self) except *
     @cython.locals(node=Node, result=SubListResult)
     cpdef SubListResult match(self, bytes subject)

@@ -288,23 +288,19 @@ class SubList:
         """Count the subscriptions of exactly `subject`, plain or in the group `queue`."""
         self._mutex.enter()
         try:
-            if self._only(subject) is not None:
-                return 1 if queue is None else 0
-            node = self._at(subject)
-            return 0 if node is None else node.count(queue)
+            held = self._held(subject)
+            if isinstance(held, Node):
+                node = held
+                return node.count(queue)
+            return 1 if held is not None and queue is None else 0
         finally:
             self._mutex.leave()
 
-    def _only(self, subject: bytes) -> Subscription | None:
-        """Return the subscription in the place of the node of exactly `subject`, or None."""
-        held = self._exact.get(subject) if self._exact_match and is_literal(subject) else None
-        return None if isinstance(held, Node) else held
-
-    def _at(self, subject: bytes) -> Node | None:
-        """Return the node of exactly `subject`, or None; `_only` has found none."""
+    def _held(self, subject: bytes) -> Node | Subscription | None:
+        """Return the node of exactly `subject`, the lone subscription in its place, or None."""
         if self._exact_match and is_literal(subject):
-            found: Node | None = self._exact.get(subject)
-            return found
+            held: Node | Subscription | None = self._exact.get(subject)
+            return held
         return self._trie.at(subject)
 
     def _node_for(self, subject: bytes, held: Node | Subscription | None) -> Node:
@@ -355,11 +351,11 @@ class SubList:
         """List the subscriptions of exactly `subject`, plain or in the group `queue`."""
         self._mutex.enter()
         try:
-            only = self._only(subject)
-            if only is not None:
-                return [only] if queue is None else []
-            node = self._at(subject)
-            return [] if node is None else node.having(queue)
+            held = self._held(subject)
+            if isinstance(held, Node):
+                node = held
+                return node.having(queue)
+            return [held] if held is not None and queue is None else []
         finally:
             self._mutex.leave()
 

@@ -1,4 +1,4 @@
-"""A disk that encrypts what is written to another one, and the keys and ciphers for that.
+"""A disk that encrypts the data written to another one, and its keys and ciphers.
 
 The user's key is stretched with the store's id. The result wraps the store's key, which is random,
 lies in the store's identity and never changes, so that a new user's key changes two small files

@@ -33,7 +33,7 @@ _ROW_WORK = 4  # a row that is looked up by its sequence
 
 
 def next_seq(store: Indexes, filters: tuple[bytes, ...], start_seq: int, end_seq: int) -> int:
-    """Return the sequence that `load_next` would return the message of; 0 for none."""
+    """Return the sequence of the first message that matches any filter; 0 for none."""
     end = end_seq or store.last_seq
     start = max(start_seq, store.first_seq)
     if store.messages == 0 or start > end:

@@ -54,10 +54,6 @@ cdef class Store(Indexes):
     ) except -1
     cpdef StoredMessage load(self, unsigned long long seq)
     cpdef void load_departing(self, unsigned long long seq, object take) except *
-    @cython.locals(seq="unsigned long long")
-    cpdef StoredMessage load_next(
-        self, tuple filters, unsigned long long start_seq, unsigned long long end_seq=*
-    )
     @cython.locals(position=Py_ssize_t, block=Block, run=Run)
     cpdef bint show(self, unsigned long long seq, MessageView view) except -1
     @cython.locals(seq="unsigned long long")

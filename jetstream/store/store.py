@@ -262,13 +262,6 @@ class Store(Indexes):
         """
         take(self.load(seq))
 
-    def load_next(
-        self, filters: tuple[bytes, ...], start_seq: int, end_seq: int = 0
-    ) -> StoredMessage | None:
-        """Return the first message from `start_seq` to `end_seq` that matches any filter."""
-        seq = self.next_seq(filters, start_seq, end_seq)
-        return self.load(seq) if seq else None
-
     def show(self, seq: int, view: MessageView) -> bool:
         """Set `view` to the message of this sequence; False if there is none."""
         position = self.message_index.locate(seq)
@@ -284,7 +277,7 @@ class Store(Indexes):
     def show_next(
         self, filters: tuple[bytes, ...], start_seq: int, end_seq: int, view: MessageView
     ) -> bool:
-        """Set `view` to what `load_next` would return; False instead of None."""
+        """Set `view` to the message that `next_seq` finds; False if it finds none."""
         seq = 0
         if not filters and start_seq <= end_seq and self.message_index.locate(start_seq) >= 0:
             seq = start_seq  # as nearly always, when a consumer takes them all
@@ -328,7 +321,10 @@ class Store(Indexes):
         return True
 
     def next_seq(self, filters: tuple[bytes, ...], start_seq: int, end_seq: int = 0) -> int:
-        """Return the sequence that `load_next` would return the message of; 0 for none."""
+        """Return the sequence of the first message that matches any filter; 0 for none.
+
+        The messages from `start_seq` to `end_seq` are searched.
+        """
         return lookups.next_seq(self, filters, start_seq, end_seq)
 
     def next_last_seq(self, filters: tuple[bytes, ...], start_seq: int, upto_seq: int = 0) -> int:

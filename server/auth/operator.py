@@ -352,7 +352,7 @@ def _url_resolver(settings: options.Operator) -> UrlResolver:
         from midge.server.auth.client_tls import build_client_context  # noqa: PLC0415 - seldom
 
         context = build_client_context(settings.resolver_tls, "operator.resolver_tls")
-    return UrlResolver(settings.resolver_url, context, settings.resolver_interval_s or 120.0)
+    return UrlResolver(settings.resolver_url, context, settings.resolver_interval_s)
 
 
 def _read_sentinel(token: str) -> str:

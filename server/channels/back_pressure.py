@@ -186,11 +186,6 @@ class BackPressure:
         else:
             self.release()
 
-    @property
-    def is_held_back(self) -> bool:
-        """Whether reading from the connection is paused."""
-        return self._hold_timer is not None
-
     def release(self) -> None:
         """Resume reading."""
         if self._hold_timer is not None:

@@ -136,19 +136,20 @@ class ClosedClients:
 
     def __init__(self, max_count: int) -> None:
         self.max_count = max_count
-        self._kept: deque[ConnectionRecord] = deque()
+        self._kept: deque[tuple[ConnectionRecord, int]] = deque()  # with their weights
         self._weight_bytes = 0
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def __iter__(self) -> Iterator[ConnectionRecord]:
-        return iter(self._kept)
+        return (record for record, _ in self._kept)
 
     def append(self, client: ConnectionRecord) -> None:
         """Remember `client`; drop the oldest to make room."""
-        self._kept.append(client)
-        self._weight_bytes += client.weight_bytes()
+        weight_bytes = client.weight_bytes()
+        self._kept.append((client, weight_bytes))
+        self._weight_bytes += weight_bytes
         self._make_room()
 
     def limit(self, max_count: int) -> None:
@@ -159,4 +160,4 @@ class ClosedClients:
     def _make_room(self) -> None:
         kept = self._kept
         while kept and (len(kept) > self.max_count or self._weight_bytes > KEPT_MAX_BYTES):
-            self._weight_bytes -= kept.popleft().weight_bytes()
+            self._weight_bytes -= kept.popleft()[1]

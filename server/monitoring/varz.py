@@ -3,14 +3,14 @@
 import functools
 from typing import TYPE_CHECKING, Any
 
-from midge.protocol import COMPATIBLE_VERSION, Frame
+from midge.protocol import COMPATIBLE_VERSION
 from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.config.options import WebSocket
 from midge.server.monitoring import go_format
 from midge.server.monitoring.accounts import claims_in
 from midge.server.monitoring.routez import links_of, routes_of
 from midge.server.monitoring.state import server_totals_in_turns
-from midge.version import __version__
+from midge.version import __version__, is_compiled
 
 if TYPE_CHECKING:
     from midge.server.broker.totals import Totals
@@ -34,7 +34,7 @@ def _identity(state: "State") -> dict[str, Any]:
         "server_name": state.server_name,
         "version": COMPATIBLE_VERSION,
         "midge_version": __version__,
-        "midge_build": "compiled" if hasattr(Frame, "__pyx_vtable__") else "pure",
+        "midge_build": "compiled" if is_compiled() else "pure",
         "proto": 1,
         "git_commit": "",
         "go": "python",

@@ -21,9 +21,9 @@ _HEADS = Heads(b"LMSG ", b"HMSG ")
 class LeafLink(Link):
     """A link to another server, which belongs to one account of either.
 
-    `interest` is what the other server has told, and `told` what it is told. Links of one `cluster`
-    send each other nothing, unless that is empty. `joined_at` is when it came up, in seconds since
-    the epoch.
+    The other server has announced `interest`, and gets this server's interest by `told`. Links of
+    one `cluster` send each other nothing, unless its name is empty. `joined_at` is when it came up,
+    in seconds since the epoch.
     """
 
     def __init__(self, broker: "Broker", cid: int, peer: tuple[str, int], side: Any) -> None:

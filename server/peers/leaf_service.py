@@ -107,12 +107,12 @@ class LeafListener(LinkListener):
             link.side.owes_info = False
 
     def _authenticate(self, request: AuthRequest) -> Verdict | Awaitable[Verdict]:
-        """Say who a leaf is, once all workers know its account."""
+        """Return the verdict on a leaf, once all workers know its account."""
         seats, verdict = self.broker.admission.seats, self._decide(request)
         return verdict if seats is None else seats.introduce(verdict)
 
     def _decide(self, request: AuthRequest) -> Verdict | Awaitable[Verdict]:
-        """Say who a leaf is: by the rules of this port, or else by those of clients."""
+        """Return the verdict on a leaf by the users of this port, or else by clients' users."""
         if self.own is not None:
             return self.own.authenticate(request)
         authenticator = self.broker.admission.authenticator

@@ -169,7 +169,7 @@ class Link(ChannelOwner):
             self.broker.turns.wait(partial(self._drop_more, source, left))
 
     def _drop_more(self, source: Client, left: list[RemoteSubscription]) -> None:
-        """Go on in a turn: take up to an eighth of it, and return the rest to the others."""
+        """Drop more in a later turn: use a part of its budget, and return the rest."""
         turns = self.broker.turns
         share = turns.share()
         most = max(min(share, _DROP_MAX_BYTES) // _ENDED_BYTES, 1)
@@ -324,7 +324,7 @@ class Link(ChannelOwner):
     # Messages from the other server.
 
     def present(self) -> Client | None:
-        """Return the part that the line at hand is of; None: the line is ignored."""
+        """Return the part that the current line belongs to; None ignores the line."""
         return self
 
     def source_of(self, frame: Frame) -> Client | None:
@@ -401,7 +401,7 @@ class Link(ChannelOwner):
         """Return whether the current line is for the queue group `name`.
 
         A message that a mapping changes is for every group, as on nats-server: the sending server
-        knows the groups of the original subject, and not those of the mapped one.
+        knows the groups of the original subject, not the groups of the mapped one.
         """
         if self._names_every_group:
             return name != SERVED

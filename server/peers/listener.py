@@ -52,7 +52,7 @@ class LinkListener(Acceptor):
     def check_by(
         self, own: Authenticator | None, tls: ssl.SSLContext | None, tls_timeout_s: float
     ) -> None:
-        """Have servers that connect from now on checked by these users and certificates."""
+        """Check servers that connect from now on by these users and certificates."""
         if self.own is not None:
             self.own.close()
         self.own, self.tls, self.tls_timeout_s = own, tls, tls_timeout_s

@@ -1,12 +1,12 @@
-"""The links of one worker with all others, and what waits until they know the same.
+"""The links of one worker with all others, and the barrier that waits for their interest.
 
-The barrier waits until every other worker has taken what it was told: one round of PING for all who
-wait. A link keeps its order, so the PONG to a PING says that all interest told before has been
-taken. All that ask within one turn of the loop share a round.
+The barrier waits until every other worker has applied the announced interest: one round of PING for
+all waiting clients. A link keeps its order, so the PONG to a PING shows that the interest announced
+before it has been applied. All requests within one turn of the loop share a round.
 
-Only the first worker has links to other servers. Towards them all workers are one server: what the
-others want is told as this one's own, and what is wanted behind the links is told to the others
-likewise.
+Only the first worker has links to other servers. For these servers all workers are one: the first
+worker announces the others' interest as its own, and announces the interest behind its links to the
+other workers in the same way.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Asked(Protocol):
     """A link, as a round needs it."""
 
     def ask_taken(self, taken: Callable[[], None]) -> None:
-        """Call `taken` when the other worker has taken everything, or is gone."""
+        """Call `taken` when the other worker has applied everything, or is gone."""
 
 
 class Round:
-    """One PING over each link, and what waits for the answers."""
+    """One PING over each link, and the callbacks that wait for the answers."""
 
     def __init__(self, waiting: list[Callable[[], None]]) -> None:
         self._waiting = waiting
@@ -58,7 +58,7 @@ class Round:
         self.taken()
 
     def taken(self) -> None:
-        """Take note that one worker has taken everything; after the last, go on."""
+        """Count a worker that has applied everything; after the last one, run the callbacks."""
         self._left -= 1
         if self._left == 0:
             waiting, self._waiting = self._waiting, []
@@ -67,7 +67,7 @@ class Round:
 
 
 class Barrier:
-    """Has rounds go over the links that `links` gives, one per turn of the loop at most."""
+    """Starts rounds over the links that `links` returns, at most one in a turn of the loop."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Barrier:
         self._waiting: list[Callable[[], None]] = []
 
     def wait(self, done: Callable[[], None]) -> None:
-        """Call `done` when every worker has taken what it has been told so far."""
+        """Call `done` when every worker has applied the interest announced so far."""
         self._waiting.append(done)
         if len(self._waiting) == 1:
             self._soon(self._begin)
@@ -144,7 +144,7 @@ class Mesh(Observer):
         interests.outside = self.interest.change_behind
 
     async def settled(self) -> None:
-        """Wait until every other worker has taken all interest of this one."""
+        """Wait until every other worker has applied all interest of this one."""
         is_settled = asyncio.Event()
         self._barrier.wait(is_settled.set)
         await is_settled.wait()
@@ -200,13 +200,13 @@ class Side:
         """Do nothing: links between workers are not compressed."""
 
     def opened(self, link: WorkerLink) -> None:
-        """Tell all interest, for there is nothing to be agreed on."""
+        """Announce all interest at once: workers have nothing to negotiate."""
         self._is_open = True
         link.start()
         self._mesh.interest.join(self.told)
 
     def closed(self, link: WorkerLink) -> None:
-        """Tell nothing more, and have nothing wait for an answer."""
+        """Announce nothing more, and release everything that waits for an answer."""
         self._is_open = False
         self._mesh.interest.leave(self.told)
         self.told.end()
@@ -253,7 +253,7 @@ class Side:
         """Do nothing: the number of connections is unlimited."""
 
     def refuse_subject(self, link: WorkerLink) -> None:
-        """Log what cannot be: the other worker has checked it."""
+        """Log an error that cannot happen: the other worker has checked the subject."""
         log.error("worker_link_error", worker=link.index, error="interest in no subject")
 
     def refuse_message(self, link: WorkerLink, subject: bytes) -> None:
@@ -269,6 +269,6 @@ class Side:
         """Ignore an introduction."""
 
     def on_peer_error(self, link: WorkerLink, text: bytes) -> None:
-        """Log what the other worker found wrong."""
+        """Log an error that the other worker has found."""
         error = errors.quote(text[:256])
         log.error("worker_link_error", worker=link.index, error=error)

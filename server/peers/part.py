@@ -17,8 +17,8 @@ from midge.sublist.subscription import RemoteSubscription
 class Part(Client):
     """The part of `link` for `account`, which is called `name` on the wire.
 
-    `interest` is what the other server has told, and `told` what it is told. `cluster` is that of a
-    leaf node at the other end, and empty.
+    The other server has announced `interest`, and gets this server's interest by `told`. `cluster`
+    names a leaf node's cluster, and is empty here.
     """
 
     def __init__(self, link: Link, account: Account, name: bytes) -> None:

@@ -145,7 +145,7 @@ class RouteLink(Link):
 class RouteBranch(Part):
     """One account's part of a route.
 
-    `origin` is the cluster of the leaf node that the message at hand comes from.
+    `origin` is the cluster of the leaf node that the current message comes from.
     """
 
     def __init__(self, link: RouteLink, account: Account, name: bytes) -> None:

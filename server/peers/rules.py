@@ -58,7 +58,7 @@ def may_tell(rules: Permissions | None, subject: bytes) -> bool:
 
 
 def telling(rules: Permissions | None) -> Callable[[bytes], bool]:
-    """Return what tells whether interest in a subject may go over a link with these rules."""
+    """Return a function: may interest in a subject go over a link with these rules?"""
     return partial(may_tell, rules)
 
 
@@ -83,11 +83,11 @@ def rules_of(
 
 
 class Telling:
-    """Which interest is told over the routes of one server, and taken from them, by its settings.
+    """Decides by the settings which interest crosses the routes of one server, in each direction.
 
-    Interest that this server has for the answers it gives itself is not told: every server of a
-    cluster answers its own clients. With JetStream on here its API and its buckets stay here, too,
-    since those of a cluster may be those of other servers.
+    Interest in subjects that this server answers itself is not announced, because every server of a
+    cluster answers its own clients. With JetStream, the interest in its API and its buckets is not
+    announced either, because other servers of the cluster may have their own.
     """
 
     def __init__(self, broker: Broker, permissions: ClusterPermissions) -> None:
@@ -103,9 +103,9 @@ class Telling:
         self._exports = rules_of(exports.allow, exports.deny)
 
     def of(self, account: Account, taken: Permissions | None) -> Callable[[bytes], bool]:
-        """Return what tells whether interest of `account` in a subject is told.
+        """Return a function: is interest of `account` in a subject announced?
 
-        `taken` is which interest the other server says it takes; None, if it takes all.
+        `taken` are the rules for interest that the other server accepts; None if it accepts all.
         """
         is_system = account is self._broker.system_account
         own = _JETSTREAM_PREFIXES if self._broker.options.jetstream.enabled else ()
@@ -123,5 +123,5 @@ class Telling:
         return allows_all if own_rules is None and taken is None else allows
 
     def takes(self, subject: bytes) -> bool:
-        """Return whether interest of another server in `subject` is taken."""
+        """Return whether interest of another server in `subject` is accepted."""
         return self._exports is None or may_tell(self._exports, subject)

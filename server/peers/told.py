@@ -204,9 +204,9 @@ class Told:
     def keys_behind(
         self, sublist: SubList, meaning: Callable[[Any], bytes | None]
     ) -> Iterator[list[Key]]:
-        """Yield the kinds of interest behind other links that this one is told, a few at a time.
+        """Yield the kinds of interest behind other links to announce over this one, in batches.
 
-        `meaning` returns the subject under which one is told; None for not at all.
+        `meaning` returns the subject to announce for a subscription; None announces nothing.
         """
         if sublist.remotes is None:
             return

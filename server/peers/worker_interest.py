@@ -73,7 +73,7 @@ class Interest:
         self._told: dict[Told, None] = {}
 
     def watch(self, account: Account) -> None:
-        """Tell of the subscriptions of `account` that are there, and of changes from now on."""
+        """Announce the present subscriptions of `account`, and changes from now on."""
         watch = AccountWatch(self, account)
         self._watches[watch.name] = watch
         account.add_watcher(watch)
@@ -125,7 +125,7 @@ class Interest:
         self._tell(key, count, is_new=is_renumbered or (count == 1 and change > 0))
 
     def added(self, key: Key, subscription: Subscription, *, is_new: bool = False) -> None:
-        """Tell of a subscription that has come; with `is_new`, of the first of its kind."""
+        """Announce a new subscription; with `is_new`, as the first of its kind."""
         count = self.count(key)
         if count == 1:
             self._number(subscription)
@@ -134,12 +134,12 @@ class Interest:
         self._tell(key, count, is_new=is_new or count == 1)
 
     def removed(self, key: Key, subscription: Subscription) -> None:
-        """Tell of one that has gone."""
+        """Announce the end of a subscription."""
         is_renumbered = self._take_number(subscription)
         self._tell(key, self.count(key), is_new=is_renumbered)
 
     def _tell(self, key: Key, count: int, *, is_new: bool) -> None:
-        """Tell how much interest of a kind there is; of plain interest only that it is new."""
+        """Announce how much interest of a kind there is; plain interest only when it is new."""
         if key[2] is not None or count == 0 or is_new:
             for told in self._told:
                 told.change(key, count)
@@ -163,7 +163,7 @@ class Interest:
             self.receivers[self._last_number] = subscription
 
     def _take_numbers(self, key: Key) -> bool:
-        """Take the number from a subscription that is not alone any more; False without one."""
+        """Take the number from a subscription that is no longer alone; False without one."""
         watch = self._watches.get(key[0])
         if not self.numbers or key[2] is not None or key[3] or watch is None:
             return False
@@ -191,7 +191,7 @@ class AccountWatch:
         self._untold: Counter[tuple[bytes, bytes | None]] = Counter()
 
     def begin(self) -> None:
-        """Tell of the subscriptions that are there."""
+        """Announce the present subscriptions."""
         for subscription in self.account.sublist:
             if not is_told(subscription):
                 self._untold[subscription.subject, subscription.queue] += 1
@@ -207,12 +207,12 @@ class AccountWatch:
                 yield self.name, subject, queue, b""
 
     def count(self, subject: bytes, queue: bytes | None) -> int:
-        """Count the subscriptions that are told."""
+        """Count the announced subscriptions."""
         members = self.account.sublist.count_members(subject, queue)
         return members - self._untold[subject, queue] if self._untold else members
 
     def added(self, subscription: Subscription) -> None:
-        """Tell of a subscription."""
+        """Announce a new subscription."""
         if is_told(subscription):
             key = (self.name, subscription.subject, subscription.queue, b"")
             self._interest.added(key, subscription)
@@ -220,19 +220,21 @@ class AccountWatch:
             self._untold[subscription.subject, subscription.queue] += 1
 
     def removed(self, subscription: Subscription) -> None:
-        """Tell that it has gone."""
+        """Announce the end of a subscription."""
         if is_told(subscription):
             key = (self.name, subscription.subject, subscription.queue, b"")
             self._interest.removed(key, subscription)
-        else:
-            self._untold[subscription.subject, subscription.queue] -= 1
-            self._untold += Counter()  # without what is 0
+            return
+        untold = (subscription.subject, subscription.queue)
+        self._untold[untold] -= 1
+        if not self._untold[untold]:
+            del self._untold[untold]
 
 
 class Told:
-    """The interest that one link is told: everything at first, in turns, and then every change.
+    """The interest that is announced over one link: everything in pieces, then every change.
 
-    `done` is called whenever nothing is left to be told.
+    `done` is called whenever everything has been announced.
     """
 
     def __init__(
@@ -250,16 +252,16 @@ class Told:
         return self._left is None
 
     def begin(self) -> None:
-        """Tell everything, some of it now and the rest in later turns."""
+        """Announce everything, some of it now and the rest in later turns."""
         self._left = self._interest.walk()
         self._tell_waiting(PORTION_BYTES)
 
     def change(self, key: Key, count: int) -> None:
-        """Tell at once how much interest of a kind there is."""
+        """Announce at once how much interest of a kind there is."""
         self._link.send(self._began(key, count) if count else _ended(key))
 
     def end(self) -> None:
-        """Tell nothing more."""
+        """Announce nothing more."""
         self._left = None
 
     def _tell_waiting(self, budget: int) -> None:
@@ -287,7 +289,7 @@ class Told:
 
 
 def is_told(subscription: Subscription) -> bool:
-    """Return whether other workers are to send what `subscription` wants."""
+    """Return whether other workers must send messages for `subscription`."""
     if isinstance(subscription, ServiceLink | StreamLink):
         return False
     return subscription.owned_by() is not None or subscription.subject not in _ANSWERED_BY_EACH

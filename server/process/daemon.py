@@ -21,8 +21,8 @@ from midge.server.auth.passwords import has_plain_ones
 from midge.server.listeners.sockets import INHERITED
 from midge.server.log import logger as logging
 from midge.server.process.gc_pauses import shorten_pauses
-from midge.server.process.names import PROGRAM, is_compiled
-from midge.version import __version__
+from midge.server.process.names import PROGRAM
+from midge.version import __version__, is_compiled
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

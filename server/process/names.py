@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from midge.protocol import COMPATIBLE_VERSION, Frame
-from midge.version import __version__
+from midge.protocol import COMPATIBLE_VERSION
+from midge.version import __version__, is_compiled
 
 PROGRAM = "midge-server"
 REAL = "nats-server"
@@ -29,11 +29,6 @@ def executable_name() -> str:
 
 def _last_part(path: str) -> str:
     return path.rpartition(os.sep)[2]
-
-
-def is_compiled() -> bool:
-    """Return whether the hot modules are compiled."""
-    return hasattr(Frame, "__pyx_vtable__")
 
 
 def version_line() -> str:
