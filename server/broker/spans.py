@@ -42,6 +42,7 @@ log = get_logger()
 _SCOPE = "midge"
 _STOP_S = 5.0  # longest wait for a collector when the server stops
 _OF_ACK = 9  # tokens of an ack's subject; with domain and account hash two more
+_DIGITS_MAX = 18  # of a number that OTLP takes, below 2 ** 63
 _ERROR = trace.StatusCode.ERROR
 _PROPAGATOR = TraceContextTextMapPropagator()
 
@@ -198,8 +199,9 @@ def _consumer_of(reply: bytes) -> dict[str, Any]:
     if not reply.startswith(ACK_PREFIX) or len(tokens) < _OF_ACK:
         return {}
     stream, consumer, deliveries, seq = tokens[2:6] if len(tokens) == _OF_ACK else tokens[4:8]
-    if not (deliveries.isdecimal() and seq.isdecimal()):
-        return {}
+    numbers = (deliveries, seq)
+    if not all(one.isascii() and one.isdecimal() and len(one) <= _DIGITS_MAX for one in numbers):
+        return {}  # a client publishes with any reply
     return {
         "nats.stream": stream,
         "nats.consumer": consumer,

@@ -98,6 +98,20 @@ def names(exporter: InMemorySpanExporter) -> list[str]:
     return [one.name for one in found(exporter)]
 
 
+@pytest.mark.parametrize("number", ["9" * 3000, "9" * 19, "-1", "", "x", "\u0665\u0666"])
+async def test_a_reply_like_an_acks_with_odd_numbers_is_a_reply(
+    server: midge.Server, spans: InMemorySpanExporter, number: str
+) -> None:
+    first = await Desk.at(server, "first", "orders.*")
+    shop = await Desk.at(server, "shop")
+    reply = f"$JS.ACK.S.C.{number}.2.3.4.5"
+    await shop.client.publish("orders.new", b"tea", reply, headers=SAMPLED)
+    assert (await first.next()).reply == reply
+    deliver, _ = found(spans)
+    assert deliver.attributes is not None
+    assert "nats.deliveries" not in deliver.attributes
+
+
 async def test_publish_and_deliver(server: midge.Server, spans: InMemorySpanExporter) -> None:
     first = await Desk.at(server, "first", "orders.*")
     second = await Desk.at(server, "second", "orders.new", queue="workers")
