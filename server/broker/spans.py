@@ -117,7 +117,7 @@ class Spans:
             if "error" in first:
                 publish.set_status(_ERROR, first["error"])
             context = trace.set_span_in_context(publish)
-        consumer = _consumer_of(reply)
+        consumer = consumer_of(reply)
         for event in events[1:]:
             kind = event["type"]
             if kind == "js":
@@ -141,7 +141,7 @@ class Spans:
             found = {
                 "messaging.destination.name": frame.subject_bytes().decode(errors="replace"),
                 "messaging.message.body.size": frame.size,
-                **_consumer_of(frame.reply_bytes() or b""),
+                **consumer_of(frame.reply_bytes() or b""),
             }
             self._end(self._deliver(parent, start_s, found))
 
@@ -193,7 +193,7 @@ def _receiver_of(event: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _consumer_of(reply: bytes) -> dict[str, Any]:
+def consumer_of(reply: bytes) -> dict[str, Any]:
     """Return the consumer's attributes of a message whose `reply` is the subject of its ack."""
     tokens = reply.partition(b"@")[0].decode(errors="replace").split(".")
     if not reply.startswith(ACK_PREFIX) or len(tokens) < _OF_ACK:
