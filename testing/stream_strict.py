@@ -86,15 +86,15 @@ class StreamStrict:
             for account in self._engine.accounts.values()
             for stream in account.streams.streams.values()
             for consumer in stream.consumers
-            if consumer.takes_acks()
-            for seq in consumer.pending.entries
+            if consumer.acks.takes_acks()
+            for seq in consumer.acks.pending.entries
         )
 
     def _unanswered(self, consumer: Consumer) -> Iterator[tuple[int, int]]:
         """Yield sequence and number of deliveries of each unacknowledged message."""
-        if not consumer.takes_acks():
+        if not consumer.acks.takes_acks():
             return
-        for seq in sorted(consumer.pending.entries):
+        for seq in sorted(consumer.acks.pending.entries):
             deliveries = _deliveries(consumer, seq)
             told = (consumer, seq, deliveries)
             if self._answered.get((consumer, seq), 0) < deliveries and told not in self._told:
@@ -113,9 +113,9 @@ class StreamStrict:
         consumer = None if jetstream is None else _consumer(jetstream, ack)
         if consumer is None:
             yield f"ack of {name}, which is not there"
-        elif not consumer.takes_acks():
+        elif not consumer.acks.takes_acks():
             yield f"ack of {name}, whose ack policy is none"
-        elif ack.seq > consumer.store.last_seq:
+        elif ack.seq > consumer.host.store.last_seq:
             yield f"ack of {name}, which the stream has not got"
         else:
             yield from self._check_known(consumer, ack, name, (account, subject), body)
@@ -131,7 +131,7 @@ class StreamStrict:
             yield f"{name} is acknowledged a second time"
             return
         if _is_late(consumer, ack):
-            wait = format_duration(consumer.ack_wait_ns)
+            wait = format_duration(consumer.config.ack_wait_ns)
             yield f"ack of {name} after its ack wait ({wait}): it comes, or has come, again"
         if kind != acks.PROGRESS:
             _keep(self._acked, key, None)
@@ -141,7 +141,7 @@ class StreamStrict:
     def _answer_before(self, consumer: Consumer, ack: _Ack) -> None:
         """Record the earlier messages that an ack answers as well under the policy `all`."""
         if consumer.config.ack_policy == "all":
-            for seq in consumer.pending.entries:
+            for seq in consumer.acks.pending.entries:
                 if seq < ack.seq:
                     _keep(self._answered, (consumer, seq), _deliveries(consumer, seq))
 
@@ -208,18 +208,18 @@ def _consumer(jetstream: AccountJetStream, ack: _Ack) -> Consumer | None:
 
 def _deliveries(consumer: Consumer, seq: int) -> int:
     """Return the number of deliveries of a message that awaits its ack."""
-    return 1 + max(consumer.redelivered.get(seq, 0), 0)
+    return 1 + max(consumer.acks.redelivered.get(seq, 0), 0)
 
 
 def _is_late(consumer: Consumer, ack: _Ack) -> bool:
     """Return whether a message was redelivered, is due for redelivery, or was given up."""
-    entry = consumer.pending.get(ack.seq)
+    entry = consumer.acks.pending.get(ack.seq)
     if entry is None:
-        is_last = 0 < consumer.max_deliver <= ack.deliveries
-        return is_last and ack.seq in consumer.redelivered
-    if _deliveries(consumer, ack.seq) > ack.deliveries or consumer.pending.is_queued(entry):
+        is_last = 0 < consumer.config.max_deliver <= ack.deliveries
+        return is_last and ack.seq in consumer.acks.redelivered
+    if _deliveries(consumer, ack.seq) > ack.deliveries or consumer.acks.pending.is_queued(entry):
         return True
-    return 0 < entry.due_ns <= consumer.clock.monotonic_ns()
+    return 0 < entry.due_ns <= consumer.host.clock.monotonic_ns()
 
 
 def _describe(stream: Stream, consumer: Consumer, waiting: list[tuple[int, int]]) -> str:

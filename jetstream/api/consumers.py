@@ -15,7 +15,7 @@ from midge.jetstream.config.consumer_config import ConsumerConfig, CreateRequest
 from midge.jetstream.config.stream import LIMITS
 from midge.jetstream.consumer.consumer import Consumer
 from midge.jetstream.consumer.info import info_of, written_report
-from midge.jetstream.consumer.pull import PullConsumer
+from midge.jetstream.consumer.pull import PullRequests
 from midge.jetstream.json import structure
 from midge.jetstream.json.encode import encode
 from midge.jetstream.json.flat import FlatReader
@@ -173,7 +173,7 @@ def _name_of_source(stream: Stream, config: ConsumerConfig) -> str:
     acks.
     """
     if stream.config.retention == LIMITS:
-        config.name = f"{config.name}-{stream.consumers.new_id()[:_SUFFIX_LENGTH]}"
+        config.name = f"{config.name}-{stream.surroundings.new_id()[:_SUFFIX_LENGTH]}"
         return config.name
     config.direct = False
     config.durable_name = config.name
@@ -245,7 +245,7 @@ def pause(call: Call) -> None:
     configuration.set_required_level(config)
     consumer.change(config)
     fields: dict[str, Any] = {"paused": False, "pause_until": Timestamp(until_ns).text()}
-    rest_ns = until_ns - consumer.clock.wall_ns()
+    rest_ns = until_ns - consumer.host.clock.wall_ns()
     if rest_ns > 0:
         fields["paused"] = True
         fields["pause_remaining"] = rest_ns
@@ -276,7 +276,7 @@ def _reset(call: Call, stream: Stream, consumer: Consumer, seq: int) -> None:
     """Start a consumer over, and answer; there is no answer if it is gone meanwhile."""
     if consumer.is_closed:
         return
-    seq = consumer.reset(seq)
+    seq = stream.consumers.reset(consumer, seq)
     fields = info_of(consumer, with_versions=True)
     headers = b""
     if call.headers and header_block.find(call.headers, _IDENTITY) is not None:
@@ -295,9 +295,10 @@ def unpin(call: Call) -> None:
     consumer = _consumer(call)
     if request.group not in consumer.config.priority_groups:
         raise errors.CONSUMER_INVALID_PRIORITY_GROUP.error()
-    assert isinstance(consumer, PullConsumer)
-    assert consumer.pin is not None  # a consumer with priority groups has one
-    consumer.pin.unpin(request.group, "admin")
+    receivers = consumer.receivers
+    assert isinstance(receivers, PullRequests)
+    assert receivers.pin is not None  # a consumer with priority groups has one
+    receivers.pin.unpin(request.group, "admin")
     call.answer({})
 
 

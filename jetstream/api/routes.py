@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from midge.jetstream import headers as header_block
 from midge.jetstream.config.versions import is_known_level
-from midge.jetstream.consumer.push import PushConsumer
+from midge.jetstream.consumer.push import DeliverSubject
 from midge.jetstream.consumer.statuses import REQUIRED_API_LEVEL
 from midge.jetstream.json.encode import text
 
@@ -99,9 +99,10 @@ def take_flow_control(account: JetStreamAccount, subject: bytes, headers: bytes)
     tokens = subject.split(b".")
     names = tokens[2:4] if len(tokens) <= _FLOW_CONTROL_TOKENS else tokens[4:6]
     consumer = consumer_of(account, *names) if len(names) == 2 else None
-    if not isinstance(consumer, PushConsumer):
+    receivers = None if consumer is None else consumer.receivers
+    if not isinstance(receivers, DeliverSubject):
         return False
-    consumer.flow_control(subject, headers)
+    receivers.flow_control(subject, headers)
     return True
 
 

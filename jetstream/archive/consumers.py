@@ -27,18 +27,19 @@ class ConsumerCut:
     """A copy of a consumer's state at one moment, taken before it is written."""
 
     def __init__(self, consumer: Consumer) -> None:
-        to_wall_ns = consumer.clock.wall_ns() - consumer.clock.monotonic_ns()
-        self.name = consumer.name
-        self.config = consumer.config
-        self.delivered = (consumer.delivered_consumer_seq, consumer.delivered_seq)
-        if not consumer.delivered_consumer_seq:
-            self.delivered = (0, max(consumer.next_seq, 1) - 1)
-        self.floor = (consumer.shown_floor_consumer_seq, consumer.shown_floor_seq)
+        acks = consumer.acks
+        to_wall_ns = consumer.host.clock.wall_ns() - consumer.host.clock.monotonic_ns()
+        self.name = acks.name
+        self.config = acks.config
+        self.delivered = (acks.delivered_consumer_seq, acks.delivered_seq)
+        if not acks.delivered_consumer_seq:
+            self.delivered = (0, max(acks.next_seq, 1) - 1)
+        self.floor = (acks.shown_floor_consumer_seq, acks.shown_floor_seq)
         self.pending = [
             (one.seq, one.consumer_seq, max(one.sent_ns + to_wall_ns, 0))
-            for one in consumer.pending.entries.values()
+            for one in acks.pending.entries.values()
         ]
-        self.redelivered = dict(consumer.redelivered)
+        self.redelivered = dict(acks.redelivered)
 
     def encode(self) -> bytes:
         """Return it as JSON."""

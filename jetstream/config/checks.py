@@ -229,10 +229,11 @@ def _check_subjects(config: StreamConfig) -> None:
     for i, subject in enumerate(config.subjects):
         if not names.is_valid_subject(subject):
             raise invalid("invalid subject")
-        if subject == ">":
-            _check_catch_all(config)
-        if not config.no_ack:
-            _check_reserved(subject)
+        if subject.startswith(_RESERVED_BEGINS):
+            if subject == ">":
+                _check_catch_all(config)
+            if not config.no_ack:
+                _check_reserved(subject)
         if i == overlapping:
             other = next(one for one in config.subjects[i + 1 :] if names.collide(one, subject))
             raise invalid(f"subject {quoted(subject)} overlaps with {quoted(other)}")
@@ -256,8 +257,6 @@ def _check_catch_all(config: StreamConfig) -> None:
 
 def _check_reserved(subject: str) -> None:
     """Refuse subjects on which the stream's own answers would be stored and answered again."""
-    if not subject.startswith(_RESERVED_BEGINS):
-        return
     if any(names.collide(subject, api) for api in _API_SUBJECTS) and not names.is_subset(
         subject, "$JS.EVENT.>"
     ):

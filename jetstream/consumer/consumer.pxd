@@ -3,14 +3,17 @@
 cimport cython
 
 from midge.jetstream.config.consumer_config cimport ConsumerConfig
-from midge.jetstream.consumer.delivering cimport Delivering
+from midge.jetstream.consumer.ack_subject cimport AckNumbers
+from midge.jetstream.consumer.ack_tracker cimport AckTracker
+from midge.jetstream.consumer.deliverer cimport Deliverer
 from midge.jetstream.consumer.host cimport ConsumerHost
+from midge.jetstream.consumer.log cimport ConsumerLog
+from midge.jetstream.consumer.pending cimport Entry
 from midge.jetstream.consumer.start cimport Start, start_of
-from midge.jetstream.store.store cimport Store
 from midge.sublist.subscription cimport Subscription
 
-cdef long long _SECOND_NS
-cdef unsigned long long _STALE
+cdef long long _SECOND_NS, _MILLISECOND_NS
+cdef int _NEXT, _NAK, _PROGRESS
 
 
 cdef class FilterSubscription(Subscription):
@@ -20,33 +23,33 @@ cdef class FilterSubscription(Subscription):
     cpdef object owned_by(self)
 
 
-cdef class Consumer(Delivering):
+cdef class Consumer(Deliverer):
     cdef public FilterSubscription enrolled
-    cdef readonly long long paused_until_ns
     cdef object _pause_timer
-    cdef unsigned long long _removals
+    cdef public long long last_active_ns
+    cdef long long _threshold_ns
+    cdef object _inactive_timer
 
-    cdef void _begin_consumer(
-        self, ConsumerHost host, ConsumerConfig config, bytes name
-    ) except *
-    cpdef void start(self) except *
-    cpdef void stop(self) except *
-    cpdef void release(self) except *
-    cpdef void watch_activity(self) except *
-    cpdef bint is_push_bound(self) except -1
-    cpdef Py_ssize_t num_waiting(self) except -1
-    cpdef void settle_counts(self) except *
-    cdef void _arm_pause_timer(self) except *
+    cpdef void follow(self, ConsumerConfig config) except *
+    cpdef void save(self) except *
     @cython.locals(start=Start)
     cpdef void place_at_start(self) except *
-    cpdef bint is_paused(self) except -1
+    @cython.locals(acks=AckTracker)
+    cpdef void start(self) except *
+    @cython.locals(log=ConsumerLog)
+    cpdef void stop(self) except *
+    cpdef void end(self) except *
     cpdef void stored(self, unsigned long long seq) except *
-    cpdef void disk_answered(self) except *
-    @cython.locals(visible="unsigned long long", upto="unsigned long long",
-                   count="unsigned long long")
-    cpdef void count_pending(self) except *
-    @cython.locals(store=Store, visible="unsigned long long")
-    cdef bint _is_more_coming(self) except -1
-    @cython.locals(store=Store, visible="unsigned long long")
-    cdef unsigned long long _count_coming(self) except? 0
-    cdef bint _is_counted(self) noexcept
+    @cython.locals(acks=AckTracker, was_full=bint)
+    cpdef void removed(self, unsigned long long seq) except *
+    @cython.locals(acks=AckTracker, first=Entry, lowest="unsigned long long")
+    cpdef unsigned long long lowest_seq(self) except? 0
+    cpdef void request(self, bytes reply, bytes body) except *
+    @cython.locals(numbers=AckNumbers, was_full=bint, kind=int)
+    cpdef void ack(self, bytes subject, bytes reply, bytes body) except *
+    @cython.locals(was_full=bint)
+    cpdef void ack_plainly(self, AckNumbers numbers, bytes reply) except *
+    cpdef void touch(self) except *
+    cdef void _watch_activity(self) except *
+    cdef void _look_again(self, long long delay_ns) except *
+    cdef void _arm_pause_timer(self) except *

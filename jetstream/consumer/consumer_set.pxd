@@ -17,8 +17,6 @@ cdef unsigned long long _CONSUMER_WORK, _PURGE_WORK
 
 cdef class ConsumerSet(ConsumerHost):
     cdef readonly object config
-    cdef object _around
-    cdef object _ready
     cdef object _remove_message
     cdef object _joined
     cdef dict _by_name
@@ -33,7 +31,7 @@ cdef class ConsumerSet(ConsumerHost):
     cdef bint _is_ended
 
     @cython.locals(other=Consumer)
-    cpdef void acked(self, unsigned long long seq) except *
+    cdef void _acked(self, unsigned long long seq) except *
     cdef void _remove(self, unsigned long long seq) except *
     cpdef bint is_empty(self) noexcept
     cpdef tuple matching(self, bytes subject)
@@ -53,8 +51,6 @@ cdef class ConsumerSet(ConsumerHost):
     @cython.locals(most="long long")
     cdef void _check_new(self, ConsumerConfig config, Allowance allowed) except *
     cpdef void delete(self, Consumer consumer) except *
-    cdef void _end(self, Consumer consumer) except *
-    cdef void _stop_for_good(self, Consumer consumer) except *
     cdef void _insert(self, Consumer consumer) except *
     cpdef Consumer get(self, bytes name)
     cdef void _enroll(self, Consumer consumer) except *

@@ -14,10 +14,9 @@ from midge.jetstream.consumer import state
 from midge.jetstream.consumer.consumer import Consumer, FilterSubscription
 from midge.jetstream.consumer.events import ConsumerEvents
 from midge.jetstream.consumer.host import ConsumerHost
-from midge.jetstream.consumer.progress import Progress
-from midge.jetstream.consumer.pull import PullConsumer
-from midge.jetstream.consumer.push import PushConsumer
-from midge.jetstream.environment.surroundings import Deliverer, Surroundings
+from midge.jetstream.consumer.pull import PullRequests
+from midge.jetstream.consumer.push import DeliverSubject
+from midge.jetstream.environment.surroundings import Surroundings
 from midge.jetstream.store.interface import StoreError
 from midge.jetstream.store.store import Store
 from midge.sublist.bounded_cache import BoundedCache
@@ -53,16 +52,9 @@ class ConsumerSet(ConsumerHost):
         remove: Callable[[int], object],
         joined: Callable[[], object] = lambda: None,
     ) -> None:
-        super().__init__(names.to_bytes(config.name), store, around.sink, around.clock)
-        self.account = around.account
-        self.domain = around.domain
-        self.account_hash = around.account_hash
-        self.has_second_acks = around.has_second_acks
-        self.max_payload = around.max_payload
-        self._around = around
+        super().__init__(names.to_bytes(config.name), store, around)
         self._remove_message = remove
         self._joined = joined
-        self._ready = around.ready
         self._by_name: dict[bytes, Consumer] = {}
         self._unfiltered: dict[Consumer, None] = {}
         self._work_queue = consumer_rules.WorkQueue()
@@ -115,30 +107,19 @@ class ConsumerSet(ConsumerHost):
 
     # What consumers ask for.
 
-    def ready(self, consumer: Deliverer) -> None:
-        """See `ConsumerHost.ready`."""
-        self._ready(consumer)
-
-    def random(self) -> float:
-        """See `ConsumerHost.random`."""
-        return self._around.random.random()
-
-    def new_id(self) -> str:
-        """See `ConsumerHost.new_id`."""
-        return self._around.new_id()
-
-    def moved(self, consumer: Progress) -> None:
-        """See `ConsumerHost.moved`."""
-        if self.retention == "interest" and consumer.floor_seq:
-            self._drop_unneeded(0, consumer.floor_seq)
-
-    def expired(self, consumer: Progress) -> None:
+    def expired(self, name: bytes) -> None:
         """See `ConsumerHost.expired`."""
-        present = self._by_name.get(consumer.name)
-        if present is not None and present is consumer:
+        present = self._by_name.get(name)
+        if present is not None:
             self.delete(present)
 
-    def acked_many(self, seqs: list[int]) -> None:
+    def acked(self, seq: int, others: list[int] | None) -> None:
+        """Remove the messages that no consumer needs any more."""
+        self._acked(seq)
+        if others:
+            self._acked_many(others)
+
+    def _acked_many(self, seqs: list[int]) -> None:
         """Remove those of many messages that no consumer needs any more, in later turns."""
         rest = iter(seqs)
 
@@ -146,7 +127,7 @@ class ConsumerSet(ConsumerHost):
             piece = list(islice(rest, PIECE_MESSAGES))
             try:
                 for seq in piece:
-                    self.acked(seq)
+                    self._acked(seq)
             except StoreError:
                 return False  # the store refuses changes until the server restarts
             return len(piece) == PIECE_MESSAGES and not self._is_ended
@@ -154,15 +135,15 @@ class ConsumerSet(ConsumerHost):
         if len(seqs) <= PIECE_MESSAGES:
             go_on()
         else:
-            self._around.turns.add(go_on)
+            self.around.turns.add(go_on)
 
-    def acked(self, seq: int) -> None:
-        """Remove a message that no consumer needs any more."""
+    def _acked(self, seq: int) -> None:
+        """Remove a message if no consumer needs it any more."""
         subject = self.store.subject_of(seq)
         if subject is None:
             return
         for other in self.matching(subject):
-            if other.needs_ack(seq):
+            if other.acks.needs_ack(seq):
                 return
         self._remove(seq)
 
@@ -230,7 +211,7 @@ class ConsumerSet(ConsumerHost):
             del self._trimming[consumer]
             return False
 
-        self._around.turns.add(go_on)
+        self.around.turns.add(go_on)
 
     def purged(self, subject: bytes = b"", gone_seq: int = 0) -> None:
         """Notify the consumers of a purge of one subject, or of all.
@@ -241,8 +222,8 @@ class ConsumerSet(ConsumerHost):
         first = store.next_seq((subject,), store.first_seq) if subject else store.first_seq
         concerned = self.matching(subject) if subject and is_literal(subject) else tuple(self)
         for consumer in concerned:
-            store.work += _PURGE_WORK + len(consumer.pending.entries)
-            filters = consumer.filters
+            store.work += _PURGE_WORK + len(consumer.acks.pending.entries)
+            filters = consumer.acks.filters
             if not subject or (filters and all(covers(subject, one) for one in filters)):
                 consumer.purged(first or store.last_seq + 1, gone_seq, is_wider=False)
             elif not filters or any(overlaps(one, subject) for one in filters):
@@ -271,24 +252,22 @@ class ConsumerSet(ConsumerHost):
         if names.size(config.durable_name) > names.NAME_MAX_BYTES:
             raise errors.CONSUMER_NAME_TOO_LONG.error(max=names.NAME_MAX_BYTES)
         consumer = self._made(config, name or self._new_name())
-        consumer.created_ns = self.clock.wall_ns()
+        consumer.acks.created_ns = self.clock.wall_ns()
         consumer.place_at_start()
-        if consumer.log is not None:
-            consumer.log.save()
+        consumer.save()
         self._insert(consumer)
         consumer.start()
-        ConsumerEvents(self, consumer.name).created()
+        ConsumerEvents(self, consumer.acks.name).created()
         return consumer
 
     def _made(self, config: ConsumerConfig, name: bytes) -> Consumer:
         if not config.durable_name and config.inactive_threshold_ns <= 0:
             config.inactive_threshold_ns = configuration.DEFAULT_INACTIVE_THRESHOLD_NS
         configuration.share_parts(config)
-        consumer: Consumer
-        if config.is_pull():
-            consumer = PullConsumer(self, config, name)
-        else:
-            consumer = PushConsumer(self, config, name)
+        consumer = Consumer(self, config, name)
+        consumer.receivers = (
+            PullRequests(consumer) if config.is_pull() else DeliverSubject(consumer)
+        )
         if self.config.storage == FILE and not config.direct and not config.mem_storage:
             consumer.keep_state()
         return consumer
@@ -308,13 +287,12 @@ class ConsumerSet(ConsumerHost):
         """Make a consumer that has the state of another server's, or of a backup."""
         stored.created_ns = stored.created_ns or self.clock.wall_ns()
         consumer = self._take_up(name, stored)
-        if consumer.log is not None:
-            consumer.log.save()
+        consumer.save()
 
     def _take_up(self, name: bytes, stored: state.StoredState) -> Consumer:
         consumer = self._made(stored.config, name)
-        for entry in state.take_up(consumer, stored):
-            consumer.forget(entry)
+        for entry in state.take_up(consumer.acks, stored):
+            consumer.acks.forget(entry)
         self._insert(consumer)
         consumer.start()
         return consumer
@@ -332,15 +310,23 @@ class ConsumerSet(ConsumerHost):
             deliver_subject = names.to_bytes(consumer.config.deliver_subject)
             has_interest = bool(deliver_subject) and self.sink.has_interest(deliver_subject)
             consumer_rules.check_update(consumer.config, config, has_deliver_interest=has_interest)
-        filters = consumer.filters
+        acks = consumer.acks
+        filters = acks.filters
         consumer.change(config)
-        if consumer.filters != filters:
+        if acks.filters != filters:
             self._withdraw(consumer)
             self._enroll(consumer)
-            consumer.count_pending()
-            self.release_unneeded(consumer.floor_seq)
+            acks.count_pending()
+            self.release_unneeded(acks.floor_seq)
         if config.sourcing:
-            consumer.reset(0)  # the sourcing stream asks again for what it has not confirmed
+            self.reset(consumer, 0)  # the sourcing stream asks again for what it has not confirmed
+
+    def reset(self, consumer: Consumer, seq: int) -> int:
+        """See `Consumer.reset`; an interest stream drops what no consumer needs below."""
+        seq = consumer.reset(seq)
+        if self.retention == INTEREST and consumer.acks.floor_seq:
+            self._drop_unneeded(0, consumer.acks.floor_seq)
+        return seq
 
     def _check_new(self, config: ConsumerConfig, allowed: Allowance) -> None:
         most = self.config.max_consumers
@@ -355,20 +341,21 @@ class ConsumerSet(ConsumerHost):
 
     def _new_name(self) -> bytes:
         while True:
-            name = self.new_id()[:_NAME_LENGTH].encode()
+            name = self.around.new_id()[:_NAME_LENGTH].encode()
             if name not in self._by_name:
                 return name
 
     def delete(self, consumer: Consumer) -> None:
         """Delete a consumer, and the messages that were kept for it alone."""
-        if self._by_name.get(consumer.name) is not consumer:
+        if self._by_name.get(consumer.acks.name) is not consumer:
             return
-        floor_seq = consumer.floor_seq
-        self._end(consumer)
+        floor_seq = consumer.acks.floor_seq
+        ConsumerEvents(self, consumer.acks.name).deleted()
+        consumer.end()
         self._withdraw(consumer)
-        del self._by_name[consumer.name]
+        del self._by_name[consumer.acks.name]
         self._listed = None
-        self.store.delete_consumer(consumer.name)
+        self.store.delete_consumer(consumer.acks.name)
         self.release_unneeded(floor_seq)
 
     def delete_all(self) -> None:
@@ -383,7 +370,7 @@ class ConsumerSet(ConsumerHost):
         self._matches.entries.clear()
         for consumer in ended.values():
             consumer.enrolled = None
-            self._stop_for_good(consumer)
+            consumer.end()
         rest = iter(ended)
 
         def tell() -> bool:
@@ -393,19 +380,7 @@ class ConsumerSet(ConsumerHost):
             return len(piece) == _PIECE_CONSUMERS
 
         if tell():
-            self._around.turns.add(tell)
-
-    def _end(self, consumer: Consumer) -> None:
-        """End a consumer for good."""
-        ConsumerEvents(self, consumer.name).deleted()
-        self._stop_for_good(consumer)
-
-    def _stop_for_good(self, consumer: Consumer) -> None:
-        """Answer waiting requests, and keep nothing of the state."""
-        consumer.release()
-        if consumer.log is not None:
-            consumer.log.drop()
-        consumer.stop()
+            self.around.turns.add(tell)
 
     def stop(self) -> None:
         """End all consumers; their state stays."""
@@ -414,7 +389,7 @@ class ConsumerSet(ConsumerHost):
             consumer.stop()
 
     def _insert(self, consumer: Consumer) -> None:
-        self._by_name[consumer.name] = consumer
+        self._by_name[consumer.acks.name] = consumer
         self._lowest_seq = 0
         self._trimmed_seq = 0
         self._listed = None
@@ -424,9 +399,9 @@ class ConsumerSet(ConsumerHost):
     def _enroll(self, consumer: Consumer) -> None:
         """Enter a consumer under its filters, so that it is notified of matching messages."""
         self._matches.entries.clear()
-        if not consumer.filters:
+        if not consumer.acks.filters:
             self._unfiltered[consumer] = None
-        for one in consumer.filters:
+        for one in consumer.acks.filters:
             consumer.enrolled = FilterSubscription(one, consumer, consumer.enrolled)
             self._filters.insert(consumer.enrolled)
         self._join_work_queue(consumer)
@@ -462,7 +437,7 @@ class ConsumerSet(ConsumerHost):
             self._drop_unneeded(floor_seq)
             return
         pieces = self._dropping(floor_seq)
-        self._around.turns.add(lambda: next(pieces, False))
+        self.around.turns.add(lambda: next(pieces, False))
 
     def _dropping(self, floor_seq: int) -> Iterator[bool]:
         """Remove unneeded messages in pieces."""
@@ -490,7 +465,7 @@ class ConsumerSet(ConsumerHost):
         while seq:
             subject = store.subject_of(seq)
             matching = self.matching(subject) if subject is not None else ()
-            if not any(one.needs_ack(seq) for one in matching):
+            if not any(one.acks.needs_ack(seq) for one in matching):
                 self._remove(seq)
             seq = store.next_seq((), seq + 1, end) if seq < end else 0
 

@@ -39,7 +39,7 @@ class ConsumerEvents:
             b"PINNED",
             "consumer_group_pinned",
             {"group": group, "pinned_id": pin_id},
-            {"account": self._host.account},
+            {"account": self._host.around.account},
         )
 
     def unpinned(self, group: str, reason: str) -> None:
@@ -48,7 +48,7 @@ class ConsumerEvents:
             b"UNPINNED",
             "consumer_group_unpinned",
             {"group": group, "reason": reason},
-            {"account": self._host.account},
+            {"account": self._host.around.account},
         )
 
     def max_deliveries(self, seq: int, deliveries: int) -> None:
@@ -95,13 +95,13 @@ class ConsumerEvents:
     ) -> None:
         host = self._host
         now = format_time(host.clock.wall_ns())
-        event = {"type": type_name, "id": host.new_id(), "timestamp": now, **first}
+        event = {"type": type_name, "id": host.around.new_id(), "timestamp": now, **first}
         event |= {"stream": text(host.stream), "consumer": text(self.name)}
-        if host.domain and "group" in fields:
-            event["domain"] = host.domain
+        if host.around.domain and "group" in fields:
+            event["domain"] = host.around.domain
         event |= fields
-        if host.domain:
-            event.setdefault("domain", host.domain)
+        if host.around.domain:
+            event.setdefault("domain", host.around.domain)
         host.sink.send(subject, b"", b"", encode(event))
 
 

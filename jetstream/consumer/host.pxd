@@ -1,6 +1,7 @@
 # C types for host.py.
 
 from midge.jetstream.environment.sink cimport Sink
+from midge.jetstream.environment.ticks cimport Ticks, ticks_of
 from midge.jetstream.store.interface cimport MessageView
 from midge.jetstream.store.store cimport Store
 
@@ -8,18 +9,21 @@ from midge.jetstream.store.store cimport Store
 cdef class ConsumerHost:
     cdef readonly bytes stream
     cdef readonly Store store
+    cdef readonly object around
     cdef readonly Sink sink
     cdef readonly object clock
+    cdef Ticks ticks
     cdef MessageView view
     cdef public str retention
     cdef public long long max_msgs_per_subject
     cdef public long long max_msg_size
-    cdef public long long max_payload
-    cdef public str domain
-    cdef public str account
-    cdef public str account_hash
-    cdef public bint has_second_acks
     cdef public unsigned long long known_removals
+    cdef unsigned long long turn
+    cdef long long now_ns
+    cdef long long wall_ns
+    cdef list receiving
 
+    cdef void begin_turn(self) except *
     cpdef object ready(self, object consumer)
-    cpdef void acked(self, unsigned long long seq) except *
+    cpdef bytes subject_of(self, bytes kind, bytes name)
+    cpdef void acked(self, unsigned long long seq, list others) except *

@@ -4,14 +4,16 @@ cimport cython
 
 from midge.jetstream.config cimport consumer as configuration
 from midge.jetstream.config.consumer_config cimport ConsumerConfig
+from midge.jetstream.consumer.ack_tracker cimport AckTracker
 from midge.jetstream.consumer.consumer cimport Consumer
+from midge.jetstream.consumer.receivers cimport Receivers
 from midge.jetstream.json.writer cimport ObjectWriter
 
 cdef ObjectWriter _out
 
 
-@cython.locals(config=ConsumerConfig, out=ObjectWriter, consumer_seq="unsigned long long",
-               seq="unsigned long long")
+@cython.locals(acks=AckTracker, receivers=Receivers, config=ConsumerConfig, out=ObjectWriter,
+               consumer_seq="unsigned long long", seq="unsigned long long")
 cpdef bytes written_report(Consumer consumer, bytes head)
 
 cdef void _write_sequence(

@@ -21,27 +21,29 @@ def written_report(consumer: Consumer, head: bytes) -> bytes | None:
 
     None for what it would take a closer look to write: unusual texts, times, pauses and groups.
     """
-    consumer.settle_counts()
-    config = consumer.config
+    acks = consumer.acks
+    acks.recount()
+    receivers = consumer.receivers
+    config = acks.config
     if config.priority_groups or consumer.paused_until_ns:
         return None
     out = _out
     out.begin(head)
     out.bytes_always(b'"stream_name":', consumer.host.stream)
-    out.bytes_always(b'"name":', consumer.name)
-    out.time_always(b'"created":', consumer.created_ns)
+    out.bytes_always(b'"name":', acks.name)
+    out.time_always(b'"created":', acks.created_ns)
     if not configuration.write_versioned(config, out):
         return None
-    consumer_seq, seq = consumer.delivered_consumer_seq, consumer.reported_seq()
-    _write_sequence(out, b'"delivered":', consumer_seq, seq, consumer.last_delivery_ns)
-    consumer_seq, seq = consumer.shown_floor_consumer_seq, consumer.shown_floor_seq
-    _write_sequence(out, b'"ack_floor":', consumer_seq, seq, consumer.last_ack_ns)
-    out.count_always(b'"num_ack_pending":', len(consumer.pending))
-    out.count_always(b'"num_redelivered":', consumer.num_redelivered())
-    out.count_always(b'"num_waiting":', consumer.num_waiting())
-    out.count_always(b'"num_pending":', max(consumer.num_pending, 0))
-    out.flag(b'"push_bound":', consumer.is_push_bound())
-    out.time_always(b'"ts":', consumer.clock.wall_ns())
+    consumer_seq, seq = acks.delivered_consumer_seq, acks.reported_seq()
+    _write_sequence(out, b'"delivered":', consumer_seq, seq, acks.last_delivery_ns)
+    consumer_seq, seq = acks.shown_floor_consumer_seq, acks.shown_floor_seq
+    _write_sequence(out, b'"ack_floor":', consumer_seq, seq, acks.last_ack_ns)
+    out.count_always(b'"num_ack_pending":', len(acks.pending))
+    out.count_always(b'"num_redelivered":', acks.num_redelivered())
+    out.count_always(b'"num_waiting":', receivers.num_waiting())
+    out.count_always(b'"num_pending":', max(acks.num_pending, 0))
+    out.flag(b'"push_bound":', receivers.is_bound())
+    out.time_always(b'"ts":', consumer.host.clock.wall_ns())
     out.literal(b"}")
     return out.written() if out.is_plain else None
 
@@ -64,31 +66,33 @@ def info_of(consumer: Consumer, *, with_versions: bool) -> dict[str, Any]:
 
     Single reports name the server's version among the metadata, lists of consumers do not.
     """
-    consumer.settle_counts()
-    clock = consumer.clock
+    acks = consumer.acks
+    receivers = consumer.receivers
+    acks.recount()
+    clock = consumer.host.clock
     info: dict[str, Any] = {
         "stream_name": text(consumer.host.stream),
-        "name": text(consumer.name),
-        "created": format_time(consumer.created_ns),
-        "config": configuration.fields(consumer.config, with_versions=with_versions),
+        "name": text(acks.name),
+        "created": format_time(acks.created_ns),
+        "config": configuration.fields(acks.config, with_versions=with_versions),
         "delivered": _sequence(
-            consumer.delivered_consumer_seq, consumer.reported_seq(), consumer.last_delivery_ns
+            acks.delivered_consumer_seq, acks.reported_seq(), acks.last_delivery_ns
         ),
         "ack_floor": _sequence(
-            consumer.shown_floor_consumer_seq, consumer.shown_floor_seq, consumer.last_ack_ns
+            acks.shown_floor_consumer_seq, acks.shown_floor_seq, acks.last_ack_ns
         ),
-        "num_ack_pending": len(consumer.pending),
-        "num_redelivered": consumer.num_redelivered(),
-        "num_waiting": consumer.num_waiting(),
-        "num_pending": max(consumer.num_pending, 0),
+        "num_ack_pending": len(acks.pending),
+        "num_redelivered": acks.num_redelivered(),
+        "num_waiting": receivers.num_waiting(),
+        "num_pending": max(acks.num_pending, 0),
     }
-    if consumer.is_push_bound():
+    if receivers.is_bound():
         info["push_bound"] = True
     if consumer.is_paused():
         info["paused"] = True
         info["pause_remaining"] = consumer.paused_until_ns - clock.wall_ns()
     info["ts"] = format_time(clock.wall_ns())
-    groups = consumer.priority_groups()
+    groups = receivers.priority_groups()
     if groups:
         info["priority_groups"] = groups
     return info

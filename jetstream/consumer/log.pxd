@@ -2,12 +2,14 @@
 
 cimport cython
 
+from midge.jetstream.consumer.position cimport Position
+
 cdef Py_ssize_t _MOST_CHANGES
 
 
 @cython.final
 cdef class ConsumerLog:
-    cdef object _consumer
+    cdef Position _position
     cdef list _changed
     cdef list _replies
     cdef object _timer

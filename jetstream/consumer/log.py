@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from midge.jetstream.consumer import state
-from midge.jetstream.consumer.progress import Progress
+from midge.jetstream.consumer.position import Position
 from midge.jetstream.environment.clock import Timer
 from midge.jetstream.store.interface import StoreError
 
@@ -28,18 +28,18 @@ class ConsumerLog:
 
     __slots__ = (
         "_changed",
-        "_consumer",
         "_had_counts",
         "_is_confirming",
         "_is_dirty",
         "_logged_bytes",
+        "_position",
         "_replies",
         "_snapshot_bytes",
         "_timer",
     )
 
-    def __init__(self, consumer: Progress) -> None:
-        self._consumer = consumer
+    def __init__(self, position: Position) -> None:
+        self._position = position
         self._changed: list[int] | None = None
         self._had_counts = False
         self._is_dirty = False
@@ -57,7 +57,7 @@ class ConsumerLog:
         if not self._is_dirty:
             self.moved()
         elif len(self._changed) == _MOST_CHANGES:
-            self._consumer.clock.call_later(0, self._try_write)
+            self._position.host.clock.call_later(0, self._try_write)
 
     def changed_all(self, seq: int, others: list[int]) -> None:
         """Note the same of many messages; the whole state is shorter than very many changes."""
@@ -74,7 +74,7 @@ class ConsumerLog:
         if not self._is_dirty:
             self._is_dirty = True
             if self._timer is None:
-                self._timer = self._consumer.clock.call_later(WRITE_DELAY_S, self._due)
+                self._timer = self._position.host.clock.call_later(WRITE_DELAY_S, self._due)
 
     def confirm(self, reply: bytes) -> None:
         """Answer `reply` once all changes so far are durable."""
@@ -83,19 +83,19 @@ class ConsumerLog:
         self._replies.append(reply)
         if not self._is_confirming:
             self._is_confirming = True
-            self._consumer.clock.call_later(0, self._confirm)
+            self._position.host.clock.call_later(0, self._confirm)
 
     def save(self) -> None:
         """Write the whole state, for example after a change of the configuration."""
-        consumer = self._consumer
-        written = state.snapshot(consumer)
-        consumer.store.save_consumer(consumer.name, written)
+        position = self._position
+        written = state.snapshot(position)
+        position.host.store.save_consumer(position.name, written)
         self._snapshot_bytes = len(written)
         self._logged_bytes = 0
         self._written()
 
     def _written(self) -> None:
-        self._had_counts = bool(self._consumer.redelivered)
+        self._had_counts = bool(self._position.redelivered)
         self._changed = None
         self._is_dirty = False
 
@@ -107,10 +107,10 @@ class ConsumerLog:
         if self._logged_bytes > most:
             self.save()
             return
-        consumer = self._consumer
+        position = self._position
         changed = self._changed or ()
-        operation = state.change(consumer, changed, had_counts=self._had_counts)
-        consumer.store.log_consumer(consumer.name, operation)
+        operation = state.change(position, changed, had_counts=self._had_counts)
+        position.host.store.log_consumer(position.name, operation)
         self._logged_bytes += len(operation)
         self._written()
 
@@ -133,7 +133,7 @@ class ConsumerLog:
         self._timer = None
         self._try_write()
         if self._is_dirty:
-            self._timer = self._consumer.clock.call_later(WRITE_DELAY_S, self._due)
+            self._timer = self._position.host.clock.call_later(WRITE_DELAY_S, self._due)
 
     def _try_write(self) -> bool:
         """Write the changes if the store takes them; otherwise they stay to be written."""
@@ -147,9 +147,9 @@ class ConsumerLog:
         self._is_confirming = False
         replies, self._replies = self._replies or [], None
         if self._try_write():
-            self._consumer.store.barrier(lambda: self._answer(replies))
+            self._position.host.store.barrier(lambda: self._answer(replies))
 
     def _answer(self, replies: list[bytes]) -> None:
-        send = self._consumer.sink.send
+        sink = self._position.host.sink
         for reply in replies:
-            send(reply, b"", b"", b"")
+            sink.send(reply, b"", b"", b"")

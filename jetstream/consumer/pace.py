@@ -69,6 +69,6 @@ def pace_of(
         return None
     if present is not None and present.rate_limit_bps == config.rate_limit_bps:
         return present
-    burst = host.max_msg_size if host.max_msg_size > 0 else host.max_payload
+    burst = host.max_msg_size if host.max_msg_size > 0 else host.around.max_payload
     upto = last_seq if config.replay_policy == "original" else 0
     return Pace(config.rate_limit_bps, burst, present.replay_upto if present else upto)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from midge.jetstream.consumer import statuses
-from midge.jetstream.consumer.tracking import Tracking
+from midge.jetstream.consumer.consumer import Consumer
 from midge.jetstream.environment.clock import Timer
 from midge.jetstream.json.times import ZERO_TIME, format_time
 
@@ -23,7 +23,7 @@ class Pin:
 
     __slots__ = ("_consumer", "_timer", "pin_id", "pinned_ns")
 
-    def __init__(self, consumer: Tracking) -> None:
+    def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self._timer: Timer | None = None
         self.pin_id = ""
@@ -42,8 +42,8 @@ class Pin:
     def assign(self, request: PullRequest) -> None:
         """Pin the client of a request."""
         consumer = self._consumer
-        self.pin_id = consumer.host.new_id()
-        self.pinned_ns = consumer.clock.wall_ns()
+        self.pin_id = consumer.host.around.new_id()
+        self.pinned_ns = consumer.host.clock.wall_ns()
         request.pin_id = self.pin_id
         self._arm(request.group)
         consumer.events.pinned(request.group, self.pin_id)
@@ -75,4 +75,4 @@ class Pin:
             self._timer.cancel()
         consumer = self._consumer
         delay_s = consumer.config.priority_timeout_ns / _SECOND_NS
-        self._timer = consumer.clock.call_later(delay_s, self.unpin, group, "timeout")
+        self._timer = consumer.host.clock.call_later(delay_s, self.unpin, group, "timeout")

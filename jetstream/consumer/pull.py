@@ -5,8 +5,8 @@ from __future__ import annotations
 from midge.jetstream.config.consumer_config import ConsumerConfig
 from midge.jetstream.consumer import statuses
 from midge.jetstream.consumer.consumer import Consumer
-from midge.jetstream.consumer.host import ConsumerHost
 from midge.jetstream.consumer.priority import Pin
+from midge.jetstream.consumer.receivers import Receivers
 from midge.jetstream.consumer.requests import (
     BadRequestError,
     PullRequest,
@@ -16,8 +16,8 @@ from midge.jetstream.consumer.requests import (
 )
 from midge.jetstream.environment.clock import Timer
 from midge.jetstream.environment.sink import Receiver
-from midge.jetstream.headers import add_lines
 from midge.jetstream.json.times import format_duration
+from midge.jetstream.store.interface import MessageView
 
 _SECOND_NS = 1_000_000_000
 _MILLISECOND_NS = 1_000_000
@@ -43,178 +43,126 @@ _POLICIES = {
 }
 
 
-class PullConsumer(Consumer):
-    """A consumer that delivers on request.
+class PullRequests(Receivers):
+    """The pull requests of a consumer, which are served in rotation, one message each.
 
-    While a turn is requested, `asks_for_one` is True if it is for a single message, which can also
-    be delivered at once.
-
-    The consumer serves the requests in rotation, one message each. A request ends when its batch is
-    complete, when it expires, when its inbox has lost its subscriber, or with a status that gives
-    the reason. A request with `no_wait` ends at the end of the stream, behind the messages that are
-    being written to the disk.
+    A request ends when its batch is complete, when it expires, when its inbox has lost its
+    subscriber, or with a status that gives the reason. A request with `no_wait` ends at the end of
+    the stream, behind the messages that are being written to the disk.
     """
 
-    def __init__(self, host: ConsumerHost, config: ConsumerConfig, name: bytes) -> None:
-        self.requests = RequestQueue(config.max_waiting)
+    def __init__(self, consumer: Consumer) -> None:
+        self.header_line = b""
+        self._consumer = consumer
+        self.queue = RequestQueue(consumer.acks.config.max_waiting)
         self.pin: Pin | None = None
-        self.last_active_ns = host.clock.monotonic_ns()
         self._served: PullRequest | None = None
-        self._received: list[PullRequest] | None = None
-        self.asks_for_one = False
-        self._request_timer: Timer | None = None
-        self._request_timer_ns = 0
+        self._timer: Timer | None = None
+        self._timer_ns = 0
         self._swept_ns = 0
         self._disk_timer: Timer | None = None
         self._is_disk_late = False
-        self._inactive_timer: Timer | None = None
-        self._threshold_ns = 0
-        self._begin_consumer(host, config, name)
+        self.follow(consumer.acks.config)
 
     def follow(self, config: ConsumerConfig) -> None:
-        """See `Tracking.follow`."""
-        Consumer.follow(self, config)
+        """See `Receivers.follow`."""
         self.priority_policy = _POLICIES[config.priority_policy]
         if self.pin is None and (self.priority_policy or config.priority_groups):
-            self.pin = Pin(self)
-        self.requests.is_prioritized = self.priority_policy == _PRIORITIZED
-        self._adds_headers = self.priority_policy == _PINNED
+            self.pin = Pin(self._consumer)
+        self.queue.is_prioritized = self.priority_policy == _PRIORITIZED
+        if self.priority_policy != _PINNED:
+            self.header_line = b""
 
     # Life.
 
     def stop(self) -> None:
-        """See `Consumer.stop`."""
-        Consumer.stop(self)
-        self.requests.clear()
+        """See `Receivers.stop`."""
+        self.queue.clear()
         if self.pin is not None:
             self.pin.stop()
-        for timer in (self._request_timer, self._disk_timer, self._inactive_timer):
+        for timer in (self._timer, self._disk_timer):
             if timer is not None:
                 timer.cancel()
-        self._request_timer = None
+        self._timer = None
         self._disk_timer = None
-        self._inactive_timer = None
 
     def release(self) -> None:
-        """See `Consumer.release`."""
-        for request in self.requests:
-            self._say(request, statuses.CONSUMER_DELETED)
-        self.requests.clear()
+        """See `Receivers.release`."""
+        self.end_all(statuses.CONSUMER_DELETED)
+
+    def end_all(self, status: bytes) -> int:
+        """End all requests with a status; return how many there were."""
+        count = len(self.queue)
+        for request in self.queue:
+            self._say(request, status)
+        self.queue.clear()
+        return count
 
     def shut_down(self) -> None:
         """Answer waiting requests, as the server stops."""
-        for request in self.requests:
+        for request in self.queue:
             self._say(request, statuses.server_shutdown(request.left, request.bytes_left))
-        self.requests.clear()
+        self.queue.clear()
 
     def num_waiting(self) -> int:
         """Return how many requests wait, those that have ended meanwhile taken out.
 
         Of very many those that ended within the time of some sweeps may be among them.
         """
-        if self.clock.monotonic_ns() - self._swept_ns >= self._least_pause_ns():
+        if self._consumer.host.clock.monotonic_ns() - self._swept_ns >= self._least_pause_ns():
             self._sweep(is_at_end=False)
-        return len(self.requests)
+        return len(self.queue)
 
     def _least_pause_ns(self) -> int:
         """Return how long a sweep is not repeated: a share of the time is enough for them."""
-        count = len(self.requests)
+        count = len(self.queue)
         return 0 if count <= _SWEPT_FREELY else count * _PAUSE_OF_REQUEST_NS
 
     def priority_groups(self) -> list[dict[str, str]]:
-        """See `Consumer.priority_groups`."""
-        groups = self.config.priority_groups
+        """See `Receivers.priority_groups`."""
+        groups = self._consumer.acks.config.priority_groups
         return [self.pin.fields(groups[0])] if groups and self.pin is not None else []
 
-    def touch(self) -> None:
-        """See `Tracking.touch`."""
-        if self._threshold_ns:
-            self.last_active_ns = self._ticks.monotonic_ns()
-
-    # Inactivity.
-
-    def watch_activity(self) -> None:
-        """See `Consumer.watch_activity`."""
-        if self._inactive_timer is not None:
-            self._inactive_timer.cancel()
-            self._inactive_timer = None
-        threshold_ns = self.config.inactive_threshold_ns
-        self._threshold_ns = 0
-        if threshold_ns > 0:
-            # nats-server adds 0.1 to 1 s, so that consumers made together do not go together.
-            if not self.clock.is_exact:
-                threshold_ns += (100 + int(self.host.random() * 900)) * _MILLISECOND_NS
-            self._threshold_ns = threshold_ns
-            self._look_again(self._threshold_ns)
-
-    def _look_again(self, delay_ns: int) -> None:
-        delay_s = delay_ns / _SECOND_NS
-        self._inactive_timer = self.clock.call_later(delay_s, self._check_activity)
-
-    def _check_activity(self) -> None:
-        """Delete the consumer unless it was used, has a request, or has a pending message."""
-        self._inactive_timer = None
-        now_ns = self.clock.monotonic_ns()
-        idle_ns = now_ns - self.last_active_ns
-        if idle_ns < self._threshold_ns:
-            self._look_again(self._threshold_ns - idle_ns)
-            return
+    def used_until_ns(self, now_ns: int) -> int:
+        """See `Receivers.used_until_ns`: a request or a pending message is a use."""
         self._sweep(is_at_end=True)
-        if len(self.requests):
-            self._look_again(self._threshold_ns)
-            return
-        delay_ns = self._last_due_ns() + self._threshold_ns - now_ns
-        if self.pending.first is not None and delay_ns > 0:
-            self._look_again(delay_ns)
-            return
-        self.host.expired(self)
-
-    def _last_due_ns(self) -> int:
-        """Return when the last of the pending messages is to be acknowledged."""
-        due_ns = 0
-        entry = self.pending.first
-        while entry is not None:
-            again = max(self.redelivered.get(entry.seq, 0), 0)
-            due_ns = max(due_ns, entry.sent_ns + self.pending.wait_ns(again))
-            entry = entry.after
-        return due_ns
+        return now_ns if len(self.queue) else self._consumer.acks.last_due_ns()
 
     # Requests.
 
     def request(self, reply: bytes, body: bytes) -> None:
-        """Take a pull request; one without a reply subject is ignored."""
-        if not reply or self.is_closed:
-            return
+        """See `Receivers.request`."""
+        consumer = self._consumer
         try:
             asked = read_body(body)
         except BadRequestError as problem:
             self._refuse(reply, statuses.bad_request(str(problem)))
             return
-        now_ns = self._ticks.monotonic_ns()
+        now_ns = consumer.host.ticks.monotonic_ns()
         refusal = self._refusal(asked) or self._refusal_of_priority(asked)
         if not refusal:
             refusal = self._refusal_now(asked, now_ns)
         if refusal:
             self._refuse(reply, refusal)
             return
-        if self.requests.is_full():
+        if self.queue.is_full():
             # A client that expects heartbeats notices by itself; told, it would ask at once again.
             if asked.heartbeat_ns == 0:
                 self._refuse(reply, statuses.EXCEEDED_MAX_WAITING)
             return
         request = PullRequest()
         request.ask(reply, asked, now_ns)
-        self.requests.add(request)
-        self.last_active_ns = now_ns
-        self.asks_for_one = asked.batch == 1 and len(self.requests) == 1
-        self.signal()
-        self.asks_for_one = False
-        if not self.is_ready:
+        self.queue.add(request)
+        consumer.last_active_ns = now_ns
+        consumer.asks_for_one = asked.batch == 1 and len(self.queue) == 1
+        consumer.signal()
+        consumer.asks_for_one = False
+        if not consumer.is_ready:
             self._sweep(is_at_end=not self._is_stalled())
 
     def _refusal(self, asked: RequestBody) -> bytes:
         """Return the status that tells which limit a request exceeds, empty for none."""
-        config = self.config
+        config = self._consumer.acks.config
         if 0 < config.max_batch < asked.batch:
             return statuses.exceeded("MaxRequestBatch", config.max_batch)
         if asked.expires_ns and 0 < config.max_expires_ns < asked.expires_ns:
@@ -238,50 +186,54 @@ class PullConsumer(Consumer):
             return b""
         if not asked.group:
             return statuses.bad_request("Priority Group missing")
-        if asked.group not in self.config.priority_groups:
+        if asked.group not in self._consumer.acks.config.priority_groups:
             return statuses.bad_request("Invalid Priority Group")
         return b"" if self.pin is None else self.pin.refusal(asked)
 
     def _refusal_now(self, asked: RequestBody, now_ns: int) -> bytes:
         """Return the status for a request that must not wait although it is right."""
-        if self.requests.is_full() and now_ns - self._swept_ns > _SWEEP_INTERVAL_NS:
+        if self.queue.is_full() and now_ns - self._swept_ns > _SWEEP_INTERVAL_NS:
             self._sweep(is_at_end=False)
         if not asked.no_wait:
             return b""
-        self._recount()
-        pending = max(self.num_pending, 0) + self.pending.queued
+        acks = self._consumer.acks
+        acks.recount()
+        pending = max(acks.num_pending, 0) + acks.pending.queued
         if (
             pending == 0
             and asked.expires_ns == 0
-            and (self._is_disk_late or not self._is_more_coming())
+            and (self._is_disk_late or not acks.is_more_coming())
         ):
-            self.last_active_ns = now_ns
+            self._consumer.last_active_ns = now_ns
             return statuses.NO_MESSAGES
         if self._is_stalled():
-            pending += self._count_coming()
+            pending += acks.count_coming()
         if pending > 0 and pending < self._sweep(is_at_end=False):
-            self.last_active_ns = now_ns
+            self._consumer.last_active_ns = now_ns
             return statuses.REQUESTS_PENDING
         return b""
 
     def _refuse(self, reply: bytes, status: bytes) -> None:
-        self.sink.send(reply, b"", status, b"")
+        self._consumer.host.sink.send(reply, b"", status, b"")
 
     def _say(self, request: PullRequest, status: bytes) -> None:
-        self.sink.send(request.reply, b"", status, b"")
+        self._consumer.host.sink.send(request.reply, b"", status, b"")
 
     # Delivering.
 
-    def _may_deliver(self) -> bool:
-        return self.requests.first is not None and not (self.paused_until_ns and self.is_paused())
+    def is_open(self) -> bool:
+        """See `Receivers.is_open`."""
+        return self.queue.first is not None
 
     def _is_stalled(self) -> bool:
         """Return whether too much awaits its ack for anything but redeliveries."""
-        return not self.pending.queued and self.is_full()
+        acks = self._consumer.acks
+        return not acks.pending.queued and acks.is_full()
 
-    def _target(self, size: int) -> bytes | None:
+    def next_subject(self, size: int) -> bytes | None:
         """Return the inbox of the request whose turn it is; end those that cannot be served."""
-        requests = self.requests
+        requests = self.queue
+        now_ns = self._consumer.host.now_ns
         pin = self.pin
         needs_pin = pin is not None and self.priority_policy == _PINNED and not pin.pin_id
         passed = 0
@@ -289,7 +241,7 @@ class PullConsumer(Consumer):
             request = requests.first
             if request is None:
                 return None
-            if request.expires_ns and self._now_ns >= request.expires_ns:
+            if request.expires_ns and now_ns >= request.expires_ns:
                 status = statuses.request_timeout(request.left, request.bytes_left)
                 self._end_head(request, status)
                 continue
@@ -309,34 +261,34 @@ class PullConsumer(Consumer):
             if self._has_interest(request):
                 if needs_pin and pin is not None and request.group:
                     pin.assign(request)
+                if pin is not None and self.priority_policy == _PINNED:
+                    self.header_line = b"Nats-Pin-Id: %b\r\n" % pin.pin_id.encode()
                 self._served = requests.serve_first()
                 return request.reply
             self._drop_head_without_interest(request)
 
-    def _receiver(self) -> Receiver | None:
+    def next_receiver(self, view: MessageView) -> Receiver | None:
         """Return the receiver of the request whose turn it is, looked up once per turn."""
-        request = self.requests.first
-        if request is None or request.bytes_left > 0 or self.priority_policy == _OVERFLOW:
+        request = self.queue.first
+        if (
+            request is None
+            or request.bytes_left > 0
+            or self.priority_policy == _OVERFLOW
+            or self.priority_policy == _PINNED
+        ):
             return None
-        if request.expires_ns and self._now_ns >= request.expires_ns:
+        host = self._consumer.host
+        if request.expires_ns and host.now_ns >= request.expires_ns:
             return None
-        if request.receiver_turn != self._turn:
-            request.receiver_turn = self._turn
-            request.receiver = self.sink.receiver(request.reply)
-            if self._received is None:
-                self._received = []
-            self._received.append(request)
-        return request.receiver
-
-    def _turn_over(self) -> None:
-        """Hold on to no receiver between turns: its connection may have gone by the next one."""
-        if self._received is not None:
-            for request in self._received:
-                request.receiver = None
-            self._received.clear()
-
-    def _serve(self) -> None:
-        self._served = self.requests.serve_first()
+        if request.receiver_turn != host.turn:
+            request.receiver_turn = host.turn
+            request.receiver = host.sink.receiver(request.reply)
+            host.receiving.append(request)
+        receiver = request.receiver
+        if receiver is None or not receiver.is_open(view):
+            return None
+        self._served = self.queue.serve_first()
+        return receiver
 
     def _is_passed_over(self, request: PullRequest) -> bool:
         """Return whether a request waits although it is its turn."""
@@ -346,9 +298,10 @@ class PullConsumer(Consumer):
             return False
         if request.min_pending <= 0 and request.min_ack_pending <= 0:
             return False
+        acks = self._consumer.acks
         return not (
-            0 < request.min_pending <= self.num_pending
-            or 0 < request.min_ack_pending <= len(self.pending.entries)
+            0 < request.min_pending <= acks.num_pending
+            or 0 < request.min_ack_pending <= len(acks.pending.entries)
         )
 
     def _fits(self, request: PullRequest, size: int) -> bool:
@@ -364,45 +317,47 @@ class PullConsumer(Consumer):
 
     def _has_interest(self, request: PullRequest) -> bool:
         """Return whether a request's inbox is subscribed to; asked once in a turn."""
-        if request.checked_turn == self._turn:
+        host = self._consumer.host
+        if request.checked_turn == host.turn:
             return True
-        if self.sink.has_interest(request.reply):
-            request.checked_turn = self._turn
+        if host.sink.has_interest(request.reply):
+            request.checked_turn = host.turn
             return True
         return False
 
     def _end_head(self, request: PullRequest, status: bytes) -> None:
-        self.requests.remove_after(None)
+        self.queue.remove_after(None)
         self._say(request, status)
 
     def _drop_head_without_interest(self, request: PullRequest) -> None:
-        self.requests.remove_after(None)
+        self.queue.remove_after(None)
         if request.reply.startswith(REPLY_OF_IMPORT):
             self._say(request, statuses.interest_expired(request.left, request.bytes_left))
 
-    def _more_headers(self, headers: bytes) -> bytes:
-        if self.pin is None or self.priority_policy != _PINNED:
-            return headers
-        return add_lines(headers, b"Nats-Pin-Id: %b\r\n" % self.pin.pin_id.encode())
-
-    def _delivered(self, size: int) -> None:
+    def delivered(self, size: int, *, is_taken: bool) -> None:
+        """See `Receivers.delivered`."""
         request = self._served
         assert request is not None
-        self.last_active_ns = self._now_ns
+        if not is_taken:
+            self.queue.restore(request)
+            request.checked_turn = 0
+            return
+        now_ns = self._consumer.host.now_ns
+        self._consumer.last_active_ns = now_ns
         if request.left > 0:
             if request.heartbeat_ns > 0:
-                request.heartbeat_due_ns = self._now_ns + request.heartbeat_ns
+                request.heartbeat_due_ns = now_ns + request.heartbeat_ns
         elif request.bytes_left > 0:
             self._say(request, statuses.batch_completed(request.left, request.bytes_left))
 
-    def _not_taken(self, target: bytes) -> None:
-        request = self._served
-        assert request is not None
-        self.requests.restore(request)
-        request.checked_turn = 0
-
-    def _drained(self) -> None:
-        self._sweep(is_at_end=not self._is_at_limit)
+    def end_turn(self, *, is_drained: bool, is_at_end: bool) -> None:
+        """Hold on to no receiver between turns: its connection may have gone by the next one."""
+        receiving = self._consumer.host.receiving
+        for request in receiving:
+            request.receiver = None
+        receiving.clear()
+        if is_drained:
+            self._sweep(is_at_end=is_at_end)
 
     # Requests that wait.
 
@@ -412,25 +367,25 @@ class PullConsumer(Consumer):
         Returns:
             How many messages those that stay have asked for.
         """
-        if not len(self.requests):
+        if not len(self.queue):
             return 0
-        now_ns = self.clock.monotonic_ns()
+        now_ns = self._consumer.host.clock.monotonic_ns()
         self._swept_ns = now_ns
-        self.store.work += len(self.requests) * _REQUEST_WORK
+        self._consumer.host.store.work += len(self.queue) * _REQUEST_WORK
         asked = 0
         due_ns = 0
         before: PullRequest | None = None
-        request = self.requests.first
+        request = self.queue.first
         while request is not None:
             if self._is_over(request, now_ns, is_at_end):
-                self.requests.remove_after(before)
+                self.queue.remove_after(before)
             else:
                 asked += request.left
                 due_ns = self._next_due(request, now_ns, due_ns)
                 before = request
-            request = self.requests.first if before is None else before.next
-        if due_ns and (self._request_timer_ns == 0 or due_ns < self._request_timer_ns):
-            self._arm_request_timer(due_ns, now_ns)
+            request = self.queue.first if before is None else before.next
+        if due_ns and (self._timer_ns == 0 or due_ns < self._timer_ns):
+            self._arm_timer(due_ns, now_ns)
         return asked
 
     def _is_over(self, request: PullRequest, now_ns: int, is_at_end: bool) -> bool:
@@ -439,11 +394,11 @@ class PullConsumer(Consumer):
             self._say(request, statuses.request_timeout(request.left, request.bytes_left))
             return True
         if is_at_end and request.no_wait and (not request.expires_ns or request.delivered):
-            if self._is_fetching or self._waits_for_disk(request):
+            if self._consumer.is_fetching or self._waits_for_disk(request):
                 return False
             self._say(request, statuses.NO_MESSAGES)
             return True
-        return not self.sink.has_interest(request.reply)
+        return not self._consumer.host.sink.has_interest(request.reply)
 
     # Requests with `no_wait`, while messages are being written to the disk.
 
@@ -453,18 +408,18 @@ class PullConsumer(Consumer):
         It waits once after each message that it gets, because new messages may arrive as fast as
         the disk takes the old ones. It does not wait for a full disk.
         """
-        store = self.store
+        store = self._consumer.host.store
         if store.visible_seq >= store.last_seq or self._is_disk_late:
             return False
         if request.awaited_after != request.delivered:
-            if not self._is_more_coming():
+            if not self._consumer.acks.is_more_coming():
                 return False
             request.awaited_after = request.delivered
             request.awaited_seq = store.last_seq
         elif request.awaited_seq <= store.visible_seq:
             return False
         if self._disk_timer is None:
-            self._disk_timer = self.clock.call_later(_DISK_WAIT_S, self._disk_late)
+            self._disk_timer = self._consumer.host.clock.call_later(_DISK_WAIT_S, self._disk_late)
             store.barrier(self.disk_answered)
         return True
 
@@ -473,15 +428,16 @@ class PullConsumer(Consumer):
         self._sweep(is_at_end=not self._is_stalled())
 
     def disk_answered(self) -> None:
-        """See `Consumer.disk_answered`."""
+        """See `Receivers.disk_answered`."""
+        consumer = self._consumer
         self._is_disk_late = False
         if self._disk_timer is not None:
             self._disk_timer.cancel()
             self._disk_timer = None
-        if self.is_closed or self.is_ready:
+        if consumer.is_closed or consumer.is_ready:
             return
-        self.signal()
-        if not self.is_ready:
+        consumer.signal()
+        if not consumer.is_ready:
             self._sweep(is_at_end=not self._is_stalled())
 
     # When requests are looked at again.
@@ -499,17 +455,20 @@ class PullConsumer(Consumer):
         return due_ns
 
     def _heartbeat(self) -> bytes:
-        return statuses.idle_heartbeat(self.next_consumer_seq - 1, max(self.next_seq - 1, 0))
+        acks = self._consumer.acks
+        return statuses.idle_heartbeat(acks.next_consumer_seq - 1, max(acks.next_seq - 1, 0))
 
-    def _arm_request_timer(self, due_ns: int, now_ns: int) -> None:
-        if self._request_timer is not None:
-            self._request_timer.cancel()
-        self._request_timer_ns = due_ns
+    def _arm_timer(self, due_ns: int, now_ns: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ns = due_ns
         delay_ns = max(due_ns - now_ns, _MILLISECOND_NS, self._least_pause_ns())
-        self._request_timer = self.clock.call_later(delay_ns / _SECOND_NS, self._requests_due)
+        self._timer = self._consumer.host.clock.call_later(
+            delay_ns / _SECOND_NS, self._requests_due
+        )
 
     def _requests_due(self) -> None:
-        self._request_timer = None
-        self._request_timer_ns = 0
+        self._timer = None
+        self._timer_ns = 0
         self._sweep(is_at_end=True)
-        self.signal()
+        self._consumer.signal()

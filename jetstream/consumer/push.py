@@ -10,11 +10,12 @@ from midge.jetstream import headers as header_block
 from midge.jetstream.config import names
 from midge.jetstream.config.consumer_config import ConsumerConfig
 from midge.jetstream.consumer import statuses
+from midge.jetstream.consumer.ack_tracker import ACK_FLOW_CONTROL
 from midge.jetstream.consumer.consumer import Consumer
-from midge.jetstream.consumer.host import ConsumerHost
-from midge.jetstream.consumer.tracking import ACK_FLOW_CONTROL
+from midge.jetstream.consumer.receivers import Receivers
 from midge.jetstream.environment.clock import Timer
 from midge.jetstream.environment.sink import Receiver
+from midge.jetstream.store.interface import MessageView
 
 WINDOW_LIMIT_BYTES = 32 * 1024 * 1024
 _FIRST_WINDOW_BYTES = WINDOW_LIMIT_BYTES // 16
@@ -22,16 +23,18 @@ _SECOND_NS = 1_000_000_000
 _LETTERS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
-class PushConsumer(Consumer):
-    """A consumer that delivers to its deliver subject.
+class DeliverSubject(Receivers):
+    """The deliver subject of a consumer.
 
-    `is_active` is True while that has a subscription: to exactly the deliver subject, in the
-    deliver group if there is one. `outstanding_bytes` counts the bytes sent since the last answer
-    to a flow control request; `flow_reply` is the subject of the unanswered request.
+    `is_active` is True while it has a subscription: to exactly the deliver subject, in the deliver
+    group if there is one. `outstanding_bytes` counts the bytes sent since the last answer to a flow
+    control request; `flow_reply` is the subject of the unanswered request.
     """
 
-    def __init__(self, host: ConsumerHost, config: ConsumerConfig, name: bytes) -> None:
-        self.deliver_subject = b""
+    def __init__(self, consumer: Consumer) -> None:
+        self.header_line = b""
+        self._consumer = consumer
+        self.subject = b""
         self.is_active = False
         self.window_bytes = _FIRST_WINDOW_BYTES
         self.outstanding_bytes = 0
@@ -41,176 +44,131 @@ class PushConsumer(Consumer):
         self._heartbeat_timer: Timer | None = None
         self._heartbeat_ns = 0
         self._heartbeat_due_ns = 0
-        self._inactive_timer: Timer | None = None
-        self._found_receiver: Receiver | None = None
+        self._receiver: Receiver | None = None
         self._receiver_turn = 0
-        self._begin_consumer(host, config, name)
+        self.follow(consumer.acks.config)
 
     def follow(self, config: ConsumerConfig) -> None:
-        """See `Tracking.follow`."""
-        Consumer.follow(self, config)
-        self.deliver_subject = names.to_bytes(config.deliver_subject)
+        """See `Receivers.follow`; a new subject gets everything pending again."""
+        self.has_flow_control = config.flow_control
         self._heartbeat_ns = config.idle_heartbeat_ns
+        subject = names.to_bytes(config.deliver_subject)
+        if subject == self.subject:
+            return
+        self.subject = subject
+        self._receiver = None
+        if self._interest is not None:
+            self._consumer.acks.queue_all()
+            self._unwatch_interest()
+            self._watch_interest(config)
+            self._consumer.touch()
 
     # Life.
 
     def start(self) -> None:
-        """See `Consumer.start`."""
-        self._watch_interest()
-        Consumer.start(self)
+        """See `Receivers.start`."""
+        self._watch_interest(self._consumer.acks.config)
         if self._heartbeat_ns:
-            now_ns = self.clock.monotonic_ns()
-            self._heartbeat_due_ns = now_ns + self._heartbeat_ns
+            self._heartbeat_due_ns = self._consumer.host.clock.monotonic_ns() + self._heartbeat_ns
             self._arm_heartbeat(self._heartbeat_ns)
 
     def stop(self) -> None:
-        """See `Consumer.stop`."""
-        Consumer.stop(self)
-        self._found_receiver = None
+        """See `Receivers.stop`."""
+        self._receiver = None
         self._unwatch_interest()
-        for timer in (self._heartbeat_timer, self._inactive_timer):
-            if timer is not None:
-                timer.cancel()
-        self._heartbeat_timer = None
-        self._inactive_timer = None
-
-    def change(self, config: ConsumerConfig) -> None:
-        """See `Consumer.change`."""
-        is_moved = config.deliver_subject != self.config.deliver_subject
-        if is_moved and len(self.pending):
-            self._redeliver_all()
-        super().change(config)
-        if is_moved:
-            self._found_receiver = None
-            self._unwatch_interest()
-            self._watch_interest()
-            self.watch_activity()
-            self.signal()
+        if self._heartbeat_timer is not None:
+            self._heartbeat_timer.cancel()
+            self._heartbeat_timer = None
 
     def request(self, reply: bytes, body: bytes) -> None:
         """Refuse a pull request."""
-        if reply:
-            self.sink.send(reply, b"", statuses.PUSH_BASED, b"")
+        self._consumer.host.sink.send(reply, b"", statuses.PUSH_BASED, b"")
 
-    def is_push_bound(self) -> bool:
-        """See `Consumer.is_push_bound`."""
+    def is_bound(self) -> bool:
+        """See `Receivers.is_bound`."""
         return self.is_active
 
-    def _redeliver_all(self) -> None:
-        """Redeliver everything pending to the new deliver subject."""
-        entry = self.pending.first
-        while entry is not None:
-            after = entry.after
-            if not self.pending.is_queued(entry) and not self._has_max_deliveries(entry.seq):
-                self.pending.enqueue(entry)
-            entry = after
+    def used_until_ns(self, now_ns: int) -> int:
+        """See `Receivers.used_until_ns`."""
+        return now_ns if self.is_active else 0
 
     # Interest.
 
-    def _watch_interest(self) -> None:
-        group = names.to_bytes(self.config.deliver_group)
-        self._interest = self.sink.watch_interest(
-            self.deliver_subject, self._interest_changed, group
-        )
-        self.is_active = self.sink.is_subscribed(self.deliver_subject, group)
+    def _watch_interest(self, config: ConsumerConfig) -> None:
+        sink = self._consumer.host.sink
+        group = names.to_bytes(config.deliver_group)
+        self._interest = sink.watch_interest(self.subject, self._interest_changed, group)
+        self.is_active = sink.is_subscribed(self.subject, group)
 
     def _unwatch_interest(self) -> None:
         if self._interest is not None:
-            self.sink.unwatch_interest(self._interest)
+            self._consumer.host.sink.unwatch_interest(self._interest)
             self._interest = None
 
     def _interest_changed(self, is_there: bool) -> None:
         """Go on, or stop, as the deliver subject gains or loses its subscriber."""
         was_active = self.is_active
         self.is_active = is_there
-        self._found_receiver = None
-        if is_there:
-            if self._inactive_timer is not None:
-                self._inactive_timer.cancel()
-                self._inactive_timer = None
-            if not was_active:
-                self.signal()
-        elif self._inactive_timer is None:
-            self.watch_activity()
-
-    def watch_activity(self) -> None:
-        """See `Consumer.watch_activity`."""
-        if self._inactive_timer is not None:
-            self._inactive_timer.cancel()
-            self._inactive_timer = None
-        threshold_ns = self.config.inactive_threshold_ns
-        if threshold_ns > 0 and not self.is_active:
-            delay_s = threshold_ns / _SECOND_NS
-            self._inactive_timer = self.clock.call_later(delay_s, self._check_activity)
-
-    def touch(self) -> None:
-        """See `Tracking.touch`."""
-        if self._inactive_timer is not None:
-            self.watch_activity()
-
-    def _check_activity(self) -> None:
-        self._inactive_timer = None
-        if not self.is_active:
-            self.host.expired(self)
+        self._receiver = None
+        if not is_there:
+            self._consumer.touch()
+        elif not was_active:
+            self._consumer.signal()
 
     # Delivering.
 
-    def _may_deliver(self) -> bool:
-        return (
-            self.is_active
-            and (not self.has_flow_control or self.outstanding_bytes <= self.window_bytes)
-            and not (self.paused_until_ns and self.is_paused())
+    def is_open(self) -> bool:
+        """See `Receivers.is_open`."""
+        return self.is_active and (
+            not self.has_flow_control or self.outstanding_bytes <= self.window_bytes
         )
 
-    def _target(self, size: int) -> bytes | None:
-        return self.deliver_subject
+    def next_subject(self, size: int) -> bytes | None:
+        """See `Receivers.next_subject`."""
+        return self.subject
 
-    def _receiver(self) -> Receiver | None:
+    def next_receiver(self, view: MessageView) -> Receiver | None:
         """Return the receiver of the deliver subject, looked up at most once in a turn."""
-        receiver = self._found_receiver
-        if self._receiver_turn != self._turn and (receiver is None or not receiver.is_current()):
-            self._receiver_turn = self._turn
-            self._found_receiver = receiver = self.sink.receiver(self.deliver_subject)
-        return receiver
+        receiver = self._receiver
+        host = self._consumer.host
+        if self._receiver_turn != host.turn and (receiver is None or not receiver.is_current()):
+            self._receiver_turn = host.turn
+            self._receiver = receiver = host.sink.receiver(self.subject)
+        return receiver if receiver is not None and receiver.is_open(view) else None
 
-    def _delivered(self, size: int) -> None:
+    def delivered(self, size: int, *, is_taken: bool) -> None:
+        """See `Receivers.delivered`."""
+        if not is_taken:
+            self._interest_changed(False)  # wait for a subscriber, though none was seen to leave
+            return
         if self._heartbeat_ns:
-            self._heartbeat_due_ns = self._now_ns + self._heartbeat_ns
+            self._heartbeat_due_ns = self._consumer.host.now_ns + self._heartbeat_ns
         if self.has_flow_control:
             self._count_bytes(size)
-
-    def _not_taken(self, target: bytes) -> None:
-        """Wait for a subscriber, though none was seen to leave."""
-        self._interest_changed(False)
 
     # Flow control.
 
     def _count_bytes(self, size: int) -> None:
         """Count sent bytes, and request an answer after half a window."""
+        acks = self._consumer.acks
         self.outstanding_bytes += size
         if self.flow_reply:
             if self.outstanding_bytes - self.flow_bytes >= self.window_bytes:
                 self.flow_bytes += size
         elif self.outstanding_bytes > self.window_bytes // 2 or (
-            self.ack_policy == ACK_FLOW_CONTROL and self.is_full()
+            acks.ack_policy == ACK_FLOW_CONTROL and acks.is_full()
         ):
             self._ask_for_flow()
 
     def _ask_for_flow(self) -> None:
-        self.flow_reply = self._flow_prefix() + self._flow_token()
+        consumer = self._consumer
+        prefix = consumer.host.subject_of(b"FC", consumer.acks.name)
+        self.flow_reply = prefix + self._flow_token()
         self.flow_bytes = self.outstanding_bytes
-        self.sink.send(self.deliver_subject, self.flow_reply, statuses.FLOW_CONTROL, b"")
-
-    def _flow_prefix(self) -> bytes:
-        host = self.host
-        if not host.has_second_acks:
-            return b"$JS.FC.%b.%b." % (host.stream, self.name)
-        domain = (host.domain or "_").encode()
-        account = host.account_hash.encode()
-        return b"$JS.FC.%b.%b.%b.%b." % (domain, account, host.stream, self.name)
+        consumer.host.sink.send(self.subject, self.flow_reply, statuses.FLOW_CONTROL, b"")
 
     def _flow_token(self) -> bytes:
-        number = int(self.host.random() * len(_LETTERS) ** 4)
+        number = int(self._consumer.host.around.random.random() * len(_LETTERS) ** 4)
         token = bytearray()
         for _ in range(4):
             number, place = divmod(number, len(_LETTERS))
@@ -225,31 +183,34 @@ class PushConsumer(Consumer):
         self.outstanding_bytes = max(self.outstanding_bytes - self.flow_bytes, 0)
         self.flow_reply = b""
         self.flow_bytes = 0
-        self.signal()
-        if self.ack_policy == ACK_FLOW_CONTROL and headers:
+        acks = self._consumer.acks
+        if acks.ack_policy == ACK_FLOW_CONTROL and headers:
             consumer_seq = _number(headers, b"Nats-Last-Consumer")
             seq = _number(headers, b"Nats-Last-Stream")
             if seq > 0:
-                self._settle(seq, max(consumer_seq, 0), 1, b"", False)
+                acks.settle(seq, max(consumer_seq, 0), 1, b"", False)
+        self._consumer.signal()
 
     # Heartbeats.
 
     def _arm_heartbeat(self, delay_ns: int) -> None:
         delay_s = delay_ns / _SECOND_NS
-        self._heartbeat_timer = self.clock.call_later(delay_s, self._heartbeat)
+        self._heartbeat_timer = self._consumer.host.clock.call_later(delay_s, self._heartbeat)
 
     def _heartbeat(self) -> None:
         """Send a heartbeat, unless a message was sent meanwhile."""
-        now_ns = self.clock.monotonic_ns()
+        host = self._consumer.host
+        acks = self._consumer.acks
+        now_ns = host.clock.monotonic_ns()
         rest_ns = self._heartbeat_due_ns - now_ns
         if rest_ns > 0:
             self._arm_heartbeat(rest_ns)
             return
         if self.is_active:
-            seq = max(self.next_seq, 1) - 1
-            status = statuses.idle_heartbeat(self.next_consumer_seq - 1, seq, self.flow_reply)
-            self.sink.send(self.deliver_subject, b"", status, b"")
-            is_owed = self.ack_policy == ACK_FLOW_CONTROL and len(self.pending) > 0
+            seq = max(acks.next_seq, 1) - 1
+            status = statuses.idle_heartbeat(acks.next_consumer_seq - 1, seq, self.flow_reply)
+            host.sink.send(self.subject, b"", status, b"")
+            is_owed = acks.ack_policy == ACK_FLOW_CONTROL and len(acks.pending) > 0
             if is_owed and not self.flow_reply:
                 self._ask_for_flow()
         self._heartbeat_due_ns = now_ns + self._heartbeat_ns

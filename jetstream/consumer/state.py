@@ -20,7 +20,7 @@ from msgspec import Struct, field
 from midge.jetstream.config import consumer as configuration
 from midge.jetstream.config.consumer_config import ConsumerConfig
 from midge.jetstream.consumer.pending import Entry
-from midge.jetstream.consumer.progress import Progress
+from midge.jetstream.consumer.position import Position
 from midge.jetstream.json import structure
 from midge.jetstream.json.encode import encode
 
@@ -68,15 +68,15 @@ class StoredState(Struct):
     redelivered: dict[int, int] = field(default_factory=dict)
 
 
-def snapshot(consumer: Progress) -> bytes:
+def snapshot(position: Position) -> bytes:
     """Return all of a consumer's state."""
     fields = {
-        "config": _brief(configuration.fields(consumer.config, with_versions=False)),
-        "created": consumer.created_ns,
+        "config": _brief(configuration.fields(position.config, with_versions=False)),
+        "created": position.created_ns,
         "usual": 1,
     }
     head = encode(fields)
-    pending = change(consumer, [*consumer.pending.entries, *consumer.redelivered], had_counts=False)
+    pending = change(position, [*position.pending.entries, *position.redelivered], had_counts=False)
     return len(head).to_bytes(4, "little") + head + pending
 
 
@@ -98,19 +98,19 @@ def _usual(config: dict[str, Any]) -> dict[str, Any]:
     return _USUAL | {"name": durable} if durable else _USUAL
 
 
-def change(consumer: Progress, changed: Iterable[int], *, had_counts: bool = True) -> bytes:
+def change(position: Position, changed: Iterable[int], *, had_counts: bool = True) -> bytes:
     """Return the positions, and the state of the messages that have `changed`.
 
     With `had_counts`, delivery counts have been stored, and some may have to be deleted. Without
     counts, messages up to the floor have no state; these are most of the changed ones while acks
     arrive quickly.
     """
-    entries = consumer.pending.entries
-    again = consumer.redelivered
-    floor_seq = consumer.floor_seq
+    entries = position.pending.entries
+    again = position.redelivered
+    floor_seq = position.floor_seq
     if not (had_counts or again):
         changed = [seq for seq in changed if seq > floor_seq]
-    to_wall_ns = consumer.clock.wall_ns() - consumer.clock.monotonic_ns()
+    to_wall_ns = position.host.clock.wall_ns() - position.host.clock.monotonic_ns()
     pending: list[int] = []
     settled: list[int] = []
     counts: list[int] = []
@@ -122,7 +122,7 @@ def change(consumer: Progress, changed: Iterable[int], *, had_counts: bool = Tru
             settled.append(seq)
         if had_counts or again:
             counts += (seq, max(again.get(seq, 0), 0))
-    numbers = [int(getattr(consumer, name)) for name in _POSITIONS]
+    numbers = [int(getattr(position, name)) for name in _POSITIONS]
     return joined(numbers, pending, settled, counts)
 
 
@@ -174,50 +174,50 @@ def _apply(stored: StoredState, operation: bytes) -> None:
         del stored.pending[seq]
 
 
-def take_up(consumer: Progress, stored: StoredState) -> list[Entry]:
+def take_up(position: Position, stored: StoredState) -> list[Entry]:
     """Load the stored state into a consumer that has not started yet.
 
     Returns the entries of messages that are gone, for the consumer to forget.
     """
-    consumer.created_ns = stored.created_ns
-    consumer.is_taken_up = True
+    position.created_ns = stored.created_ns
+    position.is_taken_up = True
     for name, value in zip(_POSITIONS, stored.positions, strict=True):
-        setattr(consumer, name, value)
-    last_seq = consumer.store.last_seq
-    if consumer.next_seq > last_seq + 1 and consumer.delivered_consumer_seq:
-        _cut(consumer, stored, last_seq)
+        setattr(position, name, value)
+    last_seq = position.host.store.last_seq
+    if position.next_seq > last_seq + 1 and position.delivered_consumer_seq:
+        _cut(position, stored, last_seq)
     for seq, count in stored.redelivered.items():
-        consumer.count_again(seq, count)
-    to_wall_ns = consumer.clock.wall_ns() - consumer.clock.monotonic_ns()
+        position.count_again(seq, count)
+    to_wall_ns = position.host.clock.wall_ns() - position.host.clock.monotonic_ns()
     gone = []
     for seq, (consumer_seq, _) in sorted(stored.pending.items()):
-        entry = consumer.pending.add(seq, consumer_seq)
-        if not consumer.store.exists(seq):
+        entry = position.pending.add(seq, consumer_seq)
+        if not position.host.store.exists(seq):
             gone.append(entry)
     for seq, (_, sent_ns) in sorted(stored.pending.items(), key=lambda item: item[1][1]):
-        entry = consumer.pending.entries[seq]
-        if consumer.ack_wait_ns:
-            again = consumer.redelivered.get(seq, 0)
-            consumer.pending.wait(entry, sent_ns - to_wall_ns, again)
+        entry = position.pending.entries[seq]
+        if position.config.ack_wait_ns:
+            again = position.redelivered.get(seq, 0)
+            position.pending.wait(entry, sent_ns - to_wall_ns, again)
     return gone
 
 
-def _cut(consumer: Progress, stored: StoredState, last_seq: int) -> None:
+def _cut(position: Position, stored: StoredState, last_seq: int) -> None:
     """Cut a state that is ahead of its stream, which lost its last messages."""
-    if consumer.floor_seq > last_seq:
-        consumer.floor_seq = last_seq
-        consumer.floor_consumer_seq = max(consumer.next_consumer_seq, 1) - 1
+    if position.floor_seq > last_seq:
+        position.floor_seq = last_seq
+        position.floor_consumer_seq = max(position.next_consumer_seq, 1) - 1
         stored.pending.clear()
         stored.redelivered.clear()
     stored.pending = {seq: one for seq, one in stored.pending.items() if seq <= last_seq}
     stored.redelivered = {seq: one for seq, one in stored.redelivered.items() if seq <= last_seq}
     if stored.pending:
-        consumer.next_seq = max(stored.pending) + 1
-        consumer.next_consumer_seq = max(one for one, _ in stored.pending.values()) + 1
+        position.next_seq = max(stored.pending) + 1
+        position.next_consumer_seq = max(one for one, _ in stored.pending.values()) + 1
     else:
-        consumer.next_seq = consumer.floor_seq + 1
-        consumer.next_consumer_seq = consumer.floor_consumer_seq + 1
-    consumer.show_floor()
+        position.next_seq = position.floor_seq + 1
+        position.next_consumer_seq = position.floor_consumer_seq + 1
+    position.show_floor()
 
 
 def _packed(numbers: list[int]) -> bytes:

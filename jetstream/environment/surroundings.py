@@ -18,7 +18,9 @@ _ID_LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 class Deliverer(Protocol):
-    """A consumer that has something to deliver."""
+    """A consumer that has something to deliver; see `consumer.deliverer.Deliverer`."""
+
+    asks_for_one: bool
 
     def deliver(self, budget: int) -> int:
         """Deliver what takes about `budget` bytes of a turn; return what it took."""

@@ -245,12 +245,17 @@ class Items(Kind):
 
     def encode(self, value: Any) -> Any:
         """See `Kind.encode`."""
+        if self._kind.is_as_held:
+            return list(value)
         return [None if one is None else self._kind.encode(one) for one in value]
 
     def plain(self, value: Any, current: Any) -> Any:
         """See `Kind.plain`."""
         if type(value) is not list or isinstance(self._kind, Structure):
             return NOT_PLAIN
+        plain_type = self._kind.plain_type
+        if plain_type is not None:
+            return value if {plain_type}.issuperset(map(type, value)) else NOT_PLAIN
         found = [self._kind.plain(one, None) for one in value]
         return NOT_PLAIN if NOT_PLAIN in found else found
 

@@ -8,7 +8,7 @@ from typing import Protocol
 from midge.jetstream import errors
 from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.consumer.consumer_set import ConsumerSet
-from midge.jetstream.consumer.pull import PullConsumer
+from midge.jetstream.consumer.pull import PullRequests
 from midge.jetstream.environment.surroundings import Surroundings
 from midge.jetstream.store.store import Store
 
@@ -51,8 +51,8 @@ class Audience:
     def shut_down(self) -> None:
         """Answer waiting pull requests, as the server stops."""
         for consumer in self.consumers:
-            if isinstance(consumer, PullConsumer):
-                consumer.shut_down()
+            if isinstance(consumer.receivers, PullRequests):
+                consumer.receivers.shut_down()
 
     # Announcements.
 

@@ -488,7 +488,7 @@ class Stream(StreamHost):
         self.contents.account()
         self.answers.fail(self.refusal(_store_failed(error)))
         for consumer in self.consumers:
-            consumer.disk_answered()
+            consumer.receivers.disk_answered()
 
 
 def _ignore(_: object) -> None:

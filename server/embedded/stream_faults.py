@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from midge.jetstream.config.names import to_bytes
 from midge.jetstream.consumer import statuses
-from midge.jetstream.consumer.pull import PullConsumer
+from midge.jetstream.consumer.pull import PullRequests
 from midge.jetstream.environment.sink import Sink
 from midge.jetstream.json.encode import encode
 from midge.jetstream.json.times import format_time
@@ -76,10 +76,11 @@ class StreamFaults(FaultHost):
         `seq` selects one message; `hits` counts the redelivered messages.
         """
         found = self._consumer(stream, consumer, account)
-        entries = [found.pending.get(seq)] if seq else list(found.pending.entries.values())
-        waiting = [one for one in entries if one is not None and not found.pending.is_queued(one)]
+        pending = found.acks.pending
+        entries = [pending.get(seq)] if seq else list(pending.entries.values())
+        waiting = [one for one in entries if one is not None and not pending.is_queued(one)]
         for entry in waiting:
-            found.pending.enqueue(entry)
+            pending.enqueue(entry)
         if waiting:
             found.signal()
         return self._done(len(waiting))
@@ -131,8 +132,8 @@ class StreamFaults(FaultHost):
         self._advise(found, b"STREAM.LEADER_ELECTED." + found.name, "stream", {})
         ended = 0
         for consumer in found.consumers:
-            if isinstance(consumer, PullConsumer):
-                ended += _end_requests(consumer)
+            if isinstance(consumer.receivers, PullRequests):
+                ended += consumer.receivers.end_all(statuses.LEADERSHIP_CHANGE)
             subject = b"CONSUMER.LEADER_ELECTED." + found.name + b"." + consumer.name
             self._advise(found, subject, "consumer", {"consumer": consumer.name.decode()})
         return self._done(ended)
@@ -334,12 +335,3 @@ class _LosingSink(Sink, MessageFault):
     def undo(self) -> None:
         """Restore the stream's own sink."""
         self._stream.answers.sink = self._behind
-
-
-def _end_requests(consumer: PullConsumer) -> int:
-    """End the waiting requests because of the leader change; return how many there were."""
-    requests = list(consumer.requests)
-    consumer.requests.clear()
-    for request in requests:
-        consumer.sink.send(request.reply, b"", statuses.LEADERSHIP_CHANGE, b"")
-    return len(requests)

@@ -49,13 +49,13 @@ class AckIntake(RoutedSubscription):
             or not self._is_for_the_same(frame)
         ):
             return self._take(publisher, frame)
-        if not consumer.takes_acks():
+        if not consumer.acks.takes_acks():
             return False
         reply = frame.reply_bytes()
-        before = consumer.store.work
+        before = consumer.host.store.work
         consumer.ack_plainly(self._numbers, b"" if reply is None else reply)
-        if consumer.store.work - before > _LEAST_WORK:
-            charge(publisher, consumer.store.work - before)
+        if consumer.host.store.work - before > _LEAST_WORK:
+            charge(publisher, consumer.host.store.work - before)
         return True
 
     def _is_for_the_same(self, frame: Frame) -> bool:
@@ -85,13 +85,13 @@ class AckIntake(RoutedSubscription):
             consumer = self._look_up(subject, is_second)
             if consumer is None:
                 return False
-        if not consumer.takes_acks():
+        if not consumer.acks.takes_acks():
             return False
         reply = frame.reply_bytes()
-        before = consumer.store.work
+        before = consumer.host.store.work
         consumer.ack(subject, b"" if reply is None else reply, frame.payload_bytes())
-        if consumer.store.work - before > _LEAST_WORK:
-            charge(publisher, consumer.store.work - before)
+        if consumer.host.store.work - before > _LEAST_WORK:
+            charge(publisher, consumer.host.store.work - before)
         return True
 
     def _look_up(self, subject: bytes, is_second: bool) -> Consumer | None:

@@ -3,7 +3,6 @@
 cimport cython
 
 from midge.jetstream.consumer.consumer cimport Consumer
-from midge.jetstream.consumer.pull cimport PullConsumer
 from midge.server.channels.fair_turns cimport FairTurns
 from midge.server.internal.producer cimport Producer
 from midge.server.jetstream.receiver cimport ProducersTurn
@@ -26,7 +25,7 @@ cdef class Deliveries:
     cdef bint _is_waiting
 
     cpdef void ready(self, Consumer consumer) except *
-    @cython.locals(pull=PullConsumer, left=Py_ssize_t)
+    @cython.locals(left=Py_ssize_t)
     cdef bint _delivers_at_once(self, Consumer consumer) except -1
     cdef void _wait(self) except *
     @cython.locals(left=Py_ssize_t, consumer=Consumer, now_ns="long long", ends_at_ns="long long")

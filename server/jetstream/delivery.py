@@ -12,7 +12,6 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
-from midge.jetstream.consumer.pull import PullConsumer
 from midge.jetstream.environment.surroundings import Deliverer
 from midge.server.channels.fair_turns import BUSY_S, FairTurns
 from midge.server.internal.producer import Producer
@@ -66,10 +65,7 @@ class Deliveries:
 
     def _delivers_at_once(self, consumer: Deliverer) -> bool:
         """Deliver the one message that is asked for, unless others wait for their turns."""
-        if not isinstance(consumer, PullConsumer):
-            return False
-        pull: PullConsumer = consumer
-        if not pull.asks_for_one or self._ready or self._turn.producer is not None:
+        if not consumer.asks_for_one or self._ready or self._turn.producer is not None:
             return False
         left = self._turns.draw()
         if left <= 0:

@@ -45,9 +45,9 @@ class MessageRequests:
             if consumer.is_closed:
                 return False
             reply = frame.reply_bytes()
-            before = consumer.store.work
+            before = consumer.host.store.work
             consumer.request(_NOTHING if reply is None else reply, frame.payload_bytes())
-            self.work = consumer.store.work - before
+            self.work = consumer.host.store.work - before
             return True
         stream = self._stream
         if (
@@ -74,9 +74,9 @@ class MessageRequests:
             self._consumer = consumer = routes.consumer_of_pull(streams, subject)
             if consumer is None:
                 return False
-            before = consumer.store.work
+            before = consumer.host.store.work
             routes.pull(streams, consumer, reply, headers, body)
-            self.work = consumer.store.work - before
+            self.work = consumer.host.store.work - before
             return True
         name, dot, wanted = subject[len(routes.DIRECT_GET) :].partition(b".")
         stream = routes.stream_of(streams, name)

@@ -33,11 +33,11 @@ _OF_STREAMS: tuple[tuple[str, str, Callable[[Stream], float]], ...] = (
 )
 _OF_CONSUMERS: tuple[tuple[str, str, Callable[[Consumer], float]], ...] = (
     ("lag_messages", "Messages not delivered yet", lambda one: _lag(one)),
-    ("ack_pending", "Messages that await their acks", lambda one: len(one.pending)),
-    ("redelivered", "Messages delivered more than once", lambda one: one.num_redelivered()),
-    ("waiting", "Pull requests that wait", lambda one: one.num_waiting()),
-    ("delivered", "Deliveries so far", lambda one: one.delivered_consumer_seq),
-    ("ack_floor_sequence", "All up to it is settled", lambda one: one.shown_floor_seq),
+    ("ack_pending", "Messages that await their acks", lambda one: len(one.acks.pending)),
+    ("redelivered", "Messages delivered more than once", lambda one: one.acks.num_redelivered()),
+    ("waiting", "Pull requests that wait", lambda one: one.receivers.num_waiting()),
+    ("delivered", "Deliveries so far", lambda one: one.acks.delivered_consumer_seq),
+    ("ack_floor_sequence", "All up to it is settled", lambda one: one.acks.shown_floor_seq),
 )
 
 
@@ -123,8 +123,8 @@ def _consumers(engine: Engine) -> Iterator[Named]:
 
 
 def _lag(consumer: Consumer) -> int:
-    consumer.settle_counts()
-    return max(consumer.num_pending, 0)
+    consumer.acks.recount()
+    return max(consumer.acks.num_pending, 0)
 
 
 def _durable(stream: Stream) -> list[Consumer]:

@@ -354,18 +354,18 @@ def _state_of(consumer: Consumer, stream: str, subject: bytes, seq: int) -> Row:
     who = _consumer_text(consumer, stream)
     if not _filters(consumer, subject):
         return _filtered(consumer, stream)
-    again = max(consumer.redelivered.get(seq, 0), 0)
-    entry = consumer.pending.get(seq)
-    left_ns = 0 if entry is None else entry.due_ns - consumer.clock.monotonic_ns()
-    is_last = 0 < consumer.max_deliver <= again + 1
-    if is_last and left_ns <= 0 and (entry is not None or seq in consumer.redelivered):
+    again = max(consumer.acks.redelivered.get(seq, 0), 0)
+    entry = consumer.acks.pending.get(seq)
+    left_ns = 0 if entry is None else entry.due_ns - consumer.host.clock.monotonic_ns()
+    is_last = 0 < consumer.config.max_deliver <= again + 1
+    if is_last and left_ns <= 0 and (entry is not None or seq in consumer.acks.redelivered):
         text = f"{who} has given up after {again + 1} deliveries without an ack"
         return True, "max_deliver", text, f"consumer {decode(consumer.name)}: max_deliver"
     if entry is not None:
         due = f"for {max(left_ns, 0) / _SECOND_NS:.1f} s more"
         text = f"{who} has delivered it {again + 1} times, and awaits the ack {due}"
         return False, "ack", text, f"consumer {decode(consumer.name)}: ack_wait"
-    if seq >= consumer.next_seq:
+    if seq >= consumer.acks.next_seq:
         held = _held(consumer)
         return (True, *held) if held else (False, "consumer", f"{who} delivers it next", "")
     if consumer.config.ack_policy == "none":
@@ -378,14 +378,14 @@ def _held(consumer: Consumer) -> tuple[str, str, str] | None:
     name = decode(consumer.name)
     if consumer.is_paused():
         return "pause", f"consumer {name} is paused", f"consumer {name}: pause_until"
-    most, waiting = consumer.max_ack_pending, len(consumer.pending.entries)
+    most, waiting = consumer.config.max_ack_pending, len(consumer.acks.pending.entries)
     if 0 < most <= waiting and consumer.config.ack_policy != "none":
         text = f"consumer {name} waits for acks of {waiting} messages"
         return "limits", text, f"consumer {name}: max_ack_pending"
     if consumer.config.is_pull():
-        if not consumer.num_waiting():
+        if not consumer.receivers.num_waiting():
             return "interest", f"no client asks consumer {name} for messages", ""
-    elif not consumer.is_push_bound():
+    elif not consumer.receivers.is_bound():
         subject = consumer.config.deliver_subject
         text = f"nobody subscribes to {subject!r}, where consumer {name} delivers"
         return "interest", text, f"consumer {name}: deliver_subject"

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from midge.jetstream.consumer.pull import PullConsumer
+from midge.jetstream.consumer.pull import PullRequests
 from midge.jetstream.json.times import Timestamp
 from tests.support.consumer_rig import Rig, Sent
 
@@ -246,7 +246,7 @@ class Machine(RuleBasedStateMachine):
             ack_wait_ns=waits_ns[0],
             backoff_ns=waits_ns if has_backoff else [],
         )
-        assert isinstance(consumer, PullConsumer)
+        assert isinstance(consumer.receivers, PullRequests)
         self.consumer = consumer
         self.model = Model(
             filters,
@@ -268,7 +268,7 @@ class Machine(RuleBasedStateMachine):
         expected = self.model.pull()
         found = [one for one in self.rig.taken() if one.reply]
         assert [one.numbers for one in found] == ([expected] if expected else [])
-        self.consumer.requests.clear()
+        self.consumer.receivers.queue.clear()
         return found[0] if found else None
 
     @rule(delivery=sent)
@@ -351,15 +351,15 @@ class Machine(RuleBasedStateMachine):
     def same_state(self) -> None:
         if not hasattr(self, "model"):
             return
-        model, consumer = self.model, self.consumer
-        assert sorted(consumer.pending.entries) == sorted(model.pending)
-        assert {k: v for k, v in consumer.redelivered.items() if v} == {
+        model, acks = self.model, self.consumer.acks
+        assert sorted(acks.pending.entries) == sorted(model.pending)
+        assert {k: v for k, v in acks.redelivered.items() if v} == {
             k: v for k, v in model.again.items() if v
         }
-        assert (consumer.floor_consumer_seq, consumer.floor_seq) == model.floor
-        assert consumer.pending.queued == len(model.queue)
-        assert self.rig.info(consumer)["num_pending"] == len(model.matching())
-        order = [one.seq for one in sorted(consumer.pending.entries.values(), key=_consumer_seq)]
+        assert (acks.floor_consumer_seq, acks.floor_seq) == model.floor
+        assert acks.pending.queued == len(model.queue)
+        assert self.rig.info(self.consumer)["num_pending"] == len(model.matching())
+        order = [one.seq for one in sorted(acks.pending.entries.values(), key=_consumer_seq)]
         assert order == sorted(order)
 
 

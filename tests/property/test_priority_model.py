@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from midge.jetstream.consumer.pull import PullConsumer
+from midge.jetstream.consumer.pull import PullRequests
 from tests.support.consumer_rig import Rig, Sent
 
 POLICIES = ("none", "overflow", "prioritized", "pinned_client")
@@ -116,7 +116,7 @@ class Machine(RuleBasedStateMachine):
         if policy == "pinned_client":
             keys["priority_timeout_ns"] = PIN_TIMEOUT_S * 10**9
         consumer = self.rig.create(max_ack_pending=-1, ack_wait_ns=3600 * 10**9, **keys)
-        assert isinstance(consumer, PullConsumer)
+        assert isinstance(consumer.receivers, PullRequests)
         self.consumer = consumer
         self.model = Model(policy)
         self.delivered: dict[int, Sent] = {}
@@ -217,7 +217,7 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def unpin(self) -> None:
         if self.model.policy == "pinned_client":
-            self.consumer.pin.unpin("g", "admin")
+            self.consumer.receivers.pin.unpin("g", "admin")
             self.rig.run()
             self.model.pin = NOBODY
             self.compare()
@@ -225,10 +225,10 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def same_state(self) -> None:
         if hasattr(self, "model"):
-            assert self.consumer.num_waiting() == len(self.model.waiting)
-            assert len(self.consumer.pending) == len(self.model.unacked)
+            assert self.consumer.receivers.num_waiting() == len(self.model.waiting)
+            assert len(self.consumer.acks.pending) == len(self.model.unacked)
             assert self.rig.info(self.consumer)["num_pending"] == len(self.model.new)
-            pin = self.consumer.pin
+            pin = self.consumer.receivers.pin
             assert bool(pin is not None and pin.pin_id) == bool(self.model.pin)
 
 

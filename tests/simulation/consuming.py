@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from midge.jetstream.consumer.pull import PullConsumer
+from midge.jetstream.consumer.consumer import Consumer
 from midge.jetstream.store.file.directory import StoreDirectory
 from midge.jetstream.store.file.stream import FileStore
 from midge.testing.simulated_disk import SimulatedDisk, Stopped
@@ -111,10 +111,10 @@ class Consuming:
         self.settle(0)
 
     @property
-    def consumer(self) -> PullConsumer:
+    def consumer(self) -> Consumer:
         """Return the consumer."""
         found = self.rig.consumers.get(b"C")
-        if not isinstance(found, PullConsumer):
+        if found is None:
             raise WrongState("the consumer is gone")
         return found
 
@@ -164,9 +164,9 @@ class Consuming:
 
     def check_recovered(self) -> None:
         """See that no position is ahead of the stream, and that no message is lost."""
-        consumer, last = self.consumer, self.store.last_seq
-        if consumer.floor_seq > last or consumer.next_seq > last + 1:
-            raise WrongState(f"floor {consumer.floor_seq}, next {consumer.next_seq} of {last}")
+        acks, last = self.consumer.acks, self.store.last_seq
+        if acks.floor_seq > last or acks.next_seq > last + 1:
+            raise WrongState(f"floor {acks.floor_seq}, next {acks.next_seq} of {last}")
         for seq in self.durable - self.seen.acked:
             if not self.store.exists(seq) and self.policy != "none":
                 raise WrongState(f"message {seq}, not acknowledged, is gone")
@@ -220,7 +220,7 @@ class Consuming:
         _, seq, consumer_seq, _ = delivery.numbers
         if self.policy == "explicit":
             return {seq}
-        if self.policy == "none" or consumer_seq <= self.consumer.floor_consumer_seq:
+        if self.policy == "none" or consumer_seq <= self.consumer.acks.floor_consumer_seq:
             # nats-server confirms such an ack of an earlier delivery, too, and settles nothing.
             return set()
         return {one for one in self.seen.deliveries if one <= seq}
@@ -343,7 +343,7 @@ class Consuming:
             for one in list(self.sent):
                 self._note_settled(one)
                 self.rig.ack(self.consumer, one)
-            if not self.sent and not self.consumer.pending.entries:
+            if not self.sent and not self.consumer.acks.pending.entries:
                 break
             self.rig.advance(1)
         self.settle(0)

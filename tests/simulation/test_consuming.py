@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from midge.jetstream.consumer import log, state
-from midge.jetstream.consumer.consumer import Consumer
+from midge.jetstream.consumer.position import Position
 from midge.jetstream.store.disk import Write
 from midge.testing.simulated_disk import SimulatedCommitter, SimulatedFile
 from tests.simulation.consuming import Consuming, failure, program, shrunk
@@ -53,8 +53,8 @@ def changed(patch: Patch, change: Callable[[Numbers, Numbers, Numbers, Numbers],
     """Alter the stored state by `change`: positions, pending, settled and counts."""
     right = state.change
 
-    def wrong(consumer: Consumer, seqs: Iterable[int], *, had_counts: bool = True) -> bytes:
-        parts = state.parts(right(consumer, seqs, had_counts=had_counts))
+    def wrong(position: Position, seqs: Iterable[int], *, had_counts: bool = True) -> bytes:
+        parts = state.parts(right(position, seqs, had_counts=had_counts))
         change(*parts)
         return state.joined(*parts)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from midge.jetstream.config.names import to_bytes
 from midge.jetstream.consumer.info import info_of
-from midge.jetstream.consumer.pull import PullConsumer
+from midge.jetstream.consumer.pull import PullRequests
 from midge.jetstream.json.times import format_time
 from midge.jetstream.stream import details as shown_state
 from midge.jetstream.stream import searching
@@ -177,12 +177,12 @@ def _stream(stream: Stream) -> dict[str, Any]:
 
 def _consumer(home: AccountJetStream, consumer: Consumer) -> dict[str, Any]:
     info = info_of(consumer, with_versions=False)
-    due_ns = consumer.pending.next_due_ns()
-    due_s = (due_ns - consumer.clock.monotonic_ns()) / _SECOND_NS if due_ns else None
+    due_ns = consumer.acks.pending.next_due_ns()
+    due_s = (due_ns - consumer.host.clock.monotonic_ns()) / _SECOND_NS if due_ns else None
     fields = ("name", "num_pending", "num_ack_pending", "num_redelivered", "num_waiting")
     return {
         **{field: info[field] for field in fields},
-        "filters": [decode(one) for one in consumer.filters],
+        "filters": [decode(one) for one in consumer.acks.filters],
         "ack_policy": consumer.config.ack_policy,
         "deliver_subject": consumer.config.deliver_subject,
         "is_paused": consumer.is_paused(),
@@ -195,8 +195,8 @@ def _consumer(home: AccountJetStream, consumer: Consumer) -> dict[str, Any]:
 
 def _bound(home: AccountJetStream, consumer: Consumer) -> list[str]:
     """Return the clients that get what the consumer delivers, or wait for it."""
-    if isinstance(consumer, PullConsumer):
-        subjects = {request.reply for request in consumer.requests}
+    if isinstance(consumer.receivers, PullRequests):
+        subjects = {request.reply for request in consumer.receivers.queue}
     else:
         subjects = {to_bytes(consumer.config.deliver_subject)}
     names: dict[str, None] = {}

@@ -216,8 +216,8 @@ def test_what_nats_server_wrote_becomes_a_stream(rig: Rig) -> None:
     assert message is not None
     assert message.payload == b"abcdefgh" * 40_000
     (consumer,) = stream.consumers
-    assert (consumer.delivered_seq, consumer.floor_seq) == (3, 1)
-    assert list(consumer.pending.entries) == [3]
+    assert (consumer.acks.delivered_seq, consumer.acks.floor_seq) == (3, 1)
+    assert list(consumer.acks.pending.entries) == [3]
 
 
 def test_a_restore_keeps_ids_and_ttls(rig: Rig) -> None:

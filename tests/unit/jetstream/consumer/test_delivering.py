@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from midge.jetstream.consumer.ack_subject import AckNumbers, AckSubject
-from midge.jetstream.consumer.pull import PullConsumer
-from midge.jetstream.consumer.push import PushConsumer
+from midge.jetstream.consumer.pull import PullRequests
+from midge.jetstream.consumer.push import DeliverSubject
 from tests.support.consumer_rig import Rig, Sent
 
 HEADERS = b"NATS/1.0\r\nA: b\r\n\r\n"
@@ -50,7 +50,7 @@ def filled(*, is_direct: bool) -> Rig:
 def pulled(rig: Rig, **keys: object) -> list[Sent]:
     """Pull all messages with several requests at once; acknowledge some, let others come again."""
     consumer = rig.create(**keys)
-    assert isinstance(consumer, PullConsumer)
+    assert isinstance(consumer.receivers, PullRequests)
     choose = Random(7)
     for turn in range(12):
         for inbox, batch in ((b"_INBOX.1", b"40"), (b"_INBOX.2", b'{"batch":7,"no_wait":true}')):
@@ -96,7 +96,7 @@ def test_pushed_messages(keys: dict[str, object]) -> None:
     for is_direct in (True, False):
         rig = filled(is_direct=is_direct)
         consumer = rig.create(deliver_subject="deliver", ack_policy="none", **keys)
-        assert isinstance(consumer, PushConsumer)
+        assert isinstance(consumer.receivers, DeliverSubject)
         rig.publish("a.1", "a.1.x")
         rig.sink.set_interest(b"deliver", is_there=False)
         rig.publish("a.2", "a.1.y")
@@ -110,7 +110,7 @@ def test_pushed_messages(keys: dict[str, object]) -> None:
 def test_a_request_with_a_limit_of_bytes_is_served_within_it() -> None:
     rig = filled(is_direct=True)
     consumer = rig.create()
-    assert isinstance(consumer, PullConsumer)
+    assert isinstance(consumer.receivers, PullRequests)
     rig.pull(consumer, '{"batch":100,"max_bytes":1000}')
     delivered = [one for one in rig.taken() if one.reply]
     assert 0 < sum(len(b"".join(one[1:])) for one in delivered) <= 1000
@@ -120,7 +120,7 @@ def test_a_request_with_a_limit_of_bytes_is_served_within_it() -> None:
 def test_a_receiver_that_goes_is_not_asked_again() -> None:
     rig = filled(is_direct=True)
     consumer = rig.create()
-    assert isinstance(consumer, PullConsumer)
+    assert isinstance(consumer.receivers, PullRequests)
     rig.pull(consumer, "5")
     rig.sink.without_interest.add(b"_INBOX.1")
     rig.pull(consumer, "5")
@@ -131,7 +131,7 @@ def test_a_receiver_that_goes_is_not_asked_again() -> None:
 def test_a_waiting_consumer_goes_on_with_the_first_message_it_wants() -> None:
     rig = Rig()
     consumer = rig.create(filter_subject="a.1.>")
-    assert isinstance(consumer, PullConsumer)
+    assert isinstance(consumer.receivers, PullRequests)
     rig.publish(*["a.2"] * 1500)
     consumer.request(b"_INBOX.1", b"10")
     rig.publish("a.1.x", "a.2", "a.1.y")

@@ -43,7 +43,7 @@ def test_little_is_stored_of_a_consumer_that_is_as_most_are() -> None:
         filter_subject="idle.1.00001",
         metadata={"_nats.req.level": "0"},
     )
-    assert len(state.snapshot(consumer)) < STORED_BYTES
+    assert len(state.snapshot(consumer.acks)) < STORED_BYTES
 
 
 def test_what_is_not_usual_is_stored() -> None:
@@ -57,7 +57,7 @@ def test_what_is_not_usual_is_stored() -> None:
         )
     ):
         consumer = rig.create(f"C{number}", **keys)
-        assert state.restore(state.snapshot(consumer), ()).config == consumer.config
+        assert state.restore(state.snapshot(consumer.acks), ()).config == consumer.config
 
 
 def test_a_state_that_was_stored_before_anything_was_left_out() -> None:

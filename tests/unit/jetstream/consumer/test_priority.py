@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import json
 
-from midge.jetstream.consumer.pull import PullConsumer
+from midge.jetstream.consumer.consumer import Consumer
+from midge.jetstream.consumer.pull import PullRequests
 from tests.support.consumer_rig import Rig, Sent
 
 GROUP = '"group":"g"'
@@ -66,10 +67,10 @@ def test_the_lowest_priority_goes_first() -> None:
     ]
 
 
-def pinned(rig: Rig) -> PullConsumer:
+def pinned(rig: Rig) -> Consumer:
     keys = {"priority_policy": "pinned_client", "priority_groups": ["g"]}
     consumer = rig.create(**keys, priority_timeout_ns=1_000_000_000)
-    assert isinstance(consumer, PullConsumer)
+    assert isinstance(consumer.receivers, PullRequests)
     return consumer
 
 
@@ -125,7 +126,7 @@ def test_unpinning_by_hand() -> None:
     rig.publish("a.1")
     pin = pin_of(rig.taken()[0])
     rig.pull(consumer, asked(id=pin), reply=b"_INBOX.1")
-    consumer.pin.unpin("g", "admin")
+    consumer.receivers.pin.unpin("g", "admin")
     rig.pull(consumer, asked(), reply=b"_INBOX.2")
     rig.publish("a.1")
     sent = rig.taken()

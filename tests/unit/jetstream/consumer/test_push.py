@@ -106,10 +106,10 @@ def test_flow_control_stops_after_a_window() -> None:
     rig.advance(1)
     (stalled,) = rig.taken()
     assert b"Nats-Consumer-Stalled: " + request.reply in stalled.headers
-    consumer.flow_control(b"$JS.FC.S.C.none", b"")
+    consumer.receivers.flow_control(b"$JS.FC.S.C.none", b"")
     rig.run()
     assert rig.taken() == []
-    consumer.flow_control(request.reply, b"")
+    consumer.receivers.flow_control(request.reply, b"")
     rig.run()
     assert len(deliveries(rig.taken())) == 191
 
@@ -179,7 +179,7 @@ def test_acks_by_flow_control() -> None:
     assert len(deliveries(sent)) == 3
     (request,) = [one for one in sent if one.status]
     answer = b"NATS/1.0\r\nNats-Last-Consumer: 3\r\nNats-Last-Stream: 3\r\n\r\n"
-    consumer.flow_control(request.reply, answer)
+    consumer.receivers.flow_control(request.reply, answer)
     rig.run()
     assert len(deliveries(rig.taken())) == 2
     assert rig.floors(consumer) == (5, 5, 3, 3)

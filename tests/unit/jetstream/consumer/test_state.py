@@ -128,7 +128,7 @@ def test_acks_are_confirmed_when_durable() -> None:
     assert len(old.taken()) == 2
     restored = again(old).consumers.get(b"C")
     assert restored is not None
-    assert len(restored.pending) == 0
+    assert len(restored.acks.pending) == 0
 
 
 def test_delivery_counts_come_back() -> None:
@@ -161,8 +161,8 @@ def test_delivery_counts_are_forgotten() -> None:
     old.advance(DELAY_S)
     restored = again(old).consumers.get(b"C")
     assert restored is not None
-    assert restored.redelivered == {}
-    assert len(restored.pending) == 0
+    assert restored.acks.redelivered == {}
+    assert len(restored.acks.pending) == 0
 
 
 def test_the_position_without_acks_comes_back() -> None:
@@ -195,8 +195,8 @@ def test_a_state_ahead_of_its_stream_is_cut() -> None:
     new = again(old)
     restored = new.consumers.get(b"C")
     assert restored is not None
-    assert sorted(restored.pending.entries) == [2, 3]
-    assert restored.next_seq == 4
+    assert sorted(restored.acks.pending.entries) == [2, 3]
+    assert restored.acks.next_seq == 4
     new.pull(restored, "9")
     new.publish("a.1")
     assert seqs(new.taken()) == [4]
@@ -211,7 +211,7 @@ def test_what_is_gone_from_the_stream_is_settled() -> None:
     old.store.remove(1)
     restored = again(old).consumers.get(b"C")
     assert restored is not None
-    assert sorted(restored.pending.entries) == [2, 3]
+    assert sorted(restored.acks.pending.entries) == [2, 3]
 
 
 def test_many_changes_become_a_snapshot() -> None:

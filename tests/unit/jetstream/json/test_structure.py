@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from midge.jetstream.config.stream import REQUEST, StreamRequest
+from midge.jetstream.config.stream import REQUEST, StreamConfig, StreamRequest
 from midge.jetstream.json import structure
+from midge.jetstream.json.plain import NOT_PLAIN
+from midge.jetstream.json.structure import Integer, Items, Text
 from midge.jetstream.stream.get_request import GET, GetRequest
 
 
@@ -149,3 +151,24 @@ def test_numbers_have_the_range_of_their_field() -> None:
     for text in (b'{"seq":18446744073709551616}', b'{"seq":-1}', b'{"batch":9223372036854775808}'):
         with pytest.raises(structure.JsonProblem):
             structure.decode(text, GET, GetRequest())
+
+
+def test_a_list_is_plain_if_all_its_values_are() -> None:
+    texts = Items(Text(), "[]string")
+    assert texts.plain(["a", "b"], None) == ["a", "b"]
+    assert texts.plain([], None) == []
+    assert texts.plain(["a", 1], None) is NOT_PLAIN
+    assert Items(Integer("int"), "[]int").plain([1, True], None) is NOT_PLAIN
+    held = ["a"]
+    written = texts.encode(held)
+    assert written == held
+    assert written is not held
+
+
+def test_a_clone_of_a_configuration_has_lists_of_its_own() -> None:
+    config = StreamConfig(name="S", subjects=["a", "b"], metadata={"k": "v"})
+    clone = config.clone()
+    assert clone == config
+    clone.subjects.append("c")
+    clone.metadata["k"] = "w"
+    assert (config.subjects, config.metadata) == (["a", "b"], {"k": "v"})

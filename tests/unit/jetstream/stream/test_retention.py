@@ -82,10 +82,10 @@ def test_consumers_learn_of_what_is_removed(removal: str) -> None:
     consumer = consume(stream)
     for _ in range(3):
         rig.publish("a.1", b"x")
-    assert consumer.num_pending == 3
+    assert consumer.acks.num_pending == 3
     rig.api(f"STREAM.{removal}.A", {"seq": 2})
-    consumer.settle_counts()
-    assert consumer.num_pending == 2
+    consumer.acks.recount()
+    assert consumer.acks.num_pending == 2
 
 
 @pytest.mark.parametrize("policy", ["explicit", "all"])
@@ -120,8 +120,8 @@ def test_purges_settle_what_awaits_its_ack_as_nats_server_does(
     if acked is not None:
         ack(stream, consumer, delivered[acked])
     assert rig.api("STREAM.PURGE.A", purge)["purged"] >= len(removed)
-    assert not removed & set(consumer.pending.entries)
-    floor = (consumer.shown_floor_consumer_seq, consumer.shown_floor_seq)
+    assert not removed & set(consumer.acks.pending.entries)
+    floor = (consumer.acks.shown_floor_consumer_seq, consumer.acks.shown_floor_seq)
     assert floor == (explicit_floor if policy == "explicit" else all_floor)
 
 
@@ -134,7 +134,7 @@ def test_the_only_message_that_a_purge_removes_awaits_no_ack_above_a_floor() -> 
     consumer.reset(2)
     pull(rig, batch=3)
     rig.api("STREAM.PURGE.A", {"filter": "a.3"})
-    assert list(consumer.pending.entries) == [2, 4]
+    assert list(consumer.acks.pending.entries) == [2, 4]
 
 
 def test_limits_below_those_of_a_consumer_are_refused() -> None:
@@ -219,7 +219,7 @@ def test_what_was_acknowledged_at_once_goes_in_turns(monkeypatch: pytest.MonkeyP
     consumer.request(b"_INBOX.1", b"4500")
     rig.clock.advance(0.001)
     consumer.ack(b"$JS.ACK.A.C.1.4499.4499.1.1", b"", b"")
-    assert len(consumer.pending) == 1
+    assert len(consumer.acks.pending) == 1
     left = [stream.store.messages]
     rig.clock.advance(0.001, lambda: left.append(stream.store.messages))
     assert left[0] > 3_000
@@ -240,6 +240,6 @@ def test_what_limits_take_of_many_pending_messages_is_settled_in_turns(
     rig.clock.advance(0.001)
     stream.store.enforce(10, -1)
     stream.consumers.trimmed()
-    assert len(consumer.pending) == 3_500
+    assert len(consumer.acks.pending) == 3_500
     rig.clock.advance(0.001)
-    assert len(consumer.pending) == 10
+    assert len(consumer.acks.pending) == 10

@@ -54,7 +54,7 @@ def test_a_first_consumer_is_not_told_of_what_it_has_counted() -> None:
     rig.exchange("$JS.API.CONSUMER.CREATE.A.C", {"stream_name": "A", "config": config})
     consumers = rig.account.streams["A"].consumers
     store = rig.account.streams["A"].store
-    matched = consumers.get(b"C").counted_seq
+    matched = consumers.get(b"C").acks.counted_seq
     assert (matched, store.visible_seq) == (100, 100)
     rig.exchange("a.d", b"x")
     rig.settle()

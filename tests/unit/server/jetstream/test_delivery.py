@@ -8,8 +8,8 @@ import pytest
 
 from midge.jetstream.config.consumer_config import Allowance, ConsumerConfig
 from midge.jetstream.config.stream import StreamConfig
+from midge.jetstream.consumer.consumer import Consumer
 from midge.jetstream.consumer.consumer_set import ConsumerSet
-from midge.jetstream.consumer.pull import PullConsumer
 from midge.jetstream.environment.surroundings import Surroundings
 from midge.jetstream.store.memory import MemoryStore
 from midge.jetstream.store.turns import Turns
@@ -60,11 +60,9 @@ class Place:
         around.turns = Turns()
         self.consumers = ConsumerSet(config, self.store, around, self.store.remove)
 
-    def create(self, name: str) -> PullConsumer:
+    def create(self, name: str) -> Consumer:
         config = ConsumerConfig(name=name, durable_name=name, ack_policy="explicit")
-        made = self.consumers.create(config, "", Allowance())
-        assert isinstance(made, PullConsumer)
-        return made
+        return self.consumers.create(config, "", Allowance())
 
     def delivered(self) -> list[tuple[bytes, int]]:
         """Return the receivers of messages since the last call, and the sequences."""
@@ -83,7 +81,7 @@ def test_a_request_for_one_message_is_served_at_once(place: Place) -> None:
     consumer.request(b"_INBOX.1", b"1")
     consumer.request(b"_INBOX.2", b"")
     assert place.delivered() == [(b"_INBOX.1", 1), (b"_INBOX.2", 2)]
-    assert consumer.num_waiting() == 0
+    assert consumer.receivers.num_waiting() == 0
 
 
 def test_a_request_for_more_waits_for_its_turn(place: Place) -> None:
@@ -119,7 +117,7 @@ def test_a_request_for_one_waits_for_a_message_to_come(place: Place) -> None:
     assert len(place.delivered()) == 10
     consumer.request(b"_INBOX.1", b"1")
     assert place.delivered() == []
-    assert consumer.num_waiting() == 1
+    assert consumer.receivers.num_waiting() == 1
     place.consumers.stored(place.store.append(b"a", b"", b"x", 1), b"a")
     place.clock.advance(0)
     assert place.delivered() == [(b"_INBOX.1", 11)]

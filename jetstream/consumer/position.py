@@ -24,7 +24,7 @@ and settles all messages before it. With `none` the floor follows each delivery.
 The deciding floor, `floor_seq` and `floor_consumer_seq`, has three uses:
 
 - A stream with interest or work queue retention removes a message when no consumer needs it any
-  more: `needs_ack` in tracking.py.
+  more: `needs_ack` in ack_tracker.py.
 - Acks below it are stale, and have no effect.
 - A reset without a sequence continues behind it.
 
@@ -43,39 +43,41 @@ from __future__ import annotations
 from functools import lru_cache
 
 from midge.jetstream.config.consumer_config import ConsumerConfig
+from midge.jetstream.consumer.host import ConsumerHost
 from midge.jetstream.consumer.pending import Entry, Pending
-from midge.jetstream.environment.clock import Clock
-from midge.jetstream.environment.sink import Sink
-from midge.jetstream.store.store import Store
+
+_STALE = 0xFFFFFFFFFFFFFFFF
 
 _NO_COUNTS: dict[int, int] = {}
-"""The delivery counts of every consumer without redeliveries; never changed."""
+"""The delivery counts of every consumer that has none; never changed."""
 
 
-class Progress:
-    """The positions of a consumer, the messages that await their acks, and delivery counts.
+class Position:
+    """The position of a consumer in its stream, with the delivered and the pending messages.
 
-    The search for the next message begins at `next_seq`, and the next delivery gets the number
-    `next_consumer_seq`. `redelivered` has the number of redeliveries by sequence, also of messages
-    that have reached `max_deliver`. Up to `last_per_subject_upto` only the last message of each
-    subject counts; 0 when all do. `is_taken_up` is True for a consumer recovered at the start.
+    `pending` has the messages that await their acks. `redelivered` counts the deliveries of
+    messages after the first one, also of messages that have reached `max_deliver`.
+
+    `num_pending` counts the matching messages from `next_seq` to `counted_seq`, all that were
+    visible when it was counted last; those from `next_seq` on and before `passed_seq` do not match.
+    Up to `last_per_subject_upto` only the last message of each subject counts; 0 when all do.
+    `is_taken_up` is True for a consumer recovered at the start.
     """
 
-    def _begin(
-        self, store: Store, sink: Sink, clock: Clock, config: ConsumerConfig, name: bytes
-    ) -> None:
-        """Initialize without deliveries; in place of a constructor, because this call is in C."""
-        self.store = store
-        self.sink = sink
-        self.clock = clock
+    def __init__(self, host: ConsumerHost, config: ConsumerConfig, name: bytes) -> None:
+        self.host = host
         self.config = config
         self.name = name
+        self.filters: tuple[bytes, ...] = ()
         self.created_ns = 0
-        self.ack_wait_ns = config.ack_wait_ns
         self.last_delivery_ns = 0
         self.last_ack_ns = 0
         self.pending = Pending(waits_of(config))
         self.redelivered = _NO_COUNTS
+        self.num_pending = 0
+        self.counted_seq = 0
+        self.passed_seq = 0
+        self.removals = host.store.removals - host.known_removals
         self.last_per_subject_upto = 0
         self.is_taken_up = False
         self.stand_before(0)
@@ -114,7 +116,7 @@ class Progress:
         self.delivered_consumer_seq = self.next_consumer_seq - 1
         self.delivered_seq = max(self.next_seq, 1) - 1
 
-    def _shows_more(self) -> bool:
+    def shows_more(self) -> bool:
         """Return whether reports are ahead of the deciding positions, where they never go back."""
         return (
             self.next_consumer_seq <= self.delivered_consumer_seq
@@ -142,6 +144,73 @@ class Progress:
             after = entry.after
             self.shown_floor_consumer_seq = after.consumer_seq - 1 if after else entry.consumer_seq
             self.shown_floor_seq = after.seq - 1 if after else entry.seq
+
+    # The messages to come.
+
+    def stored(self, seq: int) -> bool:
+        """Count a matching message that has become visible; return whether it is to come."""
+        if seq > self.counted_seq:
+            self.counted_seq = seq
+            if seq >= self.next_seq:
+                if self.num_pending == 0 and self._is_counted():
+                    self.passed_seq = seq  # nothing before it matches
+                self.num_pending += 1
+        return seq >= self.next_seq
+
+    def uncount(self, seq: int) -> None:
+        """Subtract a matching message that has been removed."""
+        if self.next_seq <= seq <= self.counted_seq:
+            if seq <= self.last_per_subject_upto:
+                self.mark_stale()  # it may not have counted
+            else:
+                self.num_pending -= 1
+
+    def mark_stale(self) -> None:
+        """Make `recount` count again, because an unknown number of messages has been removed."""
+        self.removals = _STALE
+
+    def count_pending(self) -> None:
+        """Count the messages to come, exactly."""
+        store = self.host.store
+        visible = store.visible_seq
+        self.removals = store.removals - self.host.known_removals
+        self.counted_seq = visible
+        self.passed_seq = 0
+        upto = self.last_per_subject_upto
+        if self.next_seq > visible:
+            self.num_pending = 0
+        elif upto:
+            count = store.count_pending(self.filters, self.next_seq, True, upto)
+            if visible > upto:
+                count += store.count_pending(self.filters, upto + 1, False, visible)
+            self.num_pending = count
+        else:
+            self.num_pending = store.count_pending(self.filters, self.next_seq, False, visible)
+
+    def recount(self) -> None:
+        """Count again if counted messages may have been removed."""
+        if not self._is_counted():
+            self.count_pending()
+
+    def _is_counted(self) -> bool:
+        """Return whether all that was counted is there."""
+        return self.removals == self.host.store.removals - self.host.known_removals
+
+    def is_more_coming(self) -> bool:
+        """Return whether a matching message is being written to the disk."""
+        store = self.host.store
+        visible = store.visible_seq
+        if visible >= store.last_seq:
+            return False
+        return store.next_seq(self.filters, max(self.next_seq, visible + 1)) > 0
+
+    def count_coming(self) -> int:
+        """Return the number of matching messages that are being written to the disk."""
+        store = self.host.store
+        visible = store.visible_seq
+        if visible >= store.last_seq:
+            return 0
+        return store.count_pending(self.filters, max(self.next_seq, visible + 1))
 
 
 def waits_of(config: ConsumerConfig) -> list[int]:

@@ -1,6 +1,6 @@
 """A consumer's delivered messages: those awaiting an ack, due for redelivery, or settled.
 
-The rules are nats-server's; `progress.Progress` has the positions and floors.
+The rules are nats-server's; `position.Position` has the positions and floors.
 """
 
 from __future__ import annotations
@@ -12,13 +12,8 @@ from midge.jetstream.consumer.events import ConsumerEvents
 from midge.jetstream.consumer.host import ConsumerHost
 from midge.jetstream.consumer.log import ConsumerLog
 from midge.jetstream.consumer.pending import Entry
-from midge.jetstream.consumer.progress import Progress
-from midge.jetstream.environment.clock import Timer
-from midge.jetstream.environment.ticks import ticks_of
+from midge.jetstream.consumer.position import Position
 from midge.jetstream.store.interface import StoredMessage
-
-_ACK_TIMER_SLACK_NS = 1_000_000  # messages that fall due within it are seen to together
-_SECOND_NS = 1_000_000_000
 
 _DUE_AT_ONCE = 10_000
 """Messages that fall due together and are queued in one turn: 3 ms."""
@@ -46,31 +41,27 @@ _ACK = acks.ACK
 _GONE = "Unacknowledged message was deleted"
 
 
-class Tracking(Progress):
-    """The deliveries of a consumer and their acks; subclasses ask for turns, and deliver."""
+class AckTracker(Position):
+    """The deliveries of a consumer and their acks.
 
-    def _begin_tracking(self, host: ConsumerHost, config: ConsumerConfig, name: bytes) -> None:
-        self._begin(host.store, host.sink, host.clock, config, name)
-        self.host = host
-        self._ticks = ticks_of(host.clock)
+    `deliveries` says how often the chosen message has been delivered, with the delivery to come.
+    `log` stores the state, None for a consumer that only memory has. The caller sees to the timer
+    for `pending.next_due_ns()`, and to a turn of deliveries when messages are queued or `is_full`
+    has ended.
+    """
+
+    def __init__(self, host: ConsumerHost, config: ConsumerConfig, name: bytes) -> None:
+        Position.__init__(self, host, config, name)
         self.log: ConsumerLog | None = None
-        self.is_closed = False
-        self._ack_timer: Timer | None = None
-        self._ack_timer_ns = 0
-        self._deliveries = 1
-        self._now_ns = 0
-        self._wall_ns = 0
+        self.deliveries = 1
         self.follow(config)
 
     def follow(self, config: ConsumerConfig) -> None:
-        """Take over from the configuration what deliveries look at."""
+        """Follow a change of the configuration, except for waits that are under way."""
         self.config = config
+        self.filters = config.filters()
         self.ack_policy = ACK_POLICIES[config.ack_policy]
-        self.ack_wait_ns = config.ack_wait_ns
-        self.has_flow_control = config.flow_control
         self.keeps_all = self.host.retention == "limits"
-        self.max_deliver = max(config.max_deliver, 0)
-        self.max_ack_pending = config.max_ack_pending
         self._samples = bool(config.sample_freq)
 
     @property
@@ -84,9 +75,9 @@ class Tracking(Progress):
 
     def num_redelivered(self) -> int:
         """Return how many messages are known that were delivered more than once."""
-        return 0 if self.max_deliver == 1 else len(self.redelivered)
+        return 0 if self.config.max_deliver == 1 else len(self.redelivered)
 
-    # What the stream tells.
+    # Messages that are removed.
 
     def removed(self, seq: int) -> None:
         """Note that a message that matches the filters has been removed."""
@@ -102,7 +93,9 @@ class Tracking(Progress):
 
         The messages below `before_seq` had gone when this was called last.
         """
-        first_seq = self.store.first_seq
+        first_seq = self.host.store.first_seq
+        if self.next_seq < first_seq:
+            self.mark_stale()
         entry = self.pending.first
         left = most
         while entry is not None and entry.seq < first_seq and left > 0:
@@ -110,7 +103,7 @@ class Tracking(Progress):
             self._terminate(entry.seq, entry.consumer_seq, count, _GONE, b"")
             entry = self.pending.first
             left -= 1
-        self.store.work += (most - left) * _SETTLED_WORK
+        self.host.store.work += (most - left) * _SETTLED_WORK
         if self.redelivered:
             self._forget_counts(before_seq, first_seq)
         return entry is not None and entry.seq < first_seq
@@ -121,10 +114,10 @@ class Tracking(Progress):
         gone: list[int]
         if first_seq - before_seq < len(counts):
             gone = [seq for seq in range(before_seq, first_seq) if seq in counts]
-            self.store.work += first_seq - before_seq
+            self.host.store.work += first_seq - before_seq
         else:
             gone = [seq for seq in counts if seq < first_seq]
-            self.store.work += len(counts)
+            self.host.store.work += len(counts)
         for seq in gone:
             del counts[seq]
             if self.log is not None:
@@ -136,20 +129,21 @@ class Tracking(Progress):
         With `is_wider`, messages of other subjects may be left there. `gone_seq` is the purged
         message if it was the only one; it is terminated at the end, as nats-server does.
         """
+        self.mark_stale()
         gone = self.pending.get(gone_seq) if gone_seq else None
         deliveries = self._delivery_count(gone_seq)
         self.next_seq = max(self.next_seq, first_seq)
         if self.floor_seq < first_seq:
             self.floor_seq = first_seq - 1
             if self._drop_all_purged(is_wider):
-                self.last_ack_ns = self.clock.wall_ns()
+                self.last_ack_ns = self.host.clock.wall_ns()
         if not self.pending.entries:
             self.redelivered.clear()
             self.floor_consumer_seq = self.next_consumer_seq - 1
             self.floor_seq = self.next_seq - 1
         if self.pending.queued:
             self._stop_purged()
-        if not self._shows_more():
+        if not self.shows_more():
             self.show_floor()
         if self.log is not None:
             self.log.save()
@@ -171,13 +165,13 @@ class Tracking(Progress):
         entry = self.pending.last
         if entry is not None and entry.seq <= self.floor_seq:
             # All have gone: the floors end behind the last one, whatever the others did.
-            self.pending.clear(self.clock.call_later)
+            self.pending.clear(self.host.clock.call_later)
             self._move_purged_floor(entry)
             return True
         entry = self.pending.first
         while entry is not None:
             after = entry.after
-            if entry.seq <= self.floor_seq or (is_wider and not self.store.exists(entry.seq)):
+            if entry.seq <= self.floor_seq or (is_wider and not self.host.store.exists(entry.seq)):
                 self.pending.remove(entry)
                 if self.redelivered:
                     self.redelivered.pop(entry.seq, None)
@@ -189,7 +183,7 @@ class Tracking(Progress):
         """Take removed messages out of the queue."""
         entry = self.pending.first
         while entry is not None:
-            if self.pending.is_queued(entry) and not self.store.exists(entry.seq):
+            if self.pending.is_queued(entry) and not self.host.store.exists(entry.seq):
                 self.pending.stop_waiting(entry)
             entry = entry.after
 
@@ -208,24 +202,63 @@ class Tracking(Progress):
 
     def is_full(self) -> bool:
         """Return whether as many messages await their acks as may."""
-        return 0 < self.max_ack_pending <= len(self.pending.entries)
+        return 0 < self.config.max_ack_pending <= len(self.pending.entries)
 
-    def _track(self, seq: int, consumer_seq: int) -> None:
-        """Begin to wait for the ack of a message."""
+    def _track(self, seq: int, consumer_seq: int) -> int:
+        """Begin to wait for the ack of a message; return when it falls due, 0 for never."""
         pending = self.pending
         entry = pending.last
         entry = None if entry is None or entry.seq < seq else pending.get(seq)
         if entry is None:
             entry = pending.add(seq, consumer_seq)
-        if self.ack_wait_ns == 0:
-            entry.sent_ns = self._now_ns
-            return
+        now_ns = self.host.now_ns
+        if self.config.ack_wait_ns == 0:
+            entry.sent_ns = now_ns
+            return 0
         again = self.redelivered.get(seq, 0) if self.redelivered else 0
-        due_ns = pending.wait(entry, self._now_ns, again if again > 0 else 0)
-        if self._ack_timer_ns == 0 or due_ns < self._ack_timer_ns:
-            self._arm_ack_timer(due_ns)
+        return pending.wait(entry, now_ns, again if again > 0 else 0)
 
-    def _next_again(self) -> StoredMessage | None:
+    def delivered(self, seq: int) -> int:
+        """Count a delivery, and begin to wait for its ack; return when that falls due, or 0."""
+        consumer_seq = self.next_consumer_seq
+        self.next_consumer_seq = consumer_seq + 1
+        self.delivered_consumer_seq = consumer_seq
+        self.delivered_seq = max(self.delivered_seq, seq)
+        self.last_delivery_ns = self.host.wall_ns
+        if self.ack_policy != _NO_ACKS:
+            due_ns = self._track(seq, consumer_seq)
+            if self.log is not None:
+                self.log.changed(seq)
+            return due_ns
+        self.floor_consumer_seq = consumer_seq
+        self.floor_seq = seq
+        self.shown_floor_consumer_seq = consumer_seq
+        self.shown_floor_seq = max(self.shown_floor_seq, seq)
+        if not self.keeps_all:
+            self.host.acked(seq, None)
+        if self.log is not None:
+            self.log.moved()
+        return 0
+
+    def put_back(self, seq: int, deliveries: int, *, is_first: bool) -> None:
+        """Undo the choice of a message for its delivery number `deliveries`."""
+        if deliveries == 1:
+            self.next_seq = seq
+            return
+        again = self.redelivered.get(seq, 0) - 1
+        if again > 0:
+            self.count_again(seq, again)
+        else:
+            self.redelivered.pop(seq, None)
+        entry = self.pending.get(seq)
+        if entry is None:
+            return
+        if is_first:
+            self.pending.enqueue_first(entry)
+        else:
+            self.pending.enqueue(entry)
+
+    def next_again(self) -> StoredMessage | None:
         """Take the next message to be delivered again out of the queue.
 
         None for one that has been delivered too often and is given up, or is there no more.
@@ -237,58 +270,55 @@ class Tracking(Progress):
         again = self.redelivered.get(seq, 0) + 1
         self.count_again(seq, again)
         deliveries = again + 1
-        if 0 < self.max_deliver < deliveries:
+        if 0 < self.config.max_deliver < deliveries:
             self.events.max_deliveries(seq, deliveries - 1)  # once: nothing waits for it any more
             self._give_up(seq)
             return None
-        message = self.store.load(seq)
+        message = self.host.store.load(seq)
         if message is None:
             self.count_again(seq, again - 1)
             self._terminate(seq, entry.consumer_seq, again, _GONE, b"")
             return None
-        self._deliveries = deliveries
+        self.deliveries = deliveries
         return message
 
     def _delivery_count(self, seq: int) -> int:
         return max(1, self.redelivered.get(seq, 0))
 
-    def _arm_ack_timer(self, due_ns: int) -> None:
-        if self._ack_timer is not None:
-            self._ack_timer.cancel()
-            self._ack_timer = None
-        self._ack_timer_ns = due_ns
-        if due_ns:
-            delay_ns = due_ns - self.clock.monotonic_ns()
-            if not self.clock.is_exact:
-                delay_ns += _ACK_TIMER_SLACK_NS
-            delay_s = max(delay_ns, 0) / _SECOND_NS
-            self._ack_timer = self.clock.call_later(delay_s, self._check_pending)
-
-    def _check_pending(self) -> None:
-        """Queue the messages that have not been acknowledged in time."""
-        self._ack_timer = None
-        now_ns = self.clock.monotonic_ns()
-        # The timer goes off again for the rest, which is due.
+    def queue_due(self, now_ns: int) -> None:
+        """Queue messages that have not been acknowledged in time, not all of very many."""
         for entry in self.pending.take_due(now_ns, _DUE_AT_ONCE):
             if not self._has_max_deliveries(entry.seq):
                 self.pending.enqueue(entry)
-        self._arm_ack_timer(self.pending.next_due_ns())
-        if self.pending.queued:
-            self.signal()
+
+    def queue_all(self) -> None:
+        """Queue everything pending."""
+        entry = self.pending.first
+        while entry is not None:
+            after = entry.after
+            if not self.pending.is_queued(entry) and not self._has_max_deliveries(entry.seq):
+                self.pending.enqueue(entry)
+            entry = after
+
+    def last_due_ns(self) -> int:
+        """Return when the last of the pending messages is to be acknowledged; 0 for none."""
+        due_ns = 0
+        entry = self.pending.first
+        while entry is not None:
+            again = max(self.redelivered.get(entry.seq, 0), 0)
+            due_ns = max(due_ns, entry.sent_ns + self.pending.wait_ns(again))
+            entry = entry.after
+        return due_ns
 
     def _has_max_deliveries(self, seq: int) -> bool:
         """Return whether a message must not be delivered again; if so it is given up."""
-        if not self.max_deliver:
-            return False
+        most = self.config.max_deliver
         count = self._delivery_count(seq)
-        if count < self.max_deliver:
+        if most <= 0 or count < most:
             return False
         self.events.max_deliveries(seq, count)  # more than the limit only after it was lowered
-        was_full = self.is_full()
         self._give_up(seq)
         self.count_again(seq, count)
-        if was_full:
-            self.signal()
         return True
 
     def _give_up(self, seq: int) -> None:
@@ -297,30 +327,24 @@ class Tracking(Progress):
         if entry is None:
             return
         self.pending.remove(entry)
-        self.last_delivery_ns = self.clock.wall_ns()
+        self.last_delivery_ns = self.host.clock.wall_ns()
         self._move_floor(entry)
         if self.log is not None:
             self.log.changed(seq)
 
     # Acks.
 
-    def ack(self, subject: bytes, reply: bytes, body: bytes) -> None:
-        """Take an ack: its subject, its own reply subject if any, and its payload."""
-        if self.is_closed:
-            return
-        self.touch()
-        numbers = AckNumbers()
-        numbers.read(subject)
+    def take(self, numbers: AckNumbers, reply: bytes, body: bytes) -> int:
+        """Take any ack, and answer it; return its kind."""
         seq = numbers.seq
         kind = _ACK if not body or body == b"+ACK" else acks.kind_of(body)
         answers = seq != 0
         if kind == _ACK:
-            self._settle_answered(numbers, reply)
-            return
+            self.take_plain(numbers, reply)
+            return kind
         if kind == acks.NEXT:
-            self._settle(seq, numbers.consumer_seq, numbers.deliveries, b"", True)
-            self.request(reply, acks.next_request(body))
-            return
+            self.settle(seq, numbers.consumer_seq, numbers.deliveries, b"", True)
+            return kind
         if kind == acks.NAK:
             self._nak(seq, numbers.consumer_seq, numbers.deliveries, body)
         elif kind == acks.PROGRESS:
@@ -331,15 +355,11 @@ class Tracking(Progress):
             answers = self._terminate(seq, consumer_seq, numbers.deliveries, reason, reply)
         if answers and reply:
             self._answer(reply)
+        return kind
 
-    def ack_plainly(self, numbers: AckNumbers, reply: bytes) -> None:
+    def take_plain(self, numbers: AckNumbers, reply: bytes) -> None:
         """Take an ack that says no more than that, with the numbers of its subject."""
-        if not self.is_closed:
-            self.touch()
-            self._settle_answered(numbers, reply)
-
-    def _settle_answered(self, numbers: AckNumbers, reply: bytes) -> None:
-        answers = self._settle(
+        answers = self.settle(
             numbers.seq, numbers.consumer_seq, numbers.deliveries, reply, self._samples
         )
         if answers and reply:
@@ -348,17 +368,16 @@ class Tracking(Progress):
     def _answer(self, reply: bytes) -> None:
         """Confirm an ack once it is durable."""
         if self.log is None:
-            self.sink.send(reply, b"", b"", b"")
+            self.host.sink.send(reply, b"", b"", b"")
         else:
             self.log.confirm(reply)
 
-    def _settle(
+    def settle(
         self, seq: int, consumer_seq: int, deliveries: int, reply: bytes, samples: bool
     ) -> bool:
         """Take an ack; return whether the caller is to confirm it."""
-        if seq >= self.next_seq and not self.has_flow_control:
+        if seq >= self.next_seq and not self.config.flow_control:
             return False
-        was_full = self.is_full()
         if self.ack_policy == _ACK_EXPLICIT:
             self._settle_one(seq, consumer_seq, deliveries, samples)
             others = None
@@ -368,16 +387,12 @@ class Tracking(Progress):
             if consumer_seq <= self.floor_consumer_seq or seq <= self.floor_seq:
                 return True
             others = self._settle_upto(seq, consumer_seq)
-        self.last_ack_ns = self._ticks.wall_ns()
+        self.last_ack_ns = self.host.ticks.wall_ns()
         if self.keeps_all:
             if reply:
                 self._answer(reply)
         else:
-            self.host.acked(seq)
-            if others:
-                self.host.acked_many(others)
-        if was_full:
-            self.signal()
+            self.host.acked(seq, others)
         return not self.keeps_all
 
     def _settle_one(self, seq: int, consumer_seq: int, deliveries: int, samples: bool) -> None:
@@ -412,7 +427,7 @@ class Tracking(Progress):
             if entry.seq != seq:
                 others.append(entry.seq)
             entry = self.pending.first
-        self.store.work += len(others) * _ACKED_WORK
+        self.host.store.work += len(others) * _ACKED_WORK
         if self.log is not None:
             self.log.changed_all(seq, others)
         return others
@@ -420,8 +435,8 @@ class Tracking(Progress):
     def _sample(self, entry: Entry, consumer_seq: int, deliveries: int) -> None:
         """Report an ack of one delivery, if it is one of those to report."""
         frequency = self.config.sampling()
-        if frequency >= 100 or (0 < frequency >= int(self.host.random() * 100)):
-            ack_time_ns = self.clock.monotonic_ns() - entry.sent_ns
+        if frequency >= 100 or (0 < frequency >= int(self.host.around.random.random() * 100)):
+            ack_time_ns = self.host.clock.monotonic_ns() - entry.sent_ns
             self.events.acked(entry.seq, consumer_seq, deliveries, ack_time_ns)
 
     def _nak(self, seq: int, consumer_seq: int, deliveries: int, body: bytes) -> None:
@@ -431,7 +446,7 @@ class Tracking(Progress):
         entry = self.pending.get(seq)
         if entry is None:
             return
-        self.store.work += _NAKED_WORK
+        self.host.store.work += _NAKED_WORK
         self.events.naked(seq, consumer_seq, deliveries)
         delay_ns = acks.nak_delay_ns(body)
         if delay_ns is not None:
@@ -439,43 +454,38 @@ class Tracking(Progress):
             return
         if not self.pending.is_queued(entry):
             self.pending.enqueue(entry)
-        self.signal()
 
     def _nak_later(self, entry: Entry, delay_ns: int) -> None:
         # nats-server moves the delivery back so that the plain ack wait ends with the delay. With
         # backoff, the wait that then applies may be longer than that.
-        sent_ns = self.clock.monotonic_ns() - self.ack_wait_ns + delay_ns
+        sent_ns = self.host.clock.monotonic_ns() - self.config.ack_wait_ns + delay_ns
         again = max(self.redelivered.get(entry.seq, 0), 0)
         due_ns = sent_ns + self.pending.wait_ns(again)
         entry.sent_ns = sent_ns
-        self.last_delivery_ns = self.clock.wall_ns()
+        self.last_delivery_ns = self.host.clock.wall_ns()
         if self.log is not None:
             self.log.changed(entry.seq)
         self.pending.wait_until(entry, due_ns)
-        if self._ack_timer_ns == 0 or due_ns < self._ack_timer_ns:
-            self._arm_ack_timer(due_ns)
 
     def _progress(self, seq: int) -> None:
         """Restart the ack wait of a message."""
         entry = self.pending.get(seq)
         if entry is None:
             return
-        self.last_delivery_ns = self.clock.wall_ns()
+        self.last_delivery_ns = self.host.clock.wall_ns()
         if self.log is not None:
             self.log.changed(seq)
-        now_ns = self.clock.monotonic_ns()
-        if self.pending.is_queued(entry) or self.ack_wait_ns == 0:
+        now_ns = self.host.clock.monotonic_ns()
+        if self.pending.is_queued(entry) or self.config.ack_wait_ns == 0:
             entry.sent_ns = now_ns
-            return
-        due_ns = self.pending.wait(entry, now_ns, max(self.redelivered.get(seq, 0), 0))
-        if self._ack_timer_ns == 0 or due_ns < self._ack_timer_ns:
-            self._arm_ack_timer(due_ns)
+        else:
+            self.pending.wait(entry, now_ns, max(self.redelivered.get(seq, 0), 0))
 
     def _terminate(
         self, seq: int, consumer_seq: int, deliveries: int, reason: str, reply: bytes
     ) -> bool:
         """Settle a message that is not wanted any more, and tell so."""
-        answers = self._settle(seq, consumer_seq, deliveries, reply, False)
+        answers = self.settle(seq, consumer_seq, deliveries, reply, False)
         self.events.terminated(seq, consumer_seq, deliveries, reason)
         return answers
 
@@ -487,14 +497,3 @@ class Tracking(Progress):
             if self.pending.get(seq) is not None:
                 return True
         return seq in self.redelivered
-
-    def signal(self) -> None:
-        """Ask for a turn to deliver in."""
-        raise NotImplementedError
-
-    def request(self, reply: bytes, body: bytes) -> None:
-        """Take a pull request, which may come with an ack."""
-        raise NotImplementedError
-
-    def touch(self) -> None:
-        """Restart the time of inactivity."""

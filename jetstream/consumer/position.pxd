@@ -1,29 +1,31 @@
-# C types for progress.py.
+# C types for position.py.
 
 cimport cython
 
 from midge.jetstream.config.consumer_config cimport ConsumerConfig
+from midge.jetstream.consumer.host cimport ConsumerHost
 from midge.jetstream.consumer.pending cimport Entry, Pending
-from midge.jetstream.environment.sink cimport Sink
 from midge.jetstream.store.store cimport Store
 
 cdef dict _NO_COUNTS
+cdef unsigned long long _STALE
 
 
-cdef class Progress:
-    cdef readonly Store store
-    cdef readonly Sink sink
-    cdef readonly object clock
-    cdef readonly ConsumerConfig config
+cdef class Position:
+    cdef readonly ConsumerHost host
+    cdef public ConsumerConfig config
     cdef readonly bytes name
+    cdef public tuple filters
     cdef public long long created_ns
-    cdef readonly long long ack_wait_ns
     cdef public long long last_delivery_ns
     cdef public long long last_ack_ns
     cdef readonly Pending pending
     cdef readonly dict redelivered
+    cdef public long long num_pending
+    cdef public unsigned long long counted_seq
+    cdef public unsigned long long passed_seq
+    cdef public unsigned long long removals
     cdef public unsigned long long last_per_subject_upto
-    cdef public bint is_taken_up
     cdef public unsigned long long next_seq
     cdef public unsigned long long next_consumer_seq
     cdef public unsigned long long floor_seq
@@ -32,16 +34,26 @@ cdef class Progress:
     cdef public unsigned long long shown_floor_consumer_seq
     cdef public unsigned long long delivered_seq
     cdef public unsigned long long delivered_consumer_seq
+    cdef public bint is_taken_up
 
-    cdef void _begin(
-        self, Store store, Sink sink, object clock, ConsumerConfig config, bytes name
-    ) except *
     cpdef void stand_before(self, unsigned long long seq) except *
     cpdef void count_again(self, unsigned long long seq, long long count) except *
     @cython.locals(after=Entry)
     cdef void _move_floor(self, Entry entry) except *
     @cython.locals(after=Entry)
     cdef void _move_shown_floor(self, Entry entry) except *
+    cdef bint stored(self, unsigned long long seq) except -1
+    cdef void mark_stale(self) noexcept
+    cdef void uncount(self, unsigned long long seq) except *
+    @cython.locals(store=Store, visible="unsigned long long", upto="unsigned long long",
+                   count="unsigned long long")
+    cpdef void count_pending(self) except *
+    cpdef void recount(self) except *
+    cdef bint _is_counted(self) noexcept
+    @cython.locals(store=Store, visible="unsigned long long")
+    cdef bint is_more_coming(self) except -1
+    @cython.locals(store=Store, visible="unsigned long long")
+    cdef unsigned long long count_coming(self) except? 0
 
 
 cpdef list waits_of(ConsumerConfig config)
