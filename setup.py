@@ -93,7 +93,7 @@ OPTIMIZED = frozenset(
         "midge.server.recorder.tap",
         "midge.server.routing.flush_scheduler",
         "midge.server.routing.outbound",
-        "midge.server.routing.over_links",
+        "midge.server.routing.receivers",
         "midge.server.routing.router",
         "midge.server.routing.runs",
         "midge.sublist.prefix_results",

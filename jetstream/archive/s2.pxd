@@ -5,7 +5,7 @@ cimport cython
 from midge.jetstream.archive cimport crc32c
 from midge.jetstream.store cimport numbers
 
-cdef Py_ssize_t _HASH_BITS, _HASH_SHIFT, _MARGIN, _SIZE_DIGITS_MAX
+cdef Py_ssize_t _HASH_BITS, _HASH_BITS_MIN, _MARGIN, _SIZE_DIGITS_MAX
 cdef unsigned int _HASH_FACTOR, _WORD, _CRC_MASK
 
 
@@ -60,7 +60,7 @@ cdef class Encoder:
     cpdef bytes encode(self, bytearray data, Py_ssize_t start, Py_ssize_t size)
     @cython.locals(heads=bytearray, limit=Py_ssize_t, literal=Py_ssize_t, at=Py_ssize_t,
                    tried=Py_ssize_t, word="unsigned int", slot=Py_ssize_t, candidate=Py_ssize_t,
-                   length=Py_ssize_t)
+                   length=Py_ssize_t, bits=Py_ssize_t, shift=Py_ssize_t)
     cdef Py_ssize_t _compress(
         self, bytearray data, Py_ssize_t start, Py_ssize_t end
     ) except -1

@@ -16,7 +16,7 @@ BLOCK_MAX = 64 * 1024
 """Most bytes that `encode` takes at once: offsets fit 16 bits, a block takes well below 1 ms."""
 
 _HASH_BITS = 14
-_HASH_SHIFT = 32 - _HASH_BITS
+_HASH_BITS_MIN = 8  # a block has as many slots as bytes, because clearing them takes time as well
 _HASH_FACTOR = 0x1E35A7BD
 _WORD = 0xFFFFFFFF
 _MARGIN = 15  # bytes at the end of a block that are not searched, as in Snappy
@@ -190,15 +190,19 @@ class Encoder:
     def _compress(self, data: bytearray, start: int, end: int) -> int:
         """Write literals and copies; return where the last literal, not yet written, begins."""
         heads = self._heads
+        bits = _HASH_BITS_MIN
+        while bits < _HASH_BITS and 1 << bits < end - start:
+            bits += 1
         numbers.resize(heads, 0)
-        numbers.resize(heads, 2 << _HASH_BITS)
+        numbers.resize(heads, 2 << bits)
+        shift = 32 - bits
         limit = end - _MARGIN
         literal = start
         at = start + 1
         tried = 32
         while at < limit:
             word = numbers.u32_at(data, at)
-            slot = (word * _HASH_FACTOR & _WORD) >> _HASH_SHIFT
+            slot = (word * _HASH_FACTOR & _WORD) >> shift
             candidate = start + numbers.u16(heads, slot)
             numbers.set_u16(heads, slot, at - start)
             if numbers.u32_at(data, candidate) != word:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from midge.protocol.frame import Frame
-from midge.server.routing.over_links import CarriedGroup
 from midge.server.routing.passage import BOTH, crosses, passes
+from midge.server.routing.receivers import CarriedGroup
 from midge.server.routing.role import BEHIND_ROUTES, Role
 from midge.sublist.result import QueueGroup, Remotes, SubListResult
 

@@ -20,8 +20,8 @@ from midge.server.accounts.latency import REQUESTER_GONE, TIMED_OUT, UNAVAILABLE
 from midge.server.accounts.link_context import across, may_cross
 from midge.server.accounts.stream_link import StreamLink
 from midge.server.routing.ack_replies import as_sent
-from midge.server.routing.over_links import SERVED, served_by_import
 from midge.server.routing.passage import SERVICE
+from midge.server.routing.receivers import SERVED, served_by_import
 from midge.server.routing.reserved import REPLY_PREFIX
 from midge.server.routing.role import Role
 from midge.server.routing.subscription import RoutedSubscription

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from midge.protocol.frame import Frame, with_subject
 from midge.server.accounts.link_context import across, may_cross
 from midge.server.routing.ack_replies import as_sent
-from midge.server.routing.over_links import AFTER_ALL, CarriedGroup, pick_link
 from midge.server.routing.passage import STREAM
+from midge.server.routing.receivers import AFTER_ALL, CarriedGroup
 from midge.server.routing.role import Role
 from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist.result import QueueGroup, Remotes, SubListResult
@@ -48,8 +48,7 @@ class StreamLink(RoutedSubscription):
         seen = with_subject(frame, subject) if by is None else frame
         over = None if by is None or result.remotes is None else as_sent(frame, subject)
         remotes = result.remotes
-        groups: tuple[QueueGroup, ...] = () if remotes is None else remotes.queues
-        behind = {group.name: QueueGroup(group.name, group.members, self._turn) for group in groups}
+        behind: tuple[QueueGroup, ...] = () if remotes is None else remotes.queues
         plain_links: tuple[Any, ...] = () if remotes is None else remotes.plain
         reached = tuple([_marked(link) for link in plain_links])
         crossing = Crossing(reached, publisher, over or seen) if behind else None
@@ -66,45 +65,29 @@ class StreamLink(RoutedSubscription):
         publisher: Client | None,
         frame: Frame,
         seen: Frame,
-        behind: dict[bytes, QueueGroup],
+        behind: tuple[QueueGroup, ...],
         crossing: Crossing | None,
     ) -> None:
         """Make the router choose among the members of the queue groups in `result` and `behind`."""
         self._turn += 1
-        for name in dict.fromkeys([*(group.name for group in result.queues), *behind]):
-            if publisher is not None and not publisher.names_group(name):
-                continue
-            here, there = result.group(name), behind.get(name)
-            deliver = partial(self._deliver_to_group, here, there, seen, publisher, crossing)
-            members = 0 if here is None else len(here.members)
-            if there is not None:
-                far: tuple[Any, ...] = there.members
-                members += sum(one.weight for one in far if not one.is_last_choice)
-            self._links.carry(CarriedGroup(frame, name, members, deliver, self._turn))
-        if crossing is not None:
-            self._links.carry(CarriedGroup(frame, AFTER_ALL, 0, crossing.go, self._turn))
-
-    def _deliver_to_group(
-        self,
-        here: QueueGroup | None,
-        there: QueueGroup | None,
-        seen: Frame,
-        publisher: Client | None,
-        crossing: Crossing | None,
-    ) -> bool:
-        """Deliver to a member `here`, or name the group on the link of one that is `there`."""
-        if there is None or crossing is None:
-            return here is not None and self._route_to_group(here, seen, publisher)
-        chooser = self._links.random
-        members = 0 if here is None else len(here.members)
-        link = pick_link(there, None, chooser, members)
-        if link is None and here is not None:
-            if self._route_to_group(here, seen, publisher):
-                return True
-            link = pick_link(there, None, chooser)
-        if link is not None:
-            crossing.name(link, there.name)
-        return link is not None
+        carry, turn = self._links.carry, self._turn
+        for group in result.queues:
+            if publisher is None or publisher.names_group(group.name):
+                deliver = partial(self._route_to_group, group, seen, publisher)
+                carry(CarriedGroup(frame, group.name, len(group.members), deliver, turn))
+        if crossing is None:
+            return
+        for group in behind:
+            if publisher is None or publisher.names_group(group.name):
+                far: tuple[Any, ...] = group.members
+                for one in far:
+                    deliver = partial(crossing.name, one.remote, group.name)
+                    is_last = one.is_last_choice
+                    carried = CarriedGroup(
+                        frame, group.name, one.weight, deliver, turn, is_last_choice=is_last
+                    )
+                    carry(carried)
+        carry(CarriedGroup(frame, AFTER_ALL, 0, crossing.go, turn))
 
     def _route_to_group(self, group: QueueGroup, seen: Frame, publisher: Client | None) -> bool:
         return self._route(SubListResult((), (group,)), seen, publisher) > 0
@@ -152,10 +135,11 @@ class Crossing:
         self._seen = seen
         self._names: dict[Any, list[bytes] | None] = dict.fromkeys(links)
 
-    def name(self, link: Client, queue: bytes) -> None:
-        """Add the queue group `queue` to the groups that get the message behind `link`."""
+    def name(self, link: Client, queue: bytes) -> bool:
+        """Add the queue group `queue` to those that get the message behind `link`; True."""
         marked = _marked(link)
         self._names[marked] = [*(self._names.get(marked) or ()), queue]
+        return True
 
     def go(self) -> bool:
         """Send the message; False, for what takes it has been counted."""

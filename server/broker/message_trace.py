@@ -10,6 +10,7 @@ publishes its own events, and `Nats-Trace-Hop` says which server is behind which
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
@@ -18,7 +19,13 @@ from midge.protocol import errors
 from midge.protocol.frame import compose
 from midge.server.clients.publishing import PublishingClient
 from midge.server.log.logger import get_logger
-from midge.server.routing.over_links import SERVED, pick_instead, pick_link
+from midge.server.routing.receivers import (
+    deliver_to_each,
+    name_groups,
+    pick_instead,
+    pick_links,
+    take_carried,
+)
 from midge.server.routing.reserved import RESERVED_SUBJECTS
 from midge.server.routing.role import Role
 from midge.server.routing.slow_path import CLOSED, DENIED_SUBJECTS, NO_ECHO, SCREENED
@@ -252,23 +259,31 @@ class Trace:
             untraced, sent = without_trace(frame), without_trace(over)
             router = self._host.router
             return router.route_in_two_forms(publisher.account, result, publisher, untraced, sent)
-        links, served = self._links_of(result)
         plain = cast("tuple[RoutedSubscription, ...]", result.plain)
         delivered = sum(self._offer(subscription, frame) for subscription in plain)
-        queued = self._host.router.deliver_in_other_accounts(frame, served)
-        if SERVED in served:
-            for queues in links.values():
-                queues.append(SERVED)
+        publisher, router = self._publisher, self._host.router
+        carried = take_carried(router.carried, frame)
+        picked: dict[bytes, Client] = {}
+        if result.remotes is not None:
+            picked = pick_links(result, publisher, router.chooser, carried) or {}
+        offer_to_own = partial(self._offer_to_group, frame)
+        queued = deliver_to_each(carried, picked, result, offer_to_own, router.chooser)
         for group in result.queues:
-            if group.name not in served and self._offer_to_group(group, frame):
+            if group.name in picked or group.name in carried:
+                continue
+            if offer_to_own(group):
                 queued += 1
-                served.add(group.name)
-        self._choose_instead(result, served, links)
-        crossed = sum(self._forward(link, over, links[link]) for link in links)
+            elif link := pick_instead(group.name, result, publisher, router.chooser):
+                picked[group.name] = link
+        crossed = 0
+        if result.remotes is not None:
+            far = cast("tuple[Client, ...]", result.remotes.plain)
+            links: dict[Client, list[bytes]] = {link: [] for link in far if link is not publisher}
+            links |= name_groups(far, publisher, picked, carried)
+            crossed = sum(self._forward(link, over, links[link]) for link in links)
         delivered += crossed
         if not self.is_only:
-            router = self._host.router
-            router.show_traced(self._publisher, frame, delivered, queued, crossed)
+            router.show_traced(publisher, frame, delivered, queued, crossed)
         return delivered + queued
 
     def send(self) -> None:
@@ -286,39 +301,6 @@ class Trace:
             hops = {"hops": self._hops} if self._hops else {}
             trace = {"request": request, **hops, "events": self._events}
             self._send(self.account, self._destination, trace)
-
-    def _links_of(self, result: SubListResult) -> tuple[dict[Client, list[bytes]], set[bytes]]:
-        """Choose the links for the message, each with the queue groups that it is for.
-
-        Also returns the names of these groups; none of their local members gets the message.
-        """
-        links: dict[Client, list[bytes]] = {}
-        if result.remotes is None:
-            return links, set()
-        for link in cast("tuple[Client, ...]", result.remotes.plain):
-            if link is not self._publisher:
-                links[link] = []
-        served = set()
-        for group in result.remotes.queues:
-            here = result.count_members(group.name)
-            picked = pick_link(group, self._publisher, self._host.router.chooser, here)
-            if picked is not None:
-                links.setdefault(picked, []).append(group.name)
-                served.add(group.name)
-        return links, served
-
-    def _choose_instead(
-        self, result: SubListResult, served: set[bytes], links: dict[Client, list[bytes]]
-    ) -> None:
-        """Add links for the queue groups that are not `served`."""
-        groups = () if result.remotes is None else result.remotes.queues
-        chooser = self._host.router.chooser
-        for group in groups:
-            if group.name not in served:
-                has_members = result.count_members(group.name) > 0
-                link = pick_instead(group, self._publisher, chooser, has_members)
-                if link is not None:
-                    links.setdefault(link, []).append(group.name)
 
     def _forward(self, link: Client, frame: Frame, queues: list[bytes]) -> bool:
         """Send `frame` over `link`, where the trace goes on; return whether it was sent."""
@@ -341,7 +323,7 @@ class Trace:
         self._events.append(self._event("eg", client=link, hop=hop, **fields))
         return is_sent
 
-    def _offer_to_group(self, group: QueueGroup, frame: Frame) -> bool:
+    def _offer_to_group(self, frame: Frame, group: QueueGroup) -> bool:
         """Offer `frame` to the members of a group, beginning with the one whose turn it is."""
         chooser, count = self._host.router.chooser, len(group.members)
         members = cast("tuple[RoutedSubscription, ...]", group.members)

@@ -292,7 +292,7 @@ def _link_gauges(by_label: dict[tuple[str, str, str], list[LeafLink]]) -> Iterat
     for labels, links in by_label.items():
         up.add_metric(labels, len(links))
         pending.add_metric(labels, sum(link.outbound.pending_bytes() for link in links))
-        interest.add_metric(labels, sum(link.interest_count for link in links))
+        interest.add_metric(labels, sum(link.announced.count for link in links))
         longest_s = max(link.keepalive.round_trip_s or 0.0 for link in links)
         round_trip.add_metric(labels, longest_s)
     yield from (up, pending, interest, round_trip)
@@ -312,7 +312,7 @@ _ROUTE_GAUGES: dict[str, tuple[str, Callable[[RouteLink], float]]] = {
     ),
     "subscriptions": (
         "Interest that the other server has told",
-        lambda link: link.interest_count,
+        lambda link: link.announced.count,
     ),
     "rtt_seconds": (
         "Round trip of the last PING",

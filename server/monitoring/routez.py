@@ -61,7 +61,7 @@ def _entry(state: State, link: RouteLink, *, lists: bool, with_detail: bool) -> 
         "out_msgs": link.out_messages,
         "in_bytes": link.in_bytes,
         "out_bytes": link.out_bytes,
-        "subscriptions": link.interest_count,
+        "subscriptions": link.announced.count,
     }
     if with_detail:
         entry["subscriptions_list_detail"] = [_detail(link, *one) for one in _told(link)]
@@ -133,7 +133,7 @@ def _leaf_entry(link: LeafLink, *, with_subscriptions: bool) -> dict[str, Any]:
         "out_msgs": link.out_messages,
         "in_bytes": link.in_bytes,
         "out_bytes": link.out_bytes,
-        "subscriptions": link.interest_count,
+        "subscriptions": link.announced.count,
     }
     if with_subscriptions:
         listed = [(one.subject, one.queue) for one in link.interest[:LISTED_MAX]]

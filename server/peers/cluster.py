@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from midge.server.broker.broker import Broker
+    from midge.server.clock import Clock
     from midge.server.config.security import SubjectPermissions
     from midge.server.peers.interest import Interests
     from midge.server.peers.route import RouteBranch, RouteLink
@@ -44,11 +45,41 @@ UNKNOWN_NAME_MAX_BYTES = 256
 URLS_MAX = 64
 """Most addresses for clients that are taken from one server."""
 
+REFUSAL_DELAY_S = 1.0
+"""How long a server waits for INFO after a refusal, because nats-server 2.15.1 connects again at
+once, 1,400 times a second on loopback. It does not wait for -ERR instead: nats-server registers a
+route by INFO, and would close a good route from here as its duplicate until then."""
+
+_REFUSED_MAX = 1024
 _NAME_LENGTH = 22
 _NAME_LETTERS = string.ascii_letters + string.digits
 _ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104  # nosec B104 - compared, not bound
 
 log = get_logger()
+
+
+class Refusals:
+    """The hosts whose servers have been refused in the last second."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._at: dict[str, float] = {}
+
+    def add(self, host: str) -> None:
+        """Note that a server of `host` has been refused."""
+        if len(self._at) >= _REFUSED_MAX:
+            self._at.clear()
+        self._at[host] = self._clock.monotonic()
+
+    def delay_s(self, host: str) -> float:
+        """Return how long a new connection from `host` has to wait for INFO."""
+        at = self._at.get(host)
+        if at is None:
+            return 0.0
+        left_s = at + REFUSAL_DELAY_S - self._clock.monotonic()
+        if left_s <= 0:
+            del self._at[host]
+        return max(left_s, 0.0)
 
 
 class Cluster(Peers, Observer):
@@ -65,6 +96,7 @@ class Cluster(Peers, Observer):
         self.routes: dict[str, RouteLink] = {}
         self.address = ("", 0)
         self.connects = 0
+        self.refusals = Refusals(broker.clock)
         self.discovered: Callable[[RouteInfo], object] = _nothing
         self.urls_changed: Callable[[], object] = _nothing
         self.left: Callable[[str], object] = _nothing
@@ -189,7 +221,7 @@ class Cluster(Peers, Observer):
         """Register `link` after its handshake."""
         self.routes[info.server_id] = link
         self.connects += 1
-        link.max_interest = self.max_interest()
+        link.announced.max_size = self.max_interest()
         link.names_origins = info.lnoc is True
         link.start()
         for account in list(self.broker.accounts.values()):

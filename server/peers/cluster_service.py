@@ -243,7 +243,7 @@ class ClusterService:
         has_other_rules = before.permissions != table.permissions
         line = self.cluster.info().line()
         for link in list(self.cluster.routes.values()):
-            link.max_interest = self.cluster.max_interest()
+            link.announced.max_size = self.cluster.max_interest()
             link.parser.max_payload = self._broker.options.limits.max_payload_bytes
             link.channel.keepalive.interval_s = self.cluster.ping_interval_s()
             if has_other_rules:

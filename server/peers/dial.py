@@ -116,6 +116,10 @@ class Dialler:
         if self.link is not None:
             self.link.close(reason)
 
+    def joined(self) -> None:
+        """Record that the link is up."""
+        raise NotImplementedError
+
     def ended(self, link: Link) -> None:
         """Record that the link is gone."""
         if link is self.link:

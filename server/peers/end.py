@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import base64
 import secrets
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from midge.protocol import errors
 from midge.server.auth.authenticator import NOT_PINNED, is_pinned
 from midge.server.channels.closed_reason import ClosedReason
+from midge.server.channels.fair_turns import PORTION_BYTES
 from midge.server.log.logger import get_logger
-from midge.server.peers.dial import cause_of
-from midge.server.peers.link import DOCUMENT_MAX_BYTES, INTRODUCTION_MAX_BYTES
+from midge.server.peers.dial import Dialler, cause_of
+from midge.server.peers.link import DOCUMENT_MAX_BYTES
 
 if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
@@ -30,6 +31,12 @@ INTEREST_MAX = 1 << 19
 Each takes some 400 bytes, so a hostile server can use 200 MB, and 1.3 GB with wildcard subjects
 of eight tokens each that share none of them. Longer ones count more.
 """
+
+INTRODUCTION_MAX_BYTES = 128 * 1024
+"""Longest CONNECT of a connecting server, before any authentication: 256 of them at a time."""
+
+RENEWAL_BYTES = 32 * PORTION_BYTES
+"""Charge for an INFO that renews announced interest: a millisecond, where there is much of it."""
 
 _NONCE_BYTES = 11
 _AUTH_TIMEOUT_S = 2.0
@@ -55,16 +62,6 @@ class Peers:
     def leave(self, link: Any) -> None:
         """Forget `link`, which has ended."""
         raise NotImplementedError
-
-
-class Dialler(Protocol):
-    """Connects to a server and keeps the link up."""
-
-    def joined(self) -> None:
-        """Record that the link is up."""
-
-    def ended(self, link: Any) -> None:
-        """Connect again."""
 
 
 class End:

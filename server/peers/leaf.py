@@ -44,11 +44,11 @@ class LeafLink(Link):
         """Note the other server's interest, or that a queue group has another weight."""
         if self.is_ready and not self.side.ends_for(self, subject):
             told = RemoteSubscription(subject, queue, self, weight)
-            self.begin_interest(self, self.interest, told)
+            self.announced.begin(self, self, self.interest, told)
 
     def on_link_unsubscribe(self, subject: bytes, queue: bytes | None) -> None:
         """Forget interest of the other server."""
-        self.end_interest(self, self.interest, subject, queue, "")
+        self.announced.end(self, self, self.interest, subject, queue, "")
 
     def pass_as(self, role: int) -> None:
         """Be a link of this role: Role.LEAF where the other server is a leaf, Role.HUB at a hub."""

@@ -278,7 +278,7 @@ class Accepted(LeafEnd):
         self._take_identity(link, identity)
         self.compare_domains(link, has_jetstream=connect.jetstream, domain=connect.domain)
         link.takes_headers(connect.headers and broker.options.limits.header_support)
-        link.max_interest = self.nodes.max_interest()
+        link.announced.max_size = self.nodes.max_interest()
         is_isolated = connect.isolate or broker.options.leafnodes.isolate_interest
         link.pass_as(Role.HUB if connect.is_hub else Role.LEAF)
         link.told = Told(link, broker.turns, LeafDialect(), is_isolated=is_isolated)

@@ -8,7 +8,8 @@ from midge.protocol import errors
 from midge.protocol.leaf_messages import LOOP_PREFIX, LOOP_TEXT
 from midge.server.channels.closed_reason import ClosedReason
 from midge.server.log.logger import get_logger
-from midge.server.peers.end import Dialler, End
+from midge.server.peers.dial import Dialler
+from midge.server.peers.end import End
 from midge.sublist.subjects import is_literal
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class LeafEnd(End):
         return _ACCEPTED_WAIT_S
 
     def _end_loop_unless_gone(self, link: LeafLink, subject: bytes) -> None:
-        if link.reason is None and link.known(link, subject, None, "") is not None:
+        if link.reason is None and link.announced.known(link, link, subject, None, "") is not None:
             self._end_loop(link)
 
     def _end_loop(self, link: LeafLink) -> None:

@@ -124,7 +124,7 @@ def leafnode_record(
         user=link.side.user,
         display_name=link.account.name,
         pending_bytes=link.outbound.pending_bytes(),
-        subscription_count=link.interest_count,
+        subscription_count=link.announced.count,
         subscriptions=told,
         **common_facts(link, stopped_at),
     )

@@ -20,7 +20,7 @@ from midge.server.peers.dial import Diallers
 from midge.server.peers.leaf import LeafLink
 from midge.server.peers.leaf_accepted import Accepted
 from midge.server.peers.leaf_nodes import LeafNodes
-from midge.server.peers.leaf_remote import Remote
+from midge.server.peers.leaf_solicited import Remote
 from midge.server.peers.listener import LinkListener
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class LeafNodeService(Observer):
             self._follow(_enabled(options))
             for link in list(self.nodes.links.values()):
                 link.parser.max_payload = options.limits.max_payload_bytes
-                link.max_interest = self.nodes.max_interest()
+                link.announced.max_size = self.nodes.max_interest()
                 if isinstance(link.side, Accepted):
                     link.side.ask_again(link)
 

@@ -9,18 +9,18 @@ from midge.server.auth.permissions cimport Permissions
 from midge.server.channels.channel cimport Channel
 from midge.server.channels.channel_owner cimport ChannelOwner
 from midge.server.channels.reading cimport Reading
+from midge.server.peers.announced cimport Announced
 from midge.server.peers.outbound cimport Heads, LinkOutbound
+from midge.server.peers.views cimport full_view, plain_view, view_for
 from midge.server.routing cimport trace_headers
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
-from midge.sublist.result cimport Remotes, SubListResult
+from midge.sublist.result cimport SubListResult
 from midge.sublist.sublist cimport SubList
-from midge.sublist.subscription cimport RemoteSubscription
 
 cdef int BEHIND, CLOSED, DENIED_SUBJECTS, NO_HEADERS, OVERSIZED, REPLY_GRANTS, _CONNECTED
 cdef Py_ssize_t COMMAND_BYTES, STEP_BYTES, _CARE_BYTES, _VIEW_BYTES, _PUB_BYTES
 cdef Py_ssize_t _DELIVERY_BYTES, _DELIVERY_IN_RUN_BYTES, _TRACED_BYTES
-cdef Py_ssize_t _USUAL_TOKENS, _USUAL_BYTES, _BEGUN_BYTES, _ENDED_BYTES
 cdef bytes _PING, _PONG, _ACK_PREFIX
 
 
@@ -31,9 +31,7 @@ cdef class Link(ChannelOwner):
     cdef readonly LinkOutbound link_outbound
     cdef readonly bint is_ready
     cdef public str name
-    cdef public Py_ssize_t max_interest
-    cdef readonly Py_ssize_t interest_count
-    cdef Py_ssize_t _interest_size
+    cdef readonly Announced announced
     cdef public long long peer_protocol
     cdef readonly Permissions send_rules
     cdef readonly Permissions take_rules
@@ -52,27 +50,11 @@ cdef class Link(ChannelOwner):
     cpdef void closed(self) except *
     cpdef void lost(self) except *
     cpdef list parts(self)
-    cpdef void drop_interest(self) except *
-    cpdef void drop(self, Client source, list left) except *
-    @cython.locals(told=RemoteSubscription)
-    cdef void _drop(self, Client source, list left, Py_ssize_t most) except *
     cpdef void on_connect(self, bytes document) except *
     cpdef void on_info(self, bytes document) except *
     cpdef void on_peer_error(self, bytes text) except *
     cpdef void on_ping(self) except *
     cpdef void on_pong(self) except *
-    @cython.locals(remotes=SubList, found=list, one=RemoteSubscription)
-    cpdef RemoteSubscription known(self, Client source, bytes subject, bytes queue, str origin)
-    @cython.locals(known=RemoteSubscription, change="long long", sublist=SubList,
-                   steps="long long", size=Py_ssize_t)
-    cpdef void begin_interest(
-        self, Client source, list interest, RemoteSubscription told
-    ) except *
-    @cython.locals(told=RemoteSubscription, last=RemoteSubscription, sublist=SubList,
-                   steps="long long")
-    cpdef void end_interest(
-        self, Client source, list interest, bytes subject, bytes queue, str origin
-    ) except *
     cpdef Client present(self)
     cpdef Client source_of(self, Frame frame)
     @cython.locals(source=Client)
@@ -107,12 +89,7 @@ cdef class Link(ChannelOwner):
     cdef SubListResult _found(self, SubList sublist, Frame frame)
     @cython.locals(sublist=SubList, view=SubListResult, found=SubListResult, queues=list)
     cdef SubListResult _match(self, Client source, Frame frame)
-    cdef SubListResult _full_view(self, Client source, SubListResult found)
-    cdef SubListResult _plain_view(self, Client source, SubListResult found)
-    @cython.locals(only=tuple, named=set, groups=tuple)
-    cdef SubListResult _with_queues(self, Client source, SubListResult found, list queues)
-    @cython.locals(plain=tuple, groups=tuple)
-    cdef Remotes _others(self, Client source, Remotes remotes, set named)
+    cdef SubListResult _view_for(self, Client source, SubListResult found, list queues)
     @cython.locals(allowed=Frame)
     cpdef bint send_message(
         self, Client publisher, Frame frame, Heads heads, list queues
@@ -125,7 +102,3 @@ cdef class Link(ChannelOwner):
     cpdef void note_sent(self, Py_ssize_t count, Py_ssize_t size) except *
     @cython.locals(checks=int, subject=bytes, reply=bytes)
     cpdef Frame sendable(self, Client publisher, Frame frame)
-
-
-@cython.locals(subject=bytes, queue=bytes, named=Py_ssize_t, size=Py_ssize_t, tokens=Py_ssize_t)
-cdef Py_ssize_t _size_of(RemoteSubscription told) except -1

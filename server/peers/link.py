@@ -6,7 +6,6 @@ that of `Told`, see told.py. What a link is to one account, where messages go to
 is a Client called the source here: the link itself, or a part of it for each account.
 """
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from midge.protocol import memory
@@ -23,13 +22,14 @@ from midge.server.channels.charges import (
     DELIVERY_IN_RUN_BYTES,
     STEP_BYTES,
 )
-from midge.server.channels.fair_turns import PORTION_BYTES
+from midge.server.peers.announced import Announced
 from midge.server.peers.outbound import Heads, LinkOutbound
+from midge.server.peers.views import full_view, plain_view, view_for
 from midge.server.routing import trace_headers
 from midge.server.routing.account import Account
 from midge.server.routing.ack_replies import ACK_PREFIX, as_shown
 from midge.server.routing.client import Client
-from midge.server.routing.over_links import SERVED
+from midge.server.routing.receivers import SERVED
 from midge.server.routing.role import Role
 from midge.server.routing.slow_path import (
     BEHIND,
@@ -39,21 +39,14 @@ from midge.server.routing.slow_path import (
     OVERSIZED,
     REPLY_GRANTS,
 )
-from midge.sublist.result import Remotes, SubListResult
+from midge.sublist.result import SubListResult
 from midge.sublist.sublist import SubList
-from midge.sublist.subscription import RemoteSubscription
 
 if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
 
 DOCUMENT_MAX_BYTES = 1 << 20
 """Longest CONNECT or INFO of another server: lists of permissions and of addresses are in it."""
-
-INTRODUCTION_MAX_BYTES = 128 * 1024
-"""Longest CONNECT of a connecting server, before any authentication: 256 of them at a time."""
-
-RENEWAL_BYTES = 32 * PORTION_BYTES
-"""Charge for an INFO that renews announced interest: a millisecond, where there is much of it."""
 
 _CONNECTED = int(ChannelState.CONNECTED)
 _ROUTE = int(Role.ROUTE)
@@ -62,17 +55,11 @@ _DELIVERY_BYTES = DELIVERY_BYTES  # C numbers where this is compiled
 _DELIVERY_IN_RUN_BYTES = DELIVERY_IN_RUN_BYTES
 _CARE_BYTES = 1024  # permissions, mappings and a copy of the frame
 _TRACED_BYTES = 32 * 1024  # reading headers in plain Python, and telling where a message went
-_BEGUN_BYTES = 20480  # beside the charge of the line: 13 us in all, of 20 ms for 32 MiB
-_ENDED_BYTES = 16384  # likewise: 10 us
 _VIEW_BYTES = 64  # per named queue group, which is searched in the result
 _PUB_BYTES = 4  # with its blank
 _PING = b"PING\r\n"
 _PONG = b"PONG\r\n"
 _ACK_PREFIX = ACK_PREFIX  # a C variable where this is compiled
-_DROPPED_AT_ONCE = 500  # subscriptions of a link that has gone, before others have their turn
-_DROP_MAX_BYTES = 64 * PORTION_BYTES  # likewise, in a later turn
-_USUAL_TOKENS = 8
-_USUAL_BYTES = 1024
 
 
 class Link(ChannelOwner):
@@ -80,9 +67,9 @@ class Link(ChannelOwner):
 
     `send_rules` limit the messages sent over the link and `take_rules` the messages accepted from
     it; None means no limit. With `maps`, the mappings of an account apply to accepted messages.
-    `peer_max_payload` is the largest message that the other side accepts, `max_interest` the most
-    interest that it may announce, by its size, and `peer_protocol` its protocol version. With
-    `names_origins` it reads which leaf node cluster a line comes from.
+    `peer_max_payload` is the largest message that the other side accepts, `announced` the interest
+    that it has announced, and `peer_protocol` its protocol version. With `names_origins` it reads
+    which leaf node cluster a line comes from.
     """
 
     def __init__(
@@ -106,9 +93,7 @@ class Link(ChannelOwner):
         self.channel = Channel(broker, self, parser, peer, ping_interval_s=ping_interval_s)
         self.is_ready = False
         self.name = ""
-        self.max_interest = 0
-        self.interest_count = 0
-        self._interest_size = 0
+        self.announced = Announced()
         self.peer_protocol = 0
         self.send_rules: Permissions | None = None
         self.take_rules: Permissions | None = None
@@ -134,7 +119,7 @@ class Link(ChannelOwner):
         The interest goes first, because `side` shows the end of the link to observers.
         """
         self._view = None
-        self.drop_interest()
+        self.announced.drop_all(self)
         self.side.closed(self)
 
     def transport_failed(self, error: Exception) -> None:
@@ -149,32 +134,6 @@ class Link(ChannelOwner):
     def parts(self) -> "list[Any]":
         """List what the link is to the accounts that it has carried so far; itself, if to one."""
         return [self]
-
-    def drop_interest(self) -> None:
-        """Remove all that the other server has told."""
-        for part in self.parts():
-            left, part.interest = part.interest, []
-            self.drop(part, left)
-
-    def drop(self, source: Client, left: list[RemoteSubscription]) -> None:
-        """Remove the interest in `left`, some of it now and the rest in later turns."""
-        self._drop(source, left, _DROPPED_AT_ONCE)
-
-    def _drop(self, source: Client, left: list[RemoteSubscription], most: int) -> None:
-        for _ in range(min(len(left), most)):
-            told = left.pop()
-            source.account.sublist.remove_remote(told)
-            self.side.interest_changed(source, told, -told.weight)
-        if left:
-            self.broker.turns.wait(partial(self._drop_more, source, left))
-
-    def _drop_more(self, source: Client, left: list[RemoteSubscription]) -> None:
-        """Drop more in a later turn: use a part of its budget, and return the rest."""
-        turns = self.broker.turns
-        share = turns.share()
-        most = max(min(share, _DROP_MAX_BYTES) // _ENDED_BYTES, 1)
-        turns.give_back(share - most * _ENDED_BYTES)
-        self._drop(source, left, most)
 
     def write_rule(self) -> WriteRule:
         """Return the rule of this kind of link; by default a slow one stays."""
@@ -246,80 +205,6 @@ class Link(ChannelOwner):
         """Take the answer to a PING."""
         self.channel.keepalive.pong()
         self.side.answered(self)
-
-    # Interest that the other server tells.
-
-    def known(
-        self, source: Client, subject: bytes, queue: bytes | None, origin: str
-    ) -> RemoteSubscription | None:
-        """Return the interest of a kind that the other server has told `source`, or None."""
-        remotes = source.account.sublist.remotes
-        if remotes is None:
-            return None
-        found: list[Any] = remotes.exactly(subject, queue)
-        self.spend(len(found) * STEP_BYTES)
-        for one in found:
-            if one.remote is source and one.origin == origin:
-                told: RemoteSubscription = one
-                return told
-        return None
-
-    def begin_interest(
-        self, source: Client, interest: list[RemoteSubscription], told: RemoteSubscription
-    ) -> None:
-        """Add `told` to `interest`, or note that its queue group has another weight."""
-        known = self.known(source, told.subject, told.queue, told.origin)
-        if known is not None:
-            change = told.weight - known.weight
-            known.weight = told.weight
-            if change:
-                self.side.interest_changed(source, known, change)
-            return
-        size = _size_of(told)
-        if self._interest_size + size > self.max_interest:
-            self.side.refuse_surplus(self)
-            return
-        if not self.side.allows_interest(self, told.subject):
-            return
-        sublist = source.account.sublist
-        steps = sublist.steps
-        if sublist.insert_remote(told) is not None:
-            self.side.refuse_subject(self)
-            return
-        self.spend(_BEGUN_BYTES + (sublist.steps - steps) * STEP_BYTES)
-        told.place = len(interest)
-        interest.append(told)
-        self.interest_count += 1
-        self._interest_size += size
-        self.side.interest_changed(source, told, told.weight)
-
-    def end_interest(
-        self,
-        source: Client,
-        interest: list[RemoteSubscription],
-        subject: bytes,
-        queue: bytes | None,
-        origin: str,
-    ) -> None:
-        """Forget interest of the other server."""
-        told = self.known(source, subject, queue, origin)
-        if told is None:
-            return
-        last = interest.pop()
-        if last is not told:
-            interest[told.place] = last
-            last.place = told.place
-        self.forget_size(told)
-        sublist = source.account.sublist
-        steps = sublist.steps
-        sublist.remove_remote(told)
-        self.spend(_ENDED_BYTES + (sublist.steps - steps) * STEP_BYTES)
-        self.side.interest_changed(source, told, -told.weight)
-
-    def forget_size(self, told: RemoteSubscription) -> None:
-        """Subtract removed interest of the other server from the counts."""
-        self.interest_count -= 1
-        self._interest_size -= _size_of(told)
 
     # Messages from the other server.
 
@@ -395,7 +280,7 @@ class Link(ChannelOwner):
             self._take_with_care(source, frame, queues, None)
             return
         found = self._found(source.account.sublist, frame)
-        self._route(source, self._with_queues(source, found, queues), frame)
+        self._route(source, self._view_for(source, found, queues), frame)
 
     def names_group(self, name: bytes) -> bool:
         """Return whether the current line is for the queue group `name`.
@@ -461,11 +346,11 @@ class Link(ChannelOwner):
                 is_mapped = True
         found = self._found(source.account.sublist, frame)
         if queues is not None:
-            view = self._with_queues(source, found, queues)
+            view = self._view_for(source, found, queues)
         elif is_mapped:
-            view = self._full_view(source, found)
+            view = full_view(source, found)
         else:
-            view = self._plain_view(source, found)
+            view = plain_view(source, found)
         if trace is not None:
             trace.go_on(subject, frame.subject_bytes(), None)
         self._names_every_group = is_mapped and queues is None
@@ -536,48 +421,16 @@ class Link(ChannelOwner):
             found = self._found(sublist, frame)
             queues = self._queues_of(frame)
             if queues is None:
-                view = self._plain_view(source, found)
+                view = plain_view(source, found)
             else:
-                view = self._with_queues(source, found, queues)
+                view = self._view_for(source, found, queues)
             self._view = view
         return view
 
-    def _plain_view(self, source: Client, found: SubListResult) -> SubListResult:
-        """Return what a message without queue groups reaches: no member of any."""
-        if not found.queues and found.remotes is None:
-            return found
-        return SubListResult(found.plain, (), self._others(source, found.remotes, None))
-
-    def _full_view(self, source: Client, found: SubListResult) -> SubListResult:
-        """Return what a message for every queue group reaches."""
-        if found.remotes is None:
-            return found
-        named = {group.name for group in found.remotes.queues}
-        return SubListResult(found.plain, found.queues, self._others(source, found.remotes, named))
-
-    def _with_queues(
-        self, source: Client, found: SubListResult, queues: list[bytes]
-    ) -> SubListResult:
+    def _view_for(self, source: Client, found: SubListResult, queues: list[bytes]) -> SubListResult:
         """Return what a message for these queue groups reaches."""
         self.spend(_VIEW_BYTES * (len(queues) + len(found.queues)))
-        only: tuple[Any, ...] = found.queues
-        if len(only) == len(queues) == 1 and found.remotes is None and only[0].name == queues[0]:
-            return found
-        named = set(queues)
-        groups = tuple([group for group in found.queues if group.name in named])
-        return SubListResult(found.plain, groups, self._others(source, found.remotes, named))
-
-    def _others(
-        self, source: Client, remotes: Remotes | None, named: set[bytes] | None
-    ) -> Remotes | None:
-        """Return the links that a message of `source` goes on to; None without any."""
-        if remotes is None:
-            return None
-        plain = tuple([link for link in remotes.plain if source.reaches(link, "")])
-        groups: tuple[Any, ...] = ()
-        if named and remotes.queues:
-            groups = tuple([group for group in remotes.queues if group.name in named])
-        return Remotes(plain, groups) if plain or groups else None
+        return view_for(source, found, queues)
 
     # Messages to the other server.
 
@@ -643,16 +496,3 @@ class Link(ChannelOwner):
         if checks & NO_HEADERS and frame.header_size > 0:
             frame = without_headers(frame)
         return frame
-
-
-def _size_of(told: RemoteSubscription) -> int:
-    """Return 1, and one more for each token beyond 8 and for each 1,024 bytes of what it names.
-
-    A token of a wildcard subject takes 300 bytes where no other subject shares it, and a line may
-    have 30,000: without this, 200 lines took 1.9 GB.
-    """
-    subject, queue = told.subject, told.queue
-    named = len(subject) + len(told.origin) + (0 if queue is None else len(queue))
-    size = 1 + named // _USUAL_BYTES
-    tokens = 1 + subject.count(b".") if len(subject) > _USUAL_TOKENS else 1
-    return size + max(tokens - _USUAL_TOKENS, 0)

@@ -12,7 +12,7 @@ other workers in the same way.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from midge.protocol import errors
 from midge.server.channels.closed_reason import ClosedReason
@@ -36,13 +36,6 @@ if TYPE_CHECKING:
 log = get_logger()
 
 
-class Asked(Protocol):
-    """A link, as a round needs it."""
-
-    def ask_taken(self, taken: Callable[[], None]) -> None:
-        """Call `taken` when the other worker has applied everything, or is gone."""
-
-
 class Round:
     """One PING over each link, and the callbacks that wait for the answers."""
 
@@ -50,7 +43,7 @@ class Round:
         self._waiting = waiting
         self._left = 1  # until all links have been asked
 
-    def begin(self, links: Iterable[Asked]) -> None:
+    def begin(self, links: Iterable[Side]) -> None:
         """Ask all of `links`."""
         for link in links:
             self._left += 1
@@ -71,7 +64,7 @@ class Barrier:
 
     def __init__(
         self,
-        links: Callable[[], Iterable[Asked]],
+        links: Callable[[], Iterable[Side]],
         soon: Callable[[Callable[[], None]], object],
     ) -> None:
         self._links = links

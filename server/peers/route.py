@@ -89,8 +89,8 @@ class RouteLink(Link):
                 one.place = len(kept)
                 kept.append(one)
             for one in refused:
-                self.forget_size(one)
-            self.drop(branch, refused)
+                self.announced.forget_size(one)
+            self.announced.drop(self, branch, refused)
 
     def lost(self) -> None:
         """Release everything after the transport is lost."""
@@ -116,13 +116,13 @@ class RouteLink(Link):
         if here is not None and self.is_ready:
             origin = here.origin
             told = RemoteSubscription(subject, queue, here, weight, origin, bool(origin))
-            self.begin_interest(here, here.interest, told)
+            self.announced.begin(self, here, here.interest, told)
 
     def on_link_unsubscribe(self, subject: bytes, queue: bytes | None) -> None:
         """Forget interest of the other server."""
         here = self.present()
         if here is not None:
-            self.end_interest(here, here.interest, subject, queue, here.origin)
+            self.announced.end(self, here, here.interest, subject, queue, here.origin)
 
     def send_from_leaf(
         self,

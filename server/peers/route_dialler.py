@@ -1,15 +1,19 @@
-"""A server that a route is opened to, and again when it is lost."""
+"""The end of a route that this server has opened, and the attempts to open it."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
 
-from midge.protocol.route_messages import GOSSIP_DEFAULT
+from msgspec import UNSET
+
+from midge.protocol import errors
+from midge.protocol.route_messages import GOSSIP_DEFAULT, RouteConnect, RouteInfo
+from midge.server.channels.closed_reason import ClosedReason
 from midge.server.clock import sleep
 from midge.server.peers.dial import ENDED, NO_INFO, Dialler, attach, dial
 from midge.server.peers.route import RouteLink
-from midge.server.peers.route_end import SolicitedRoute
+from midge.server.peers.route_end import RouteEnd
 
 if TYPE_CHECKING:
     import ssl
@@ -31,6 +35,7 @@ after a single failed attempt these two servers would never meet.
 
 _BACKOFF_MAX_S = 30.0
 _DIAL_TIMEOUT_S = 1.0
+_INFO_TIMEOUT_S = 2.0
 
 
 class RouteDialler(Dialler):
@@ -123,3 +128,82 @@ class RouteDialler(Dialler):
         link = RouteLink(self.broker, cid, (peer[0], peer[1]), end, interval_s)
         self.link = link
         await attach(link, bare, host, self.tls, self.broker.options.cluster.tls.timeout_s)
+
+
+class SolicitedRoute(RouteEnd):
+    """This end of a route that `dialler` has opened; `failure` says why it is refused."""
+
+    def __init__(self, cluster: Cluster, dialler: RouteDialler) -> None:
+        explicit, gossip_mode = dialler.is_explicit, dialler.gossip_mode
+        RouteEnd.__init__(self, cluster, dialler, is_explicit=explicit, gossip_mode=gossip_mode)
+        self._address = dialler.address
+        self.found_id = ""
+        self.was_introduced = False
+
+    def opened(self, link: RouteLink) -> None:
+        """Wait for INFO."""
+        RouteEnd.opened(self, link)
+        if link.reason is None:
+            self.wait(link, _INFO_TIMEOUT_S, detail=NO_INFO)
+
+    def compresses(self, link: RouteLink, info: RouteInfo) -> bool:
+        """Return False: `first_info` agrees on compression, between CONNECT and INFO."""
+        return False
+
+    def takes_failure(self, error: str) -> bool:
+        """Return True until the route is up, and for a refusal, which comes after that."""
+        if errors.AUTHORIZATION_VIOLATION in error:
+            self.is_done = False
+        return RouteEnd.takes_failure(self, error)
+
+    def first_info(self, link: RouteLink, info: RouteInfo) -> None:
+        """Introduce this server, and register the other one."""
+        self.found_id = info.server_id
+        cluster = self.cluster
+        if not info.server_id or info.client_id is not UNSET:
+            detail = "attempted to connect to wrong port: its INFO is not that of a route port"
+            self.fail(link, None, ClosedReason.WRONG_PORT, detail)
+            return
+        if self.was_introduced:
+            link.send(self.own_info().line())
+            self._join(link, info)
+            return
+        if not self.admit(link, info):
+            return
+        name, is_dynamic = info.cluster or "", info.cluster_dynamic is True
+        refused = cluster.refuses_name(name, is_dynamic=is_dynamic, server_id=info.server_id)
+        address = self._address
+        own = self.broker.options.cluster.authorization
+        user, password = address.user, address.password
+        if not user:
+            user, password = own.user, own.password
+        connect = RouteConnect(
+            user=user or UNSET,
+            password=password or UNSET,
+            tls_required=self.broker.options.cluster.tls.enabled,
+            headers=self.broker.options.limits.header_support,
+            name=cluster.server_id,
+            cluster=cluster.name,
+            cluster_dynamic=True if cluster.is_dynamic else UNSET,
+            lnoc=True,
+            lnocu=True,
+        )
+        link.send(connect.line())
+        if refused and not is_dynamic:
+            # As nats-server does: with CONNECT the other server can tell its log why.
+            detail = f"cluster name {errors.quote(name.encode())} does not match"
+            self.fail(link, None, ClosedReason.CLUSTER_NAME_CONFLICT, detail)
+            return
+        self.was_introduced = True
+        is_compressed = RouteEnd.compresses(self, link, info)
+        link.send(self.own_info().line())
+        if is_compressed:  # another INFO is to come
+            self.compression.begin(link)
+            return
+        self._join(link, info)
+
+    def _join(self, link: RouteLink, info: RouteInfo) -> None:
+        self.take_part(link, info)
+        self.is_done = True
+        if self._dialler is not None:
+            self._dialler.joined()

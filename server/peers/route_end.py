@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
-
-from msgspec import UNSET
+from typing import TYPE_CHECKING
 
 from midge.protocol import errors
 from midge.protocol.errors import ProtocolError
@@ -24,9 +22,7 @@ from midge.server.channels.reading import AUTHENTICATING
 from midge.server.listeners.sockets import is_loopback
 from midge.server.log.logger import get_logger
 from midge.server.peers.compression import Compression
-from midge.server.peers.dial import NO_INFO
-from midge.server.peers.end import Dialler, End, new_nonce
-from midge.server.peers.link import RENEWAL_BYTES
+from midge.server.peers.end import RENEWAL_BYTES, End, new_nonce
 from midge.server.peers.listener import when_decided
 from midge.server.peers.rules import rules_of
 
@@ -35,29 +31,16 @@ if TYPE_CHECKING:
 
     from midge.server.auth import Verdict
     from midge.server.auth.permissions import Permissions
-    from midge.server.peers.addresses import Address
     from midge.server.peers.cluster import Cluster
+    from midge.server.peers.dial import Dialler
     from midge.server.peers.link import Link
     from midge.server.peers.route import RouteLink
     from midge.server.routing.account import Account
 
-_INFO_TIMEOUT_S = 2.0
 _NO_ROUTE_OF_ITS_OWN = b"Not possible to have a dedicated route"
-REFUSAL_HOLD_S = 1.0
-"""How long a server that has connected waits for its refusal. nats-server 2.15.1 connects again at
-once, 1,400 times a second on loopback, because its route for the system account ends by itself."""
-
 _WRONG_PORT = "attempted to connect to route port"
 
 log = get_logger()
-
-
-class RouteDialler(Dialler, Protocol):
-    """Connects to a server and keeps the route up."""
-
-    address: Address
-    is_explicit: bool
-    gossip_mode: int
 
 
 class RouteEnd(End):
@@ -71,14 +54,21 @@ class RouteEnd(End):
     error_event = "route_error"
     peer_error_event = "route_peer_error"
 
-    def __init__(self, cluster: Cluster, dialler: RouteDialler | None = None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        dialler: Dialler | None = None,
+        *,
+        is_explicit: bool = False,
+        gossip_mode: int = GOSSIP_DEFAULT,
+    ) -> None:
         table = cluster.broker.options.cluster
         compression = Compression(table.compression, table.compression_rtt_s)
         End.__init__(self, cluster, compression, dialler)
         self.cluster = cluster
         self.info = RouteInfo()
-        self.gossip_mode = GOSSIP_DEFAULT if dialler is None else dialler.gossip_mode
-        self.is_explicit = dialler is not None and dialler.is_explicit
+        self.gossip_mode = gossip_mode
+        self.is_explicit = is_explicit
         self.taken: Permissions | None = None
 
     def pinned_certs(self) -> tuple[str, ...]:
@@ -241,10 +231,23 @@ class AcceptedRoute(RouteEnd):
         self._is_let_in = False
 
     def opened(self, link: RouteLink) -> None:
-        """Send INFO, and wait for CONNECT."""
+        """Send INFO, and wait for CONNECT; a server that was just refused waits first."""
         RouteEnd.opened(self, link)
         if link.reason is not None:
             return
+        delay_s = self.cluster.refusals.delay_s(link.peer_host)
+        if delay_s > 0:
+            link.channel.reading.halt(AUTHENTICATING)
+            self._timer = self.broker.clock.call_later(delay_s, self._go_on, link)
+        else:
+            self._introduce(link)
+
+    def _go_on(self, link: RouteLink) -> None:
+        self._introduce(link)
+        link.channel.reading.unhalt(AUTHENTICATING)
+        link.channel.resume()
+
+    def _introduce(self, link: RouteLink) -> None:
         info = self.own_info()
         info.nonce = self._nonce.decode()
         link.send(info.line())
@@ -253,22 +256,9 @@ class AcceptedRoute(RouteEnd):
     def refuse(
         self, link: RouteLink, wire: str | None, reason: ClosedReason, detail: str = ""
     ) -> None:
-        """Log why the server may not take part, read nothing more of it, and close the link later.
-
-        A route that is up ends at once.
-        """
-        if link.is_ready:
-            self.fail(link, wire, reason, detail)
-            return
-        log.error("route_error", cid=link.cid, peer=link.peer, error=detail or wire)
-        link.channel.reading.halt(AUTHENTICATING)
-        self.stop_timer()
-        clock = self.broker.clock
-        self._timer = clock.call_later(REFUSAL_HOLD_S, self._end_refused, link, wire, reason)
-
-    def _end_refused(self, link: RouteLink, wire: str | None, reason: ClosedReason) -> None:
-        self._timer = None
-        link.close(reason, wire)
+        """Close `link` because its server may not take part, and have its next one wait."""
+        self.cluster.refusals.add(link.peer_host)
+        self.fail(link, wire, reason, detail)
 
     def on_connect(self, link: RouteLink, document: bytes) -> None:
         """Find out whether the server may connect; a second CONNECT breaks the protocol."""
@@ -356,81 +346,3 @@ class AcceptedRoute(RouteEnd):
             self.refuse(link, errors.AUTHORIZATION_VIOLATION, ClosedReason.AUTHENTICATION_FAILURE)
         elif self.admit(link, info):
             self.take_part(link, info)
-
-
-class SolicitedRoute(RouteEnd):
-    """This end of a route that `dialler` has opened; `failure` says why it is refused."""
-
-    def __init__(self, cluster: Cluster, dialler: RouteDialler) -> None:
-        RouteEnd.__init__(self, cluster, dialler)
-        self._address = dialler.address
-        self.found_id = ""
-        self.was_introduced = False
-
-    def opened(self, link: RouteLink) -> None:
-        """Wait for INFO."""
-        RouteEnd.opened(self, link)
-        if link.reason is None:
-            self.wait(link, _INFO_TIMEOUT_S, detail=NO_INFO)
-
-    def compresses(self, link: RouteLink, info: RouteInfo) -> bool:
-        """Return False: `first_info` agrees on compression, between CONNECT and INFO."""
-        return False
-
-    def takes_failure(self, error: str) -> bool:
-        """Return True until the route is up, and for a refusal, which comes after that."""
-        if errors.AUTHORIZATION_VIOLATION in error:
-            self.is_done = False
-        return RouteEnd.takes_failure(self, error)
-
-    def first_info(self, link: RouteLink, info: RouteInfo) -> None:
-        """Introduce this server, and register the other one."""
-        self.found_id = info.server_id
-        cluster = self.cluster
-        if not info.server_id or info.client_id is not UNSET:
-            detail = "attempted to connect to wrong port: its INFO is not that of a route port"
-            self.fail(link, None, ClosedReason.WRONG_PORT, detail)
-            return
-        if self.was_introduced:
-            link.send(self.own_info().line())
-            self._join(link, info)
-            return
-        if not self.admit(link, info):
-            return
-        name, is_dynamic = info.cluster or "", info.cluster_dynamic is True
-        refused = cluster.refuses_name(name, is_dynamic=is_dynamic, server_id=info.server_id)
-        address = self._address
-        own = self.broker.options.cluster.authorization
-        user, password = address.user, address.password
-        if not user:
-            user, password = own.user, own.password
-        connect = RouteConnect(
-            user=user or UNSET,
-            password=password or UNSET,
-            tls_required=self.broker.options.cluster.tls.enabled,
-            headers=self.broker.options.limits.header_support,
-            name=cluster.server_id,
-            cluster=cluster.name,
-            cluster_dynamic=True if cluster.is_dynamic else UNSET,
-            lnoc=True,
-            lnocu=True,
-        )
-        link.send(connect.line())
-        if refused and not is_dynamic:
-            # As nats-server does: with CONNECT the other server can tell its log why.
-            detail = f"cluster name {errors.quote(name.encode())} does not match"
-            self.fail(link, None, ClosedReason.CLUSTER_NAME_CONFLICT, detail)
-            return
-        self.was_introduced = True
-        is_compressed = RouteEnd.compresses(self, link, info)
-        link.send(self.own_info().line())
-        if is_compressed:  # another INFO is to come
-            self.compression.begin(link)
-            return
-        self._join(link, info)
-
-    def _join(self, link: RouteLink, info: RouteInfo) -> None:
-        self.take_part(link, info)
-        self.is_done = True
-        if self._dialler is not None:
-            self._dialler.joined()

@@ -61,7 +61,7 @@ class WorkerLink(Link):
             self, broker, cid, ("worker", index), side, _WORKER, parser, interval_s, False
         )
         self.index = index
-        self.max_interest = _UNLIMITED
+        self.announced.max_size = _UNLIMITED
         self.peer_protocol = TRACING_PROTOCOL
         self.takes_headers(True)
         self._parts: dict[bytes, WorkerPart] = {}
@@ -152,7 +152,7 @@ class WorkerLink(Link):
         if queue is None:
             self._note_plain(part, told)
         else:
-            self.begin_interest(part, part.interest, told)
+            self.announced.begin(self, part, part.interest, told)
 
     def take_numbered(self, subject: bytes, number: int, sid: bytes) -> None:
         """Note that there is interest, of one subscription."""
@@ -161,9 +161,9 @@ class WorkerLink(Link):
 
     def _note_plain(self, part: "WorkerPart", told: RemoteSubscription) -> None:
         """Record plain interest, in place of the previous one for its subject."""
-        known = self.known(part, told.subject, None, "")
+        known = self.announced.known(self, part, told.subject, None, "")
         if known is None:
-            self.begin_interest(part, part.interest, told)
+            self.announced.begin(self, part, part.interest, told)
             return
         sublist = part.account.sublist
         sublist.remove_remote(known)
@@ -175,7 +175,7 @@ class WorkerLink(Link):
         """Forget interest."""
         part = self.present()
         from_where = self.parser.origin.decode()
-        self.end_interest(part, part.interest, subject, queue, from_where)
+        self.announced.end(self, part, part.interest, subject, queue, from_where)
 
     def account_of_lines(self) -> Account:
         """Return the account that the last A+ has named."""

@@ -12,7 +12,7 @@ number.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from midge.server.accounts.service_link import ServiceLink
 from midge.server.accounts.stream_link import StreamLink
@@ -24,6 +24,7 @@ from midge.server.routing.subscription import RoutedSubscription
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from midge.server.channels.channel_owner import ChannelOwner
     from midge.server.channels.fair_turns import FairTurns
     from midge.server.routing.account import Account
     from midge.sublist.subscription import Subscription
@@ -46,13 +47,6 @@ _TELLING_BYTES = 256  # what a line of interest takes of a turn
 
 _ANSWERED_BY_EACH = frozenset({b"$SYS.REQ.USER.INFO"})
 """Requests that only the worker of the client that asks can answer."""
-
-
-class Sender(Protocol):
-    """The link over which interest is announced."""
-
-    def send(self, piece: bytes) -> None:
-        """Send a line."""
 
 
 class Interest:
@@ -238,7 +232,7 @@ class Told:
     """
 
     def __init__(
-        self, interest: Interest, link: Sender, turns: FairTurns, done: Callable[[], None]
+        self, interest: Interest, link: ChannelOwner, turns: FairTurns, done: Callable[[], None]
     ) -> None:
         self._interest = interest
         self._link = link

@@ -7,10 +7,11 @@ from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
 from midge.server.routing.flush_scheduler cimport FlushScheduler
 from midge.server.routing.observer cimport MessageObserver
-from midge.server.routing.over_links cimport (
+from midge.server.routing.receivers cimport (
     forward,
     forward_run,
     links_take_run,
+    pick_instead,
     pick_links,
     send_to_all,
 )
@@ -28,6 +29,7 @@ cdef class Router(FlushScheduler):
     cdef readonly object faults
     cdef public MessageObserver observer
     cdef readonly long long offers
+    cdef readonly long long choices
     cdef readonly Py_ssize_t crossed
     cdef readonly list carried
     cdef readonly object sizes
@@ -42,7 +44,7 @@ cdef class Router(FlushScheduler):
     ) except -1
     @cython.locals(plain=Py_ssize_t, queued=Py_ssize_t, failed=Py_ssize_t, crossed=Py_ssize_t,
                    outcome=int,
-                   refused=list, picked=dict, carried=dict, subscriptions=tuple,
+                   picked=dict, carried=dict, subscriptions=tuple,
                    subscription=RoutedSubscription, group=QueueGroup)
     cdef Py_ssize_t _route_widely(
         self, Account account, SubListResult result, Client publisher, Frame frame, Frame over
@@ -50,6 +52,12 @@ cdef class Router(FlushScheduler):
     cpdef Py_ssize_t route_in_two_forms(
         self, Account account, SubListResult result, Client publisher, Frame frame, Frame over
     ) except -1
+    @cython.locals(remotes=Remotes, picked=dict)
+    cdef dict _pick_links(self, SubListResult result, Client publisher, dict carried)
+    @cython.locals(link=Client)
+    cdef dict _pick_instead(
+        self, bytes name, SubListResult result, Client publisher, dict picked
+    )
     @cython.locals(taken=Py_ssize_t, carried=dict)
     cdef Py_ssize_t _deliver_to_all(
         self, tuple subscriptions, Client publisher, Frame frame

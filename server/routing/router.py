@@ -16,12 +16,13 @@ from midge.server.routing.client import Client
 from midge.server.routing.contained_faults import ContainedFaults
 from midge.server.routing.flush_scheduler import FlushScheduler
 from midge.server.routing.observer import MessageObserver
-from midge.server.routing.over_links import (
+from midge.server.routing.receivers import (
     CarriedGroup,
     deliver_to_each,
     forward,
     forward_run,
     links_take_run,
+    pick_instead,
     pick_links,
     send_to_all,
     take_carried,
@@ -49,17 +50,19 @@ class Router(FlushScheduler):
     With `chooser`, the member of a queue group is chosen by it at random instead of in turn.
     `observer` is notified of every message once it has been routed. `offers` counts the
     subscriptions that messages were offered to, whether they took them or not, in every
-    account that a message came to: the work that its publisher has made. `faults` are those of
-    internal subscribers and observers; they close no connection. `crossed` is the number of links
-    that the observed message went over; receivers behind them are not counted here. `carried`
-    takes the queue groups in other accounts that the message has reached: see over_links.py.
-    `sizes` counts clients' messages by size: see SIZE_BUCKETS. `spans` reports messages with a
-    sampled `traceparent`, unless it is None: see broker/spans.py.
+    account that a message came to: the work that its publisher has made. `choices` counts the
+    receivers chosen for queue groups, members and links: one for each group of a message. `faults`
+    are those of internal subscribers and observers; they close no connection. `crossed` is the
+    number of links that the observed message went over; receivers behind them are not counted here.
+    `carried` takes the queue groups in other accounts that the message has reached: see
+    receivers.py. `sizes` counts clients' messages by size: see SIZE_BUCKETS. `spans` reports
+    messages with a sampled `traceparent`, unless it is None: see broker/spans.py.
     """
 
     __slots__ = (
         "_sizes",
         "carried",
+        "choices",
         "chooser",
         "crossed",
         "faults",
@@ -80,6 +83,7 @@ class Router(FlushScheduler):
         self.faults = faults or ContainedFaults()
         self.observer: MessageObserver | None = None
         self.offers = 0
+        self.choices = 0
         self.crossed = 0
         self.carried: list[CarriedGroup] = []
         self.sizes = array("q", bytes(8 * SIZE_BUCKETS))
@@ -152,7 +156,6 @@ class Router(FlushScheduler):
         """Do what `route` does where there are queue groups, links or an observer."""
         plain = failed = queued = crossed = 0
         picked: dict[bytes, Client] | None = None
-        refused: list[bytes] | None = None
         carried: dict[bytes, list[CarriedGroup]] | None = None
         subscriptions: tuple[Any, ...] = result.plain  # routed ones, in the SubLists of a server
         self.offers += len(subscriptions)
@@ -163,8 +166,7 @@ class Router(FlushScheduler):
         if self.carried:
             carried = take_carried(self.carried, frame)
         if result.remotes is not None:
-            self.offers += len(result.remotes.queues)
-            picked = pick_links(result, publisher, self.chooser, carried)
+            picked = self._pick_links(result, publisher, carried)
         if carried is not None:
             queued += self._deliver_carried(result, publisher, frame, carried, picked)
         for group in result.queues:
@@ -175,16 +177,47 @@ class Router(FlushScheduler):
                 queued += 1
             elif outcome == FAILED:
                 failed += 1
-            elif result.remotes is not None:
-                refused = [group.name] if refused is None else [*refused, group.name]
+            else:
+                picked = self._pick_instead(group.name, result, publisher, picked)
         if result.remotes is not None:
             self.offers += len(result.remotes.plain)
-            crossed = forward(result, publisher, over, picked, refused, self.chooser, carried)
+            crossed = forward(result, publisher, over, picked, carried)
             plain += crossed
         if self.observer is not None:
             self.crossed = crossed
             self._show_message(account, publisher, frame, plain, queued)
         return plain + queued + failed
+
+    def _pick_links(
+        self,
+        result: SubListResult,
+        publisher: Client | None,
+        carried: dict[bytes, list[CarriedGroup]] | None,
+    ) -> dict[bytes, Client] | None:
+        """Choose the links of `result`, which has remotes, for queue groups."""
+        remotes = result.remotes
+        assert remotes is not None, "called for what lies behind links"
+        self.offers += len(remotes.queues)
+        picked = pick_links(result, publisher, self.chooser, carried)
+        if picked is not None:
+            self.choices += len(picked)
+        return picked
+
+    def _pick_instead(
+        self,
+        name: bytes,
+        result: SubListResult,
+        publisher: Client | None,
+        picked: dict[bytes, Client] | None,
+    ) -> dict[bytes, Client] | None:
+        """Return `picked` with a link, if there is one, for the group `name` that took nothing."""
+        link = pick_instead(name, result, publisher, self.chooser)
+        if link is None:
+            return picked
+        self.choices += 1
+        picked = {} if picked is None else picked
+        picked[name] = link
+        return picked
 
     def _deliver_to_all(
         self, subscriptions: tuple[Any, ...], publisher: Client | None, frame: Frame
@@ -213,7 +246,7 @@ class Router(FlushScheduler):
         """Deliver `frame` to the groups that imports have reached, and over links."""
         carried = take_carried(self.carried, frame)
         taken = self._deliver_carried(EMPTY_RESULT, publisher, frame, carried, None)
-        return taken + forward(result, publisher, frame, None, None, self.chooser, carried)
+        return taken + forward(result, publisher, frame, None, carried)
 
     def _deliver_carried(
         self,
@@ -232,17 +265,9 @@ class Router(FlushScheduler):
             return self._deliver_to_group(group, publisher, frame) != REFUSED
 
         self.offers += len(carried)
-        return deliver_to_each(carried, picked, result, deliver_to_own, self.chooser)
-
-    def deliver_in_other_accounts(self, frame: Frame, served: set[bytes]) -> int:
-        """Deliver `frame` to the groups that imports have left, but those `served`; it gets those.
-
-        For callers that have called `deliver` for each plain subscription. Returns the number of
-        members that took it.
-        """
-        carried = take_carried(self.carried, frame)
-        taken = deliver_to_each(carried, served, EMPTY_RESULT, bool, self.chooser)
-        served.update(carried)
+        choices = self.choices
+        taken = deliver_to_each(carried, picked, result, deliver_to_own, self.chooser)
+        self.choices = choices + taken
         return taken
 
     def route_run(
@@ -330,6 +355,7 @@ class Router(FlushScheduler):
             outcome = self.deliver(members[chosen], publisher, frame)
             if outcome != REFUSED:
                 group.turn = chosen + 1
+                self.choices += 1
                 return outcome
         return REFUSED
 
@@ -452,7 +478,7 @@ class Router(FlushScheduler):
         crossed = 0
         if result.remotes is not None:
             self.offers += len(result.remotes.plain)
-            crossed = forward(result, publisher, frame, None, None, self.chooser, None)
+            crossed = forward(result, publisher, frame, None, None)
         if self.observer is not None:
             self.crossed = crossed
             self._show_message(account, publisher, frame, plain + crossed, 0)

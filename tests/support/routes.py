@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from midge.protocol.frame import compose
 from midge.protocol.route_messages import GOSSIP_DEFAULT
@@ -14,7 +14,8 @@ from midge.server.peers.addresses import Address
 from midge.server.peers.cluster import Cluster
 from midge.server.peers.interest import Interests
 from midge.server.peers.route import RouteLink
-from midge.server.peers.route_end import AcceptedRoute, RouteEnd, SolicitedRoute
+from midge.server.peers.route_dialler import SolicitedRoute
+from midge.server.peers.route_end import AcceptedRoute, RouteEnd
 from midge.server.routing.client import Client
 from midge.server.routing.outbound import ChunkPool
 from midge.server.routing.subscription import RoutedSubscription
@@ -131,7 +132,9 @@ class World:
         return route
 
     def dial(self, **dialling: Any) -> Route:
-        return Route(self, SolicitedRoute(self.cluster, Dialling(**dialling)), "10.0.0.1")
+        return Route(
+            self, SolicitedRoute(self.cluster, cast("Any", Dialling(**dialling))), "10.0.0.1"
+        )
 
     def subscribe(self, subject: bytes, queue: bytes | None = None) -> RoutedSubscription:
         client = Client(1, self.account, ChunkPool())

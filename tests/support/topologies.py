@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import tempfile
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any, Self
 
@@ -13,8 +15,9 @@ from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig
 
 from midge.testing import SettlingClient
-from tests.support.clusters import WAIT_S, route_port, settle
+from tests.support.clusters import WAIT_S, settle
 from tests.support.processes import Server, command_of, link_port
+from tests.support.wires import Wire
 
 ACCOUNTS = """
 accounts {
@@ -27,12 +30,15 @@ accounts {
 """
 MESSAGES = 12
 
+Disturb = Callable[[], Awaitable[None]]
+
 
 class Topology:
     """Two to four servers of random kinds: some are a cluster, and the others leafs of others.
 
     With `has_password`, routes need a user. The server `streams`, if any, has JetStream: a midge,
     or a nats-server that is in no cluster, since a cluster's streams need three of those.
+    Configured links go over wires, which `disturb` cuts; a killed server starts again behind them.
     """
 
     def __init__(self, seed: int) -> None:
@@ -46,8 +52,12 @@ class Topology:
         able = [i for i, kind in enumerate(self.kinds) if kind == "midge" or self._is_alone(i)]
         self.streams = random.choice(able) if able and random.random() < 0.7 else -1
         self.servers: list[Server] = []
-        self._stack = contextlib.ExitStack()
-        self._clients: list[Client] = []
+        self.clients: list[Client] = []
+        self.subscribed: list[Judged] = []
+        self._wires: list[dict[str, Wire]] = []
+        self._stack = contextlib.AsyncExitStack()
+        self._opened: list[Client] = []
+        self._store = tempfile.TemporaryDirectory(prefix="midge-test-")
 
     def __repr__(self) -> str:
         return f"<{self.kinds} cluster of {self.members}, leafs {self.above}, JS {self.streams}>"
@@ -58,33 +68,55 @@ class Topology:
     async def __aenter__(self) -> Self:
         try:
             for i in range(len(self.kinds)):
-                server = Server(command_of(self.kinds[i]), self._config(i))
-                self.servers.append(self._stack.enter_context(server))
+                self.servers.append(await self._start(i))
+                ports = self._ports(i)
+                wires = {links: Wire(port) for links, port in ports.items()}
+                self._wires.append(wires)
+                for wire in wires.values():
+                    await self._stack.enter_async_context(wire)
+            self.clients = [await self.client(i) for i in range(len(self.kinds))]
+            await settle(self.clients)
         except BaseException:
-            self._stack.close()
+            await self._stop()
             raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for client in self._clients:
+        await self._stop()
+
+    async def _start(self, i: int) -> Server:
+        server = Server(command_of(self.kinds[i]), self._config(i))
+        await asyncio.to_thread(server.wait_ready)
+        return server
+
+    async def _stop(self) -> None:
+        for client in self._opened:
             await client.close()
-        await asyncio.to_thread(self._stack.close)
+        for server in self.servers:
+            await asyncio.to_thread(server.stop)
+        await self._stack.aclose()
+        self._store.cleanup()
+
+    def _ports(self, i: int) -> dict[str, int]:
+        """Return the port for each kind of link that server `i` accepts."""
+        kinds = ("leafnode",) if self._is_alone(i) else ("leafnode", "route")
+        return {links: link_port(self.servers[i], links, WAIT_S) for links in kinds}
 
     def _config(self, i: int) -> str:
         has_streams = i == self.streams
         text = f'server_name: S{i}\nleafnodes {{ listen: "127.0.0.1:-1", reconnect: 100ms'
         if self.above[i] >= 0:
-            port = link_port(self.servers[self.above[i]], "leafnode", WAIT_S)
+            port = self._wires[self.above[i]]["leafnode"].port
             text += f', remotes: [{{url: "nats-leaf://a:p@127.0.0.1:{port}", account: A}}]'
         text += " }\n" + ACCOUNTS % ("jetstream: enabled" if has_streams else "")
         if has_streams:
-            text += f'jetstream {{ store_dir: "@directory@/js", domain: D{i} }}\n'
+            text += f'jetstream {{ store_dir: "{self._store.name}", domain: D{i} }}\n'
         if not self._is_alone(i):
             login = "r:p@" if self.has_password else ""
             text += 'cluster { name: C, listen: "127.0.0.1:-1", connect_retries: 50\n'
             text += "authorization { user: r, password: p }\n" if login else ""
             if i:
-                port = route_port(self.servers[0])
+                port = self._wires[0]["route"].port
                 text += f'routes: ["nats-route://{login}127.0.0.1:{port}"]\n'
             text += "}\n"
         return text
@@ -92,24 +124,76 @@ class Topology:
     async def client(self, i: int, user: str = "a") -> Client:
         """Connect a client of a user to server `i`."""
         client = await SettlingClient.connected(
-            self.servers[i].url, user=user, password="p", allow_reconnect=False
+            self.servers[i].url, user=user, password="p", allow_reconnect=False, error_cb=_ignore
         )
-        self._clients.append(client)
+        self._opened.append(client)
         return client
 
-    async def freeze(self) -> None:
-        """Stop a server for a moment."""
-        server = self.random.choice(self.servers)
-        server.signal("SIGSTOP")
-        await asyncio.sleep(0.3)
-        server.signal("SIGCONT")
+    async def subscribe(self, subject: str, queue: str = "") -> list[Judged]:
+        """Subscribe at one or more random servers, once or twice at each."""
+        random, count = self.random, len(self.servers)
+        found = []
+        for at in random.sample(range(count), random.randint(1, count)):
+            for _ in range(random.randint(1, 2)):
+                judged = Judged(at, subject, queue)
+                await self.clients[at].subscribe(subject, queue=queue, cb=judged.take)
+                found.append(judged)
+        self.subscribed += found
+        await settle(self.clients)
+        return found
+
+    async def disturb(self) -> None:
+        """Freeze or kill a server, or cut its links; return when all know all interest again."""
+        at = self.random.randrange(len(self.servers))
+        kind = self.random.choice(("freeze", "cut", "kill"))
+        if kind == "freeze":
+            self.servers[at].signal("SIGSTOP")
+            await asyncio.sleep(0.3)
+            self.servers[at].signal("SIGCONT")
+        elif kind == "cut":
+            for wire in self._wires[at].values():
+                wire.cut()
+            await asyncio.sleep(self.random.random() * 0.3)
+            for wire in self._wires[at].values():
+                wire.mend()
+        else:
+            await self._kill(at)
+        async with asyncio.timeout(WAIT_S * 4):
+            while not await self._is_settled():
+                pass
+        await settle(self.clients)  # by now the interest of links that came up before is announced
+
+    async def _is_settled(self) -> bool:
+        try:
+            await settle(self.clients)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _kill(self, at: int) -> None:
+        """Kill a server, start it again, and subscribe there once more."""
+        self.servers[at].signal("SIGKILL")
+        await asyncio.to_thread(self.servers[at].stop)
+        self.servers[at] = await self._start(at)
+        for links, port in self._ports(at).items():
+            self._wires[at][links].target = port
+        self.clients[at] = client = await self.client(at)
+        for judged in self.subscribed:
+            if judged.at == at:
+                await client.subscribe(judged.subject, queue=judged.queue, cb=judged.take)
+
+
+async def _ignore(_: Exception) -> None:
+    """Clients of a killed server report its end."""
 
 
 class Judged:
     """What one subscription gets."""
 
-    def __init__(self, at: int) -> None:
+    def __init__(self, at: int, subject: str, queue: str) -> None:
         self.at = at
+        self.subject = subject
+        self.queue = queue
         self.got: list[bytes] = []
 
     async def take(self, message: Msg) -> None:
@@ -120,32 +204,20 @@ class Judged:
             await message.ack()
 
 
-async def play(topology: Topology, *, with_freezes: bool) -> None:
-    """Check every column: plain and queue, mapped, imported service, deliver group."""
-    random, places = topology.random, range(len(topology.servers))
-    clients = [await topology.client(i) for i in places]
-    await settle(clients)
-    if with_freezes:
-        await topology.freeze()
-        await settle(clients)
-    await _mapped(topology, clients, random)
-    await _served(topology, clients, random)
+async def play(topology: Topology, *, with_disturbances: bool) -> None:
+    """Check every column: plain and queue, mapped, imported service, deliver group.
+
+    Disturbances come between a column's subscriptions and its messages.
+    """
+
+    async def disturb() -> None:
+        if with_disturbances:
+            await topology.disturb()
+
+    await _mapped(topology, disturb)
+    await _served(topology, disturb)
     if topology.streams >= 0:
-        await _delivered(topology, clients, random)
-
-
-async def _subscribe(
-    clients: list[Client], random: Random, subject: str, queue: str = ""
-) -> list[Judged]:
-    """Subscribe at one or more random servers, once or twice at each."""
-    found = []
-    for at in random.sample(range(len(clients)), random.randint(1, len(clients))):
-        for _ in range(random.randint(1, 2)):
-            judged = Judged(at)
-            await clients[at].subscribe(subject, queue=queue, cb=judged.take)
-            found.append(judged)
-    await settle(clients)
-    return found
+        await _delivered(topology, disturb)
 
 
 async def _arrived(clients: list[Client], is_done: Any) -> None:
@@ -163,10 +235,12 @@ def _once(judged: list[Judged]) -> Counter[bytes]:
     return Counter(data for one in judged for data in one.got)
 
 
-async def _mapped(topology: Topology, clients: list[Client], random: Random) -> None:
+async def _mapped(topology: Topology, disturb: Disturb) -> None:
     """A mapped message comes to each plain subscription once, and to one member of a group."""
-    plain = await _subscribe(clients, random, "out.1")
-    group = await _subscribe(clients, random, "out.*", "g")
+    clients, random = topology.clients, topology.random
+    plain = await topology.subscribe("out.1")
+    group = await topology.subscribe("out.*", "g")
+    await disturb()
     data = [b"%d" % i for i in range(MESSAGES)]
     for one in data:
         await random.choice(clients).publish("in.1", one)
@@ -177,13 +251,15 @@ async def _mapped(topology: Topology, clients: list[Client], random: Random) -> 
     assert _once(group) == expected, ("group", topology, [(one.at, one.got) for one in group])
 
 
-async def _served(topology: Topology, clients: list[Client], random: Random) -> None:
+async def _served(topology: Topology, disturb: Disturb) -> None:
     """A request through an import is answered by one member of the service's queue group.
 
     nats-server serves it twice where requester and importer are linked and both have members (also
     2.15.1), so only servers without a nats-server in the topology are held to once.
     """
-    members = await _subscribe(clients, random, "svc.x", "w")
+    clients, random = topology.clients, topology.random
+    members = await topology.subscribe("svc.x", "w")
+    await disturb()
     for number in range(MESSAGES // 2):
         requester = await topology.client(random.randrange(len(clients)), "b")
         reply = await requester.request("svc.x", b"%d" % number, timeout=WAIT_S)
@@ -195,9 +271,10 @@ async def _served(topology: Topology, clients: list[Client], random: Random) -> 
     assert max(served.values()) == 1, ("served", topology, [(one.at, one.got) for one in members])
 
 
-async def _delivered(topology: Topology, clients: list[Client], random: Random) -> None:
+async def _delivered(topology: Topology, disturb: Disturb) -> None:
     """A push consumer with a deliver group delivers each message to one member, wherever."""
-    members = await _subscribe(clients, random, "deliver.g", "w")
+    clients = topology.clients
+    members = await topology.subscribe("deliver.g", "w")
     js = clients[topology.streams].jetstream()
     await js.add_stream(name="S", subjects=["s.*"])
     config = ConsumerConfig(
@@ -208,6 +285,8 @@ async def _delivered(topology: Topology, clients: list[Client], random: Random) 
         ack_wait=600,
     )
     await js.add_consumer("S", config)
+    await disturb()
+    js = clients[topology.streams].jetstream()
     data = [b"%d" % i for i in range(MESSAGES)]
     for one in data:
         await js.publish("s.1", one)

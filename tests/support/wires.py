@@ -8,7 +8,7 @@ from typing import Self
 
 
 class Wire:
-    """Passes connections on to a port of this machine; `port` is its own.
+    """Passes connections on to a port of this machine; `port` is its own, `target` the other one.
 
     `passed_bytes` counts the bytes of both directions.
 
@@ -17,7 +17,7 @@ class Wire:
     """
 
     def __init__(self, target: int) -> None:
-        self._target = target
+        self.target = target
         self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
         self._may_pass = asyncio.Event()
@@ -73,7 +73,7 @@ class Wire:
             writer.transport.abort()
             return
         try:
-            onward = await asyncio.open_connection("127.0.0.1", self._target)
+            onward = await asyncio.open_connection("127.0.0.1", self.target)
         except OSError:
             writer.transport.abort()
             return

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from tests.support.clusters import Cluster
+from midge.testing import SettlingClient
+from tests.support.clusters import Cluster, route_port, settle
 from tests.support.leafnodes import Inbox
 from tests.support.linked import TO_SERVERS, Linked, settle_both
+from tests.support.processes import Server, command_of
+from tests.support.wires import Wire
 
 RESTRICTED = """
 accounts { A { users: [
@@ -72,3 +77,33 @@ async def test_servers_that_learn_of_each_other_log_in_with_the_password(
     async with Cluster(*kinds, cluster=login, login="r:p@") as cluster:
         clients = await cluster.clients()
         assert len(clients) == len(kinds), "each one's interest is known at every other server"
+
+
+ROUTED = """
+server_name: @name@
+cluster { name: C, listen: "127.0.0.1:-1", connect_retries: 50
+          authorization { user: r, password: p }, @routes@ }
+"""
+
+
+@pytest.mark.parametrize("seed", ["real", "midge"])
+async def test_a_route_comes_back_while_the_seed_dials_without_the_password(seed: str) -> None:
+    """nats-server dials a server whose route is lost by the address of INFO, without password."""
+
+    def config(name: str, routes: str) -> str:
+        return ROUTED.replace("@name@", name).replace("@routes@", routes)
+
+    with Server(command_of(seed), config("S0", "")) as first:
+        async with Wire(await asyncio.to_thread(route_port, first)) as wire:
+            route = f'routes: ["nats-route://r:p@127.0.0.1:{wire.port}"]'
+            with Server(command_of("midge"), config("S1", route)) as second:
+                clients = [await SettlingClient.connected(one.url) for one in (first, second)]
+                await settle(clients)
+                for _ in range(2):
+                    wire.cut()
+                    await asyncio.sleep(0.2)
+                    wire.mend()
+                    await settle(clients)
+                for client in clients:
+                    await client.close()
+                assert second.log.count("wrong name or password") < 100

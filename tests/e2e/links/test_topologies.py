@@ -13,4 +13,4 @@ from tests.support.topologies import Topology, play
 @pytest.mark.timeout(300)
 async def test_messages_get_where_they_should_and_once(seed: int) -> None:
     async with Topology(seed) as topology:
-        await play(topology, with_freezes=seed % 2 == 1)
+        await play(topology, with_disturbances=seed % 2 == 1)

@@ -125,7 +125,7 @@ async def test_the_name_and_the_limits_are_new_for_what_comes() -> None:
         await first.reload(options("A", limited, name="D1"))
         assert (service.cluster.name, service.cluster.is_dynamic) == ("D1", False)
         assert routes(first)["B"] is link
-        assert (link.max_interest, link.parser.max_payload) == (7, 100)
+        assert (link.announced.max_size, link.parser.max_payload) == (7, 100)
         await first.reload(options("A", name=""))
         assert (service.cluster.name, service.cluster.is_dynamic) == ("D1", True)
 

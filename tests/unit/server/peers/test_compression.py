@@ -92,7 +92,7 @@ def test_a_route_comes_up_over_a_compressed_stream(pieces: int) -> None:
     peer = Peer()
     peer.say(f"INFO {json.dumps(PEER)}", "RS+ A x", "PING", pieces=pieces)
     assert peer.route.is_up
-    assert peer.route.link.interest_count == 1
+    assert peer.route.link.announced.count == 1
     written = peer.written()
     assert written.startswith(b"INFO ")
     assert b'"compression":"s2_fast"' in written

@@ -48,7 +48,7 @@ def count_calls(work: Callable[[], object]) -> int:
 def joined(world: World) -> Route:
     """Join a route that may bring much interest, with a budget for all of it."""
     route = world.joined()
-    route.link.max_interest = MANY
+    route.link.announced.max_size = MANY
     route.link.parser.budget = 1 << 40
     return route
 
@@ -74,7 +74,7 @@ def test_interest_of_the_only_route_takes_few_calls(verb: bytes) -> None:
     if verb == b"RS-":
         link.channel.feed(lines(b"RS+"))
     calls = count_calls(lambda: link.channel.feed(lines(verb)))
-    assert link.interest_count == (MANY if verb == b"RS+" else 0)
+    assert link.announced.count == (MANY if verb == b"RS+" else 0)
     assert calls <= 8 * MANY
 
 
@@ -127,7 +127,7 @@ def test_interest_of_a_route_that_has_ended_is_dropped_in_turns(
 ) -> None:
     world = World()
     link = joined(world).link
-    link.max_interest = 3 * MANY
+    link.announced.max_size = 3 * MANY
     for name in (b"a", b"b", b"c"):
         link.channel.feed(lines(b"RS+").replace(b" a.", b" %b." % name))
     remotes = world.account.sublist.remotes

@@ -14,8 +14,8 @@ from midge.server.auth import Identity, Refusal, Verdict
 from midge.server.channels.closed_reason import ClosedReason
 from midge.server.config import options as tables
 from midge.server.config.options import ClusterAuthorization, ClusterPermissions
+from midge.server.peers.cluster import REFUSAL_DELAY_S
 from midge.server.peers.leaf import LeafLink
-from midge.server.peers.route_end import REFUSAL_HOLD_S
 from midge.server.routing.client import Client
 from midge.server.routing.outbound import ChunkPool
 from midge.server.routing.subscription import RoutedSubscription
@@ -65,6 +65,7 @@ def test_a_server_of_the_own_name_is_refused_by_the_one_that_it_connects_to(worl
     route = world.accept().connect().introduce(server_id="NNEW", server_name="ME")
     assert not route.is_up
     assert world.dial().introduce(server_id="NNEW", server_name="ME").is_up
+    world.clock.advance(REFUSAL_DELAY_S)
     assert world.accept().connect().introduce(server_id="NOTHER", server_name="PEER").is_up
     assert first.is_up
 
@@ -78,8 +79,9 @@ def test_a_second_route_to_a_server_and_one_to_itself_are_ended(world: World) ->
 
 def test_servers_that_both_have_jetstream_refuse_each_other() -> None:
     world = World(jetstream=True)
-    assert not world.joined(jetstream=True).is_up
-    assert not world.joined(midge_jetstream=True).is_up
+    for kind in ("jetstream", "midge_jetstream"):
+        assert not world.joined(**{kind: True}).is_up
+        world.clock.advance(REFUSAL_DELAY_S)
     assert world.joined(jetstream=False).is_up
     (info,) = world.accept().infos()
     assert (info["jetstream"], info["midge_jetstream"]) == (False, True)
@@ -98,19 +100,24 @@ WRONG_LOGIN = Refusal("no such user")
         (Identity(), {}, {"jetstream": True}, None),
     ],
 )
-def test_a_server_that_may_not_take_part_waits_for_its_refusal(
+def test_a_server_that_may_not_take_part_waits_for_the_next_info(
     verdict: Verdict, connect: dict[str, str], introduce: dict[str, Any], wire: str | None
 ) -> None:
     world = World(jetstream=True)
     route = world.accept(authenticate=lambda _: verdict)
     route.take()
     route.connect(**connect).introduce(**introduce).say("PING", "RS+ A x")
-    world.clock.advance(REFUSAL_HOLD_S - 0.01)
-    assert (route.link.reason, route.take()) == (None, [])
-    world.clock.advance(0.01)
     assert route.link.reason is not None
     assert [line.startswith(wire or "") for line in route.take()] == ([True] if wire else [])
     assert "PEER" not in world.cluster.routes
+    again = world.accept(authenticate=lambda _: Identity())
+    again.connect().introduce().say("PING")
+    assert world.accept("10.0.0.9").infos(), "a server of another host does not wait"
+    world.clock.advance(REFUSAL_DELAY_S - 0.01)
+    assert again.take() == []
+    world.clock.advance(0.01)
+    assert again.is_up
+    assert again.take()[0].startswith("INFO ")
 
 
 def test_a_name_that_was_made_up_gives_way() -> None:
@@ -119,8 +126,8 @@ def test_a_name_that_was_made_up_gives_way() -> None:
     assert world.cluster.is_dynamic
     first = world.joined("FIRST", cluster=before)
     lower = world.accept().connect(name="N2", cluster="0", cluster_dynamic=True)
-    world.clock.advance(REFUSAL_HOLD_S)
     assert lower.take()[-1].startswith("-ERR 'Rejecting connection, cluster name")
+    world.clock.advance(REFUSAL_DELAY_S)
     higher = world.accept().connect(name="N3", cluster="zzz", cluster_dynamic=True)
     higher.introduce(server_id="N3", server_name="S3")
     assert (world.cluster.name, world.cluster.is_dynamic) == ("zzz", True)
@@ -221,7 +228,7 @@ def test_permissions_limit_what_is_told_and_taken() -> None:
 
 def test_interest_told_in_any_order_is_kept_once(world: World) -> None:
     route = world.joined()
-    route.link.max_interest = 1 << 20
+    route.link.announced.max_size = 1 << 20
     random, known = Random(3), set[tuple[str, str, str]]()
     for _ in range(600):
         origin, subject = random.choice(("", "L1", "L2")), f"s.{random.randrange(20)}"
@@ -238,7 +245,7 @@ def test_interest_told_in_any_order_is_kept_once(world: World) -> None:
         assert [one.place for one in told] == [*range(len(told))]
         found = [(one.subject.decode(), (one.queue or b"").decode(), one.origin) for one in told]
         assert sorted(found) == sorted(known)
-        assert route.link.interest_count == len(known)
+        assert route.link.announced.count == len(known)
     remotes = world.account.sublist.remotes
     assert remotes is not None
     assert len(remotes) == len(known)
@@ -259,7 +266,7 @@ def test_an_account_made_later_has_what_was_told_of_it(world: World) -> None:
 
 def test_interest_beyond_the_bound_is_counted_and_ignored(world: World) -> None:
     route = world.joined().say(*(f"RS+ A s.{i}" for i in range(9)), "RS+ A s.0 q 3")
-    assert route.link.interest_count == 5
+    assert route.link.announced.count == 5
     assert world.broker.limit_hits["route_subscriptions"] == 5
     route.say("RS- A s.0", "RS+ A s.8")
     assert world.publish(b"s.8") == 1

@@ -1,15 +1,28 @@
-"""Messages over links: the choice of a link for a queue group, and the message over each link.
+"""The receivers of a message: chosen once, and then written each in its own form.
 
-A message crosses a link once, whatever it is for on the other side: the plain subscriptions there,
-and a member of each queue group that has its receiver behind that link.
+The match of a message has three kinds of receivers:
+
+    plain subscriptions    each gets it: those of clients here, and of the server itself
+    links                  each link with plain interest behind it gets it once
+    queue groups           one member of each gets it, whether it is here or behind a link
+
+Only the groups need a choice. For each group with members behind links `pick_links` chooses, by
+the number of members, one of the links or this server. In a group that no link serves, the router
+gives the message to a member here. Nothing is chosen again for a group that has its receiver. Only
+when all members of the group here refuse the message, `pick_instead` chooses a link in their place.
+
+Then each receiver gets its own form, by `deliver` of the router or `forward` of a link, which knows
+what the other side reads: an ack reply shown or raw, headers or none, the origin. `forward` here
+only passes the message to the links, once to each, with the names of the groups that it serves.
 
 An import of a stream carries messages to the queue groups of another account. They are the same
 group as any other of their name, as on nats-server: of all members in the exporter's account, in
 the importers' and on other servers, one gets the message. So an import delivers to plain
-subscriptions only, and leaves the groups that it finds to the router, as CarriedGroups.
+subscriptions only, and leaves the groups that it finds to the router, as CarriedGroups: one for
+the members here, and one for each link with members.
 """
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container
 from functools import partial
 from random import Random
 from typing import Any
@@ -32,26 +45,18 @@ def forward(
     publisher: Client | None,
     frame: Frame,
     picked: dict[bytes, Client] | None,
-    refused: list[bytes] | None,
-    chooser: Random | None,
     carried: dict[bytes, list["CarriedGroup"]] | None,
 ) -> int:
     """Send `frame` once over each link that is to have it; return how many have taken it.
 
-    `result` has remotes. `picked` are the links chosen for queue groups. Those without a member
-    here, be it in other accounts, in `carried`, and those whose members have `refused` the message,
-    have one chosen behind a link now.
+    `result` has remotes. `picked` are the links chosen for queue groups.
     """
     remotes = result.remotes
     assert remotes is not None, "what lies behind links is asked for only where there is some"
     links: tuple[Any, ...] = remotes.plain
-    named = _name_groups(result, publisher, picked, refused, chooser, carried)
-    if carried is not None and SERVED in carried:
-        named = {} if named is None else named
-        for link in links:
-            named.setdefault(link, []).append(SERVED)
-    if named is None:
+    if picked is None and (carried is None or SERVED not in carried):
         return send_to_all(links, publisher, frame)
+    named = name_groups(links, publisher, picked, carried)
     taken = 0
     for link in links:
         queues = named.pop(link, None)
@@ -63,29 +68,21 @@ def forward(
     return taken
 
 
-def _name_groups(
-    result: SubListResult,
+def name_groups(
+    links: tuple[Any, ...],
     publisher: Client | None,
     picked: dict[bytes, Client] | None,
-    refused: list[bytes] | None,
-    chooser: Random | None,
     carried: dict[bytes, list["CarriedGroup"]] | None,
-) -> dict[Any, list[bytes]] | None:
-    """Return the queue groups that each link is to serve; None where no link serves any."""
-    remotes = result.remotes
-    assert remotes is not None, "see forward"
-    named: dict[Any, list[bytes]] | None = None
-    for group in remotes.queues:
-        chosen = None if picked is None else picked.get(group.name)
-        if chosen is None:
-            if carried is not None and group.name in carried:
-                continue
-            has_members = result.count_members(group.name) > 0
-            if not has_members or (refused is not None and group.name in refused):
-                chosen = pick_instead(group, publisher, chooser, has_members)
-        if chosen is not None:
-            named = {} if named is None else named
-            named.setdefault(chosen, []).append(group.name)
+) -> dict[Any, list[bytes]]:
+    """Return the queue groups that each link serves; `links` are those with plain interest."""
+    named: dict[Any, list[bytes]] = {}
+    if picked is not None:
+        for name, chosen in picked.items():
+            named.setdefault(chosen, []).append(name)
+    if carried is not None and SERVED in carried:
+        for link in links:
+            if link is not publisher:
+                named.setdefault(link, []).append(SERVED)
     return named
 
 
@@ -158,7 +155,7 @@ def pick_links(
     chooser: Random | None,
     carried: dict[bytes, list["CarriedGroup"]] | None,
 ) -> dict[bytes, Client] | None:
-    """Choose the receiver in each queue group of `result` that has members behind links.
+    """Choose a link, or this server, for each queue group of `result` with members behind links.
 
     Members in other accounts, in `carried`, count like those in this one. Returns the links chosen,
     by the name of the group; None without any.
@@ -167,8 +164,13 @@ def pick_links(
     assert remotes is not None, "what lies behind links is asked for only where there is some"
     picked: dict[bytes, Client] | None = None
     for group in remotes.queues:
-        here = result.count_members(group.name) + count_carried(carried, group.name)
+        here = result.count_members(group.name)
+        is_carried = carried is not None and group.name in carried
+        if is_carried:
+            here += count_carried(carried, group.name)
         chosen = pick_link(group, publisher, chooser, here)
+        if chosen is None and here == 0 and not is_carried:
+            chosen = _pick_back(group, publisher, False)
         if chosen is not None:
             if picked is None:
                 picked = {}
@@ -221,17 +223,27 @@ def pick_link(
 
 
 def pick_instead(
-    group: QueueGroup, publisher: Client | None, chooser: Random | None, has_members: bool
+    name: bytes, result: SubListResult, publisher: Client | None, chooser: Random | None
 ) -> Client | None:
-    """Choose a link for a message to `group` that no member here takes, or None.
+    """Choose a link for a message to the group `name` that all its members here have refused."""
+    remotes = result.remotes
+    if remotes is not None:
+        for group in remotes.queues:
+            if group.name == name:
+                chosen = pick_link(group, publisher, chooser, 0)
+                return _pick_back(group, publisher, True) if chosen is None else chosen
+    return None
 
-    As in nats-server, a message that came over a route then continues over another one: the
-    members that it was sent here for have just left. It goes back over the same route only without
+
+def _pick_back(group: QueueGroup, publisher: Client | None, has_members: bool) -> Client | None:
+    """Choose a route for a message to `group` that came over a route, or None.
+
+    As in nats-server, such a message continues over another route where no member here takes it:
+    those that it was sent here for have just left. It goes back over the same route only without
     `has_members` here, for two servers whose members all refuse would pass it to and fro.
     """
-    chosen = pick_link(group, publisher, chooser, 0)
-    if chosen is not None or publisher is None:
-        return chosen
+    if publisher is None:
+        return None
     back: Client | None = None
     members: tuple[Any, ...] = group.members
     for member in members:
@@ -244,23 +256,31 @@ def pick_instead(
 
 
 class CarriedGroup:
-    """The members of the group `name` in one importer, for the message in `frame`.
+    """Members of the group `name` in one importer, here or behind one link, for one message.
 
-    `members` counts those that are not behind leaf nodes; without any there are some that are.
-    `deliver` gives one of them the message, and tells whether it was taken. `turn` is a number that
-    goes up from message to message.
+    `deliver` gives one of the `members` the message in `frame`, and tells whether it was taken.
+    Those of `is_last_choice` get it only if no others do. `turn` is a number that goes up from
+    message to message.
     """
 
-    __slots__ = ("deliver", "frame", "members", "name", "turn")
+    __slots__ = ("deliver", "frame", "is_last_choice", "members", "name", "turn")
 
     def __init__(
-        self, frame: Frame, name: bytes, members: int, deliver: Callable[[], bool], turn: int
+        self,
+        frame: Frame,
+        name: bytes,
+        members: int,
+        deliver: Callable[[], bool],
+        turn: int,
+        *,
+        is_last_choice: bool = False,
     ) -> None:
         self.frame = frame
         self.name = name
         self.members = members
         self.deliver = deliver
         self.turn = turn
+        self.is_last_choice = is_last_choice
 
 
 def served_by_import(frame: Frame) -> CarriedGroup:
@@ -284,10 +304,10 @@ def take_carried(waiting: list[CarriedGroup], frame: Frame) -> dict[bytes, list[
 
 
 def count_carried(carried: dict[bytes, list[CarriedGroup]] | None, name: bytes) -> int:
-    """Count the members of the group `name` in importers, on this server."""
+    """Count the members of the group `name` in importers, without those of last choice."""
     if carried is None:
         return 0
-    return sum(group.members for group in carried.get(name, ()))
+    return sum(group.members for group in carried.get(name, ()) if not group.is_last_choice)
 
 
 def deliver_to_each(
@@ -305,27 +325,25 @@ def deliver_to_each(
     for name, groups in carried.items():
         if picked is not None and name in picked:
             continue
-        choices = [(group.members, group.deliver) for group in groups]
+        turn = groups[0].turn
+        near = [(one.members, one.deliver) for one in groups if not one.is_last_choice]
+        last = [(one.members, one.deliver) for one in groups if one.is_last_choice]
         own = result.group(name)
         if own is not None:
-            choices.append((len(own.members), partial(deliver_to_own, own)))
-        taken += any(deliver() for deliver in _in_turn(choices, groups[0].turn, chooser))
+            near.append((len(own.members), partial(deliver_to_own, own)))
+        order = (*_in_turn(near, turn, chooser), *_in_turn(last, turn, chooser))
+        taken += any(deliver() for deliver in order)
     return taken
 
 
 def _in_turn(
     choices: list[tuple[int, Callable[[], bool]]], turn: int, chooser: Random | None
-) -> Iterator[Callable[[], bool]]:
-    """Yield what delivers to each account: first one that is chosen, by its members, then the rest.
-
-    Members behind leaf nodes, which are not counted, are the last choice.
-    """
-    near = [one for one in choices if one[0]]
-    total = sum(members for members, _ in near)
+) -> list[Callable[[], bool]]:
+    """Return what delivers to each choice: one that is chosen by members, then the rest."""
+    total = sum(members for members, _ in choices)
     if total:
         place = turn % total if chooser is None else chooser.randrange(total)
-        while place >= near[0][0]:
-            place -= near[0][0]
-            near.append(near.pop(0))
-    for _, deliver in (*near, *(one for one in choices if not one[0])):
-        yield deliver
+        while place >= choices[0][0]:
+            place -= choices[0][0]
+            choices.append(choices.pop(0))
+    return [deliver for _, deliver in choices]

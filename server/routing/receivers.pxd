@@ -1,4 +1,4 @@
-# C types for over_links.py.
+# C types for receivers.py.
 
 cimport cython
 
@@ -15,16 +15,12 @@ cdef int GROUPS
 @cython.locals(remotes=Remotes, named=dict, taken=Py_ssize_t, links=tuple, link=Client,
                queues=list)
 cpdef Py_ssize_t forward(
-    SubListResult result, Client publisher, Frame frame, dict picked, list refused,
-    object chooser, dict carried
+    SubListResult result, Client publisher, Frame frame, dict picked, dict carried
 ) except -1
 
 
-@cython.locals(remotes=Remotes, named=dict, group=QueueGroup, chosen=Client, has_members=bint)
-cdef dict _name_groups(
-    SubListResult result, Client publisher, dict picked, list refused, object chooser,
-    dict carried
-)
+@cython.locals(named=dict, link=Client, chosen=Client)
+cpdef dict name_groups(tuple links, Client publisher, dict picked, dict carried)
 
 
 @cython.locals(taken=Py_ssize_t, link=Client)
@@ -47,7 +43,8 @@ cpdef Py_ssize_t forward_run(
 cdef Client _only_link(Remotes remotes, Client publisher)
 
 
-@cython.locals(remotes=Remotes, picked=dict, group=QueueGroup, chosen=Client, here=Py_ssize_t)
+@cython.locals(remotes=Remotes, picked=dict, group=QueueGroup, chosen=Client, here=Py_ssize_t,
+               is_carried=bint)
 cpdef dict pick_links(SubListResult result, Client publisher, object chooser, dict carried)
 
 
@@ -56,7 +53,11 @@ cpdef dict pick_links(SubListResult result, Client publisher, object chooser, di
 cpdef Client pick_link(QueueGroup group, Client publisher, object chooser, Py_ssize_t here=*)
 
 
-@cython.locals(chosen=Client, back=Client, members=tuple, member=RemoteSubscription, link=Client)
+@cython.locals(remotes=Remotes, group=QueueGroup, chosen=Client)
 cpdef Client pick_instead(
-    QueueGroup group, Client publisher, object chooser, bint has_members
+    bytes name, SubListResult result, Client publisher, object chooser
 )
+
+
+@cython.locals(back=Client, members=tuple, member=RemoteSubscription, link=Client)
+cdef Client _pick_back(QueueGroup group, Client publisher, bint has_members)

@@ -10,7 +10,7 @@ from midge.protocol.frame import Frame, compose
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.outbound import ChunkPool
-from midge.server.routing.over_links import pick_link
+from midge.server.routing.receivers import pick_link
 from midge.server.routing.router import Router
 from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist import RemoteSubscription
