@@ -23,9 +23,11 @@ import signal
 import sys
 import sysconfig
 import threading
+import traceback
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from setuptools import Extension, setup
@@ -292,9 +294,83 @@ def heed_final() -> None:
     Symtab.CClassScope.declare_cfunction = declare_and_keep
 
 
+def cimported_by(scope: Any) -> set[str]:
+    """Name the scope of a `.pxd` and all that it cimports, however indirectly."""
+    found: set[str] = set()
+    ahead = [scope]
+    while ahead:
+        one = ahead.pop()
+        if one.qualified_name not in found:
+            found.add(one.qualified_name)
+            ahead += getattr(one, "cimported_modules", ())  # which built-in types do not have
+    return found
+
+
+def share_declarations(modules: list[str], options: dict[str, Any]) -> None:
+    """Make Cython analyse each `.pxd` that `modules` reach once, and not for each of them.
+
+    That analysis is three quarters of a translation: 48 files for a consumer. Cython 3.3.1 repeats
+    it because translating a module leaves traces in what it cimports, so here a child process
+    translates and ends. It gets what the module's own cimports would have loaded: the files that
+    they reach, with the functions marked that inline functions in them call.
+    `tests/unit/test_build.py` compares the result with a plain translation.
+    """
+    from Cython.Compiler import Errors, Main, Options  # noqa: PLC0415 - a pure build does without
+
+    files: dict[str, Any] = {}
+    called: dict[str, list[Any]] = {}
+
+    def take_used() -> list[Any]:
+        known = [entry for _, scope in files.values() for entry in scope.entries.values()]
+        used = [entry for entry in known if entry.used]
+        for entry in used:
+            entry.used = False
+        return used
+
+    class Shared(Main.Context):
+        def process_pxd(self, source: Any, scope: Any, name: str) -> Any:
+            used_by_importer = take_used()
+            error, file = super().process_pxd(source, scope, name)
+            if error is None:
+                files[scope.qualified_name] = file
+                called[scope.qualified_name] = take_used()
+            for entry in used_by_importer:
+                entry.used = True
+            return error, file
+
+    given = Options.CompilationOptions(Options.default_options, **options)
+    given.configure_language_defaults("py")
+    context = Shared.from_options(given)
+    Errors.init_thread()
+    for module in modules:
+        context.find_module(module, need_pxd=0)
+    compile_single = Main.compile_single
+
+    def compile_shared(source: str, options: Any, full_module_name: str, **_: Any) -> Any:
+        child = os.fork()
+        if child:
+            return SimpleNamespace(num_errors=os.waitpid(child, 0)[1])
+        status = 1
+        try:
+            reached = cimported_by(context.find_module(full_module_name, need_pxd=0))
+            context.pxds = {name: file for name, file in files.items() if name in reached}
+            for name in context.pxds:
+                for entry in called[name]:
+                    entry.used = True
+            context.options = options
+            status = compile_single(source, options, full_module_name, context=context).num_errors
+        except Exception:  # noqa: BLE001 - it ends this process
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(min(status, 1))
+
+    Main.compile_single = compile_shared
+
+
 @contextmanager
-def translators(jobs: int) -> Iterator[Callable[[Extension], Extension]]:
-    """Lend a function by which threads translate an extension: in processes that inherit all this.
+def translators(jobs: int, modules: list[str]) -> Iterator[Callable[[Extension], Extension]]:
+    """Lend a function by which threads translate `modules`: in processes that inherit all this.
 
     Where processes are not forked, one thread at a time translates.
     """
@@ -307,20 +383,20 @@ def translators(jobs: int) -> Iterator[Callable[[Extension], Extension]]:
         "build_dir": str(Path("build", "cython", variant())),
         "compiler_directives": DIRECTIVES | (CHECKS if is_set("MIDGE_BOUNDSCHECK") else {}),
         "include_path": ["."],
-        "force": True,
-        "quiet": True,
     }
     if sys.platform == "linux":
+        share_declarations(modules, options)
         # Ctrl-C is for the parent: a task that it ended in a worker would never come back.
         ignore = (signal.SIGINT, signal.SIG_IGN)
         with multiprocessing.get_context("fork").Pool(jobs, signal.signal, ignore) as pool:
-            yield lambda extension: pool.apply(cythonize, ([extension],), options)[0]
+            always = options | {"force": True, "quiet": True}
+            yield lambda extension: pool.apply(cythonize, ([extension],), always)[0]
     else:
         alone = threading.Lock()
 
         def translate(extension: Extension) -> Extension:
             with alone:
-                return cythonize([extension], **options)[0]
+                return cythonize([extension], force=True, quiet=True, **options)[0]
 
         yield translate
 
@@ -367,7 +443,8 @@ class CythonBuild(build_ext):
             True  # compile every listed module; setuptools would compare dates by its own rules
         )
         jobs = self.parallel if isinstance(self.parallel, int) else os.cpu_count() or 1
-        with translators(jobs) as translated, ThreadPoolExecutor(jobs) as threads:
+        names = [extension.name for extension in stale]
+        with translators(jobs, names) as translated, ThreadPoolExecutor(jobs) as threads:
             waiting = {threads.submit(self.make, one, translated): one.name for one in stale}
             try:
                 for number, made in enumerate(as_completed(waiting), 1):

@@ -162,6 +162,43 @@ def test_a_module_is_outdated_when_a_header_is_newer_that_it_inlines(
         assert setup["is_outdated"](built, name, headers) is not is_fresh
 
 
+TRANSLATE = """
+import os, runpy, sys
+from Cython.Build import cythonize
+setup = runpy.run_path("setup.py")
+folder, *modules = sys.argv[1:]
+setup["heed_no_gc"](), setup["heed_final"]()
+options = {
+    "build_dir": folder, "compiler_directives": setup["DIRECTIVES"], "include_path": ["."]
+}
+found = [extension for extension in setup["extensions"]() if extension.name in modules]
+if os.path.basename(folder) == "shared":
+    setup["share_declarations"]([extension.name for extension in found], options)
+cythonize(found, force=True, quiet=True, **options)
+"""
+
+
+def test_declarations_that_are_analysed_once_give_the_same_c_code(
+    root: Path, tmp_path: Path
+) -> None:
+    """Of modules that reach each other's inline functions; the files have other numbers."""
+    modules = ["midge.server.clock", "midge.sublist.mutex", "midge.sublist.recent"]
+    modules += ["midge.jetstream.consumer.log", "midge.server.routing.subscription"]
+    for kind in ("plain", "shared"):
+        for some in [modules] if kind == "shared" else [[name] for name in modules]:
+            command = [sys.executable, "-c", TRANSLATE, str(tmp_path / kind), *some]
+            subprocess.run(command, cwd=root, env={**os.environ, "MIDGE_PURE": ""}, check=True)
+    written = sorted((tmp_path / "plain").rglob("*.c"))
+    assert len(written) == 4  # the clock has inline functions only
+    for path in written:
+        shared = tmp_path / "shared" / path.relative_to(tmp_path / "plain")
+        plain_lines, shared_lines = (
+            sorted(re.sub(r"PYX_ERR\(\d+|/\*.*?\*/", "", one.read_text()).splitlines())
+            for one in (path, shared)
+        )
+        assert shared_lines == plain_lines, path
+
+
 def test_each_module_that_is_optimized_is_compiled(root: Path) -> None:
     setup = runpy.run_path(str(root / "setup.py"))
     assert setup["OPTIMIZED"] - set(setup["compiled_modules"](root)) == set()

@@ -41,6 +41,10 @@ def server(request):
         yield running
 
 
+on_midge = pytest.mark.parametrize("server", ["midge"], indirect=True)
+"""For what happens in the table's files, whatever the server."""
+
+
 @pytest.fixture
 def orders(server):
     with Client(ConnectOptions(servers=servers_of(server.url))) as client:
@@ -196,6 +200,7 @@ def test_a_deleted_consumer_is_made_again(news, server, tmp_path, caplog):
     assert land(url, server.url).rows == 10
 
 
+@on_midge
 def test_create_again_is_the_same_table_or_an_error(table, orders, server, tmp_path):
     fill(orders, 3)
     land(table, server.url)
@@ -212,11 +217,13 @@ def test_create_again_is_the_same_table_or_an_error(table, orders, server, tmp_p
         land(str(tmp_path / "z"), server.url)
 
 
+@on_midge
 def test_one_writer_at_a_time(table, orders, server):
     with locked(table), pytest.raises(TableError, match="another process is writing"):
         land(table, server.url)
 
 
+@on_midge
 @pytest.mark.parametrize("where", ["before the commit", "after the commit", "after the quarantine"])
 def test_a_landing_that_is_cut_off_is_done_once(table, orders, server, monkeypatch, where):
     fill(orders, 100)
@@ -253,6 +260,7 @@ def decoded(first, last):
     return Decoder({"n": "int64"}).decode(columns)
 
 
+@on_midge
 def test_writers_with_old_handles_and_overlapping_rows_add_each_message_once(table):
     handles = [StreamTable(table) for _ in range(4)]
     chosen = random.Random(7)
@@ -267,6 +275,7 @@ def test_writers_with_old_handles_and_overlapping_rows_add_each_message_once(tab
     assert numbers(scan(table, None)) == list(range(1, 302))
 
 
+@on_midge
 def test_writers_at_once_add_each_message_once(table):
     def write():
         handle = StreamTable(table)
@@ -281,6 +290,7 @@ def test_writers_at_once_add_each_message_once(table):
     assert numbers(scan(table, None)) == list(range(1, 101))
 
 
+@on_midge
 def test_no_rows_at_all_move_the_position(table):
     handle = StreamTable(table)
     nothing = Decoded(Decoder({"n": "int64"}).schema.empty_table(), decoded(1, 1).bad)
@@ -352,6 +362,7 @@ def test_every_message_is_there_once_after_kill_9(table, orders, server):
     assert numbers(scan(table, None)) == list(range(count))
 
 
+@on_midge
 def test_partitions_of_a_commit_are_bounded(server, orders, tmp_path, monkeypatch):
     monkeypatch.setattr(delta, "PARTITIONS_MAX", 4)
     url = str(tmp_path / "t")
@@ -372,6 +383,7 @@ def test_partitions_of_a_commit_are_bounded(server, orders, tmp_path, monkeypatc
     assert numbers(scan(url, server.url)) == list(range(110))
 
 
+@on_midge
 def test_the_log_has_checkpoints_and_the_position_outlives_it(table, orders, server):
     DeltaTable(table).alter.set_table_properties(
         {"delta.logRetentionDuration": "interval 1 second"}
