@@ -296,7 +296,7 @@ def hears_of_interest(server: midge.Server) -> bool:
     """Return whether the other server has announced the subscription of its client."""
     state = server._core._state
     assert state is not None
-    return any(link.interest_count for link in links_of(state))
+    return any(link.announced.count for link in links_of(state))
 
 
 async def until(is_met: Any) -> None:
