@@ -170,12 +170,8 @@ class Consumer(Deliverer):
         return has_more
 
     def purged(self, first_seq: int, gone_seq: int, *, is_wider: bool) -> None:
-        """See `AckTracker.purged`."""
-        acks = self.acks
-        was_full = acks.is_full()
-        acks.purged(first_seq, gone_seq, is_wider=is_wider)
-        if was_full:
-            self.signal()
+        """See `AckTracker.purged`; as on nats-server, the room that it makes starts no turn."""
+        self.acks.purged(first_seq, gone_seq, is_wider=is_wider)
 
     def lowest_seq(self) -> int:
         """Return a sequence up to which no removal concerns this consumer.

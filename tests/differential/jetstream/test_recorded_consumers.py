@@ -113,7 +113,7 @@ class Run:
             return None
         reply = self._inboxes[0] if body.startswith("+NXT") else REPLY
         consumer = routes.consumer_of_ack(self._core.account, subject.encode())
-        is_taken = consumer is not None and consumer.takes_acks()
+        is_taken = consumer is not None and consumer.acks.takes_acks()
         if consumer is not None and is_taken:
             consumer.ack(subject.encode(), reply, body.encode())
         if body.startswith("+NXT"):
