@@ -20,7 +20,7 @@ from midge.client.errors import (
     StreamNotFoundError,
 )
 from midge.client.headers import Headers, parse_headers
-from midge.protocol.client_side import Message, publish_frame
+from midge.protocol.client_side import Message, delivery_columns, publish_frame
 
 PULL_MESSAGES = 16_384
 PULL_BYTES = 16 << 20
@@ -47,7 +47,6 @@ _VERBS = {
     *("MSG", "GET", "NEXT", "DURABLE", "PAUSE", "RESET", "UNPIN"),
 }
 _ACK_PREFIX = b"$JS.ACK."
-_ACK_TOKENS = 9
 _SILENCE_S = 10.0
 """Five heartbeats: then the server or the consumer is gone."""
 
@@ -80,24 +79,13 @@ class Deliveries(NamedTuple):
 def parse_deliveries(messages: list[Message]) -> Deliveries:
     """Take apart the reply subjects that messages of one consumer were delivered with.
 
-    They read `$JS.ACK.[domain.account.]stream.consumer.n.seq.cseq.time.pending[.token]`.
-
     Raises:
         ServerError: one is not a valid subject.
     """
-    replies = [message.reply.split(b".") for message in messages]
-    seq = 5 if len(replies[0]) == _ACK_TOKENS else 7
-    time_ns, pending = seq + 2, seq + 3
     try:
-        return Deliveries(
-            [int(tokens[seq]) for tokens in replies],
-            [int(tokens[time_ns]) for tokens in replies],
-            int(replies[-1][pending]),
-        )
-    except (IndexError, ValueError) as error:
-        raise ServerError(
-            f"expected a JetStream reply subject, got {messages[0].reply!r} or the like"
-        ) from error
+        return Deliveries(*delivery_columns(messages))
+    except ValueError as error:
+        raise ServerError(str(error)) from error
 
 
 class JetStream:

@@ -10,14 +10,19 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from midge.protocol.arguments import parse_size
 from midge.protocol.errors import ProtocolError
 
 PING = b"PING\r\n"
 PONG = b"PONG\r\n"
 
 _CONTROLS = (b"PING", b"PONG", b"INFO", b"-ERR", b"+OK")
-_SIZE_DIGITS_MAX = 10
-_WORDS_WITH_REPLY = 5
+_BEFORE_REPLY = 2
+"""Blanks between the subject and a reply."""
+_H, _SPACE, _CR, _LF, _DOT, _ZERO, _NINE = b"H \r\n.09"
+_ACK_DOTS = 8
+_SEQ_DOTS = 5
+_INT64_DIGITS = 19
 _LINE_MAX_BYTES = 1 << 20
 """The longest control line accepted: an INFO with thousands of cluster URLs is far below it."""
 
@@ -52,6 +57,7 @@ class FrameReader:
         self._chunks: list[bytes] = []
         self._have_bytes = 0
         self._need_bytes = 1
+        self._blanks = self._first = self._second = self._before = self._last = 0
 
     def feed(self, data: bytes) -> list[Message]:
         """Return the messages that `data` completes.
@@ -75,37 +81,67 @@ class FrameReader:
     def _scan(self, buffer: bytes, messages: list[Message]) -> int:
         """Append every whole message to `messages`; return where the first unfinished frame is."""
         position, size = 0, len(buffer)
-        find, append = buffer.find, messages.append
+        # Every index lies before `size`, so the pointer that this is in C stays within the bytes.
+        data = buffer
         # What Message(…) does, without the Python function around it: a third of the loop's time.
         new = tuple.__new__
         while position < size:
-            line_end = find(b"\r\n", position)
+            sizes = 2 if data[position] == _H else 1
+            start = position + sizes + 3
+            if start > size or buffer[position:start] != (b"MSG " if sizes == 1 else b"HMSG "):
+                line_end = buffer.find(b"\r\n", position)
+                if line_end < 0:
+                    return self._unfinished_line(buffer, position)
+                self.controls.append(_control(buffer[position:line_end]))
+                position = line_end + 2
+                continue
+            line_end = self._line_end(data, start, size)
             if line_end < 0:
                 return self._unfinished_line(buffer, position)
-            words = buffer[position:line_end].split(b" ")
             begin = line_end + 2
-            if words[0] == b"MSG":
-                subject, sid, reply, total = _msg_arguments(words)
-                body = begin
-            elif words[0] == b"HMSG":
-                subject, sid, reply, total = _msg_arguments(words[:-2] + words[-1:])
-                body = begin + _size(words[-2])
-            else:
-                self.controls.append(_control(buffer[position:line_end]))
-                position = begin
-                continue
+            # A reply is optional; some servers write an empty one as two blanks.
+            has_reply = self._blanks == _BEFORE_REPLY + sizes
+            total = parse_size(data, self._last + 1, line_end)
+            header = parse_size(data, self._before + 1, self._last) if sizes > 1 else 0
+            if total < 0 or header < 0 or not (has_reply or self._blanks == 1 + sizes):
+                raise _not_nats(buffer[position:line_end])
             end = begin + total
+            body = begin + header
             if end + 2 > size:
                 self._need_bytes = end + 2 - position
                 return position
-            if body > end or buffer[end : end + 2] != b"\r\n":
+            reply_end = self._before if sizes > 1 else self._last
+            if body > end or data[end] != _CR or data[end + 1] != _LF:
+                subject = buffer[start : self._first]
                 raise ProtocolError(
                     None, f"a message on {subject!r} does not end where its size says"
                 )
-            append(new(Message, (subject, sid, reply, buffer[begin:body], buffer[body:end])))
+            fields = (
+                buffer[start : self._first],
+                buffer[self._first + 1 : self._second],
+                buffer[self._second + 1 : reply_end] if has_reply else b"",
+                buffer[begin:body],
+                buffer[body:end],
+            )
+            messages.append(new(Message, fields))
             position = end + 2
         self._need_bytes = 1
         return position
+
+    def _line_end(self, data: bytes, start: int, size: int) -> int:
+        """Return the end of a line, -1 without one; note the first, second and last two blanks."""
+        self._blanks = self._first = self._second = self._before = self._last = 0
+        for at in range(start, size - 1):
+            if data[at] == _SPACE:
+                self._blanks += 1
+                self._before, self._last = self._last, at
+                if self._blanks == 1:
+                    self._first = at
+                elif self._blanks == _BEFORE_REPLY:
+                    self._second = at
+            elif data[at] == _CR and data[at + 1] == _LF:
+                return at
+        return -1
 
     def _unfinished_line(self, buffer: bytes, position: int) -> int:
         """Return `position`: the line may still grow into a valid one, unless it is too long."""
@@ -113,6 +149,53 @@ class FrameReader:
             raise _not_nats(buffer[position:])
         self._need_bytes = len(buffer) - position + 1
         return position
+
+
+def delivery_columns(messages: list[Message]) -> tuple[list[int], list[int], int]:
+    """Return the sequences, times in ns, and the last pending count of messages of one consumer.
+
+    Their reply subjects read `$JS.ACK.[domain.account.]stream.consumer.n.seq.cseq.time.pending`,
+    with a further token after a domain.
+
+    Raises:
+        ValueError: one is not such a subject.
+    """
+    seqs: list[int] = []
+    times_ns: list[int] = []
+    pending = 0
+    for message in messages:
+        reply = message[2]
+        data = reply
+        size = len(reply)
+        dots = 0
+        for at in range(size):
+            if data[at] == _DOT:
+                dots += 1
+        # The token after seven dots of the longer form is that after five of the shorter one.
+        skipped = _SEQ_DOTS if dots == _ACK_DOTS else _SEQ_DOTS + 2
+        token = number = digits = 0
+        for at in range(size + 1):
+            if at < size and data[at] != _DOT:
+                if token >= skipped:
+                    if not _ZERO <= data[at] <= _NINE or digits == _INT64_DIGITS:
+                        raise _not_an_ack(reply)
+                    number = 10 * number + data[at] - _ZERO
+                    digits += 1
+                continue
+            if token >= skipped and not digits:
+                raise _not_an_ack(reply)
+            if token == skipped:
+                seqs.append(number)
+            elif token == skipped + 2:
+                times_ns.append(number)
+            elif token == skipped + 3:
+                pending = number
+                break
+            token += 1
+            number = digits = 0
+        else:
+            raise _not_an_ack(reply)
+    return seqs, times_ns, pending
 
 
 def read_info(document: bytes) -> dict[str, Any]:
@@ -153,20 +236,8 @@ def publish_frame(subject: bytes, reply: bytes, headers: bytes, payload: bytes) 
     return b"PUB %b %d\r\n%b\r\n" % (to, len(payload), payload)
 
 
-def _msg_arguments(words: list[bytes]) -> tuple[bytes, bytes, bytes, int]:
-    """Return subject, sid, reply and size; some servers write an empty reply as two blanks."""
-    count = len(words)
-    if count == _WORDS_WITH_REPLY:
-        return words[1], words[2], words[3], _size(words[4])
-    if count == _WORDS_WITH_REPLY - 1:
-        return words[1], words[2], b"", _size(words[3])
-    raise _not_nats(b" ".join(words))
-
-
-def _size(digits: bytes) -> int:
-    if not digits.isdigit() or len(digits) > _SIZE_DIGITS_MAX:
-        raise _not_nats(digits)
-    return int(digits)
+def _not_an_ack(reply: bytes) -> ValueError:
+    return ValueError(f"expected a JetStream reply subject, got {reply!r}")
 
 
 def _not_nats(data: bytes) -> ProtocolError:

@@ -143,12 +143,17 @@ class Server:
         assert self._listener is not None
         if (operator := broker.admission.authenticator.operator) is not None:
             await operator.begin(broker.admission.scan_tokens)
+        if options.monitoring.otel:
+            from midge.server.broker.spans import Spans  # noqa: PLC0415 - needs OpenTelemetry
+
+            broker.router.spans = Spans.exporting(state.server_name, broker.clock.wall)
         if options.recorder.directory:
             # Imported here: only a recording server needs pyarrow and pays for the import.
             from midge.server.recorder.recorder import Recorder  # noqa: PLC0415
 
             self._recorder = Recorder(broker, None if self._part is None else self._part.index)
             self._recorder.start()
+            state.recorder = self._recorder
         if options.jetstream.enabled and self._is_first:
             self._start_jetstream(broker, state)
             self._keep_messages_of_tables(options)
@@ -322,6 +327,9 @@ class Server:
         await self._drained()
         await self._stop_monitor()
         await self._stop_recorder()
+        if (spans := broker.router.spans) is not None:
+            broker.router.spans = None
+            await spans.stop()
         broker.close()
 
     async def _close_listeners(self) -> None:

@@ -41,7 +41,10 @@ SECTIONS = {
         *("scaling", "clusters", "leafnodes", "websocket", "command-line", "client", "bench"),
     ),
     "Streams": ("jetstream", "consumers", "store-format"),
-    "In your program": ("embedding", "interceptors", "testing", "testing-streams", "examples/*"),
+    "In your program": (
+        *("embedding", "interceptors", "testing", "testing-streams", "api-by-example"),
+        "examples/*",
+    ),
     "Data": ("recorder", "record-format", "pipeline", "pipeline-source", "tables"),
     "Inside": ("architecture", "server", "protocol", "subscriptions", "building", "bench/MICRO"),
     "Reference": ("api/*", "names"),

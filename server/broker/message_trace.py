@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from midge.server.channels.host import Host
     from midge.server.routing.account import Account
     from midge.server.routing.client import Client
+    from midge.server.routing.receivers import CarriedGroup
     from midge.server.routing.subscription import RoutedSubscription
     from midge.sublist.result import QueueGroup, SubListResult
 
@@ -106,9 +107,13 @@ class MessageTraces:
         """
         headers = read_trace_headers(frame.header_bytes() or b"")
         sampling = self._wanted(headers, connection.account)
+        parent = self._parent(headers)
         if self.send is None or sampling is None:
-            return None
-        trace = Trace(self._host, self.send, connection, frame, headers, sampling.destination)
+            if parent is None or connection.publish_checks & SCREENED:
+                return None
+            return Trace(self._host, None, connection, frame, headers, "", parent)
+        destination = sampling.destination
+        trace = Trace(self._host, self.send, connection, frame, headers, destination, parent)
         trace.is_silent = DESTINATION not in headers and not self._is_chosen(sampling)
         is_possible = trace.is_possible(connection)
         return trace if is_possible or trace.is_void or trace.is_silent else None
@@ -120,9 +125,13 @@ class MessageTraces:
         """
         headers = read_trace_headers(frame.header_bytes() or b"")
         sampling = self._wanted(headers, source.account)
+        parent = self._parent(headers)
         if self.send is None or sampling is None:
-            return None
-        trace = Trace(self._host, self.send, source, frame, headers, sampling.destination)
+            if parent is None:
+                return None
+            return Trace(self._host, None, source, frame, headers, "", parent)
+        destination = sampling.destination
+        trace = Trace(self._host, self.send, source, frame, headers, destination, parent)
         trace.hop = headers.get(HOP, [""])[0]
         began_in = headers.get(_ORIGIN_ACCOUNT, [source.account.name])[0]
         account = self._find_account(began_in)
@@ -131,6 +140,11 @@ class MessageTraces:
             return trace
         trace.is_void = trace.is_only
         return trace if trace.is_void else None
+
+    def _parent(self, headers: dict[str, list[str]]) -> Any:
+        """Return the context for spans of a message with these headers, or None."""
+        spans = self._host.router.spans
+        return None if spans is None or not headers else spans.parent(headers)
 
     def _wanted(self, headers: dict[str, list[str]], account: Account) -> Sampling | None:
         """Return the destination of the trace that `headers` ask for, or None."""
@@ -161,23 +175,30 @@ class Trace:
     With `is_only`, the message itself is not delivered. With `is_void`, there is neither a trace
     nor a delivery; `refusal` is the -ERR for a destination that is not allowed. With `is_silent`,
     the message is delivered without a trace, and a header keeps other servers from tracing it.
+
+    Without a `destination`, the trace is for spans alone, and no header is added. With `parent`,
+    spans of the trace are reported: see spans.py.
     """
 
     def __init__(
         self,
         host: Host,
-        send: Send,
+        send: Send | None,
         publisher: Client,
         frame: Frame,
         headers: dict[str, list[str]],
         destination: str,
+        parent: Any = None,
     ) -> None:
         self._host = host
         self._send = send
         self._publisher = publisher
         self.account = publisher.account
         self._destination = destination.encode(errors="surrogateescape")
-        self.is_only = DESTINATION in headers and headers.get(ONLY, [""])[0].lower() in _TRUE
+        self._parent = parent
+        self._reply = b"" if parent is None else frame.reply_bytes() or b""
+        asks = bool(destination) and DESTINATION in headers
+        self.is_only = asks and headers.get(ONLY, [""])[0].lower() in _TRUE
         self.hop = ""
         self._hops = 0
         self.is_void = False
@@ -240,31 +261,53 @@ class Trace:
             router = self._host.router
             return router.route_in_two_forms(publisher.account, result, publisher, untraced, sent)
         plain = cast("tuple[RoutedSubscription, ...]", result.plain)
-        taken = sum(self._offer(subscription, frame) for subscription in plain)
         publisher, router = self._publisher, self._host.router
+        delivered = sum(self._offer(subscription, frame) for subscription in plain)
         carried = take_carried(router.carried, frame)
         picked: dict[bytes, Client] = {}
         if result.remotes is not None:
             picked = pick_links(result, publisher, router.chooser, carried) or {}
         offer_to_own = partial(self._offer_to_group, frame)
-        taken += deliver_to_each(carried, picked, result, offer_to_own, router.chooser)
+        queued = deliver_to_each(carried, picked, result, offer_to_own, router.chooser)
         for group in result.queues:
             if group.name in picked or group.name in carried:
                 continue
             if offer_to_own(group):
-                taken += 1
+                queued += 1
             elif link := pick_instead(group.name, result, publisher, router.chooser):
                 picked[group.name] = link
+        crossed = self._cross(result, over, picked, carried)
+        delivered += crossed
+        if not self.is_only:
+            router.show_traced(publisher, frame, delivered, queued, crossed)
+        return delivered + queued
+
+    def _cross(
+        self,
+        result: SubListResult,
+        frame: Frame,
+        picked: dict[bytes, Client],
+        carried: dict[bytes, list[CarriedGroup]],
+    ) -> int:
+        """Send `frame` over each link that is to have it; return over how many it goes."""
         if result.remotes is None:
-            return taken
+            return 0
         far = cast("tuple[Client, ...]", result.remotes.plain)
-        links: dict[Client, list[bytes]] = {link: [] for link in far if link is not publisher}
-        links |= name_groups(far, publisher, picked, carried)
-        return taken + sum(self._forward(link, over, links[link]) for link in links)
+        links: dict[Client, list[bytes]] = {link: [] for link in far if link is not self._publisher}
+        links |= name_groups(far, self._publisher, picked, carried)
+        return sum(self._forward(link, frame, links[link]) for link in links)
 
     def send(self) -> None:
-        """Publish the trace."""
-        if not self.is_silent:
+        """Publish the trace, and report its spans."""
+        if self._parent is not None:
+            self._host.router.spans.report(
+                self._parent,
+                self._events,
+                is_published_here=isinstance(self._publisher, PublishingClient),
+                reply=self._reply,
+                size=self._size,
+            )
+        if self._send is not None and not self.is_silent:
             request = {"header": self._headers, "msgsize": self._size}
             hops = {"hops": self._hops} if self._hops else {}
             trace = {"request": request, **hops, "events": self._events}
@@ -272,6 +315,9 @@ class Trace:
 
     def _forward(self, link: Client, frame: Frame, queues: list[bytes]) -> bool:
         """Send `frame` over `link`, where the trace goes on; return whether it was sent."""
+        if not self._destination:
+            self._events.append(self._event("eg", client=link, hop=""))
+            return link.forward(self._publisher, frame, queues or None)
         self._hops += 1
         hop = f"{self.hop}.{self._hops}" if self.hop else str(self._hops)
         owner = _owner_of(link)
@@ -328,7 +374,7 @@ class Trace:
         self._events += [self._event(**event) for event in events]
         if self.is_only:
             return bool(events)
-        if any(event["type"] == "si" for event in events):
+        if self._destination and any(event["type"] == "si" for event in events):
             frame = without_trace(frame)  # the other account has not allowed tracing
         return bool(self._host.router.deliver(subscription, self._publisher, frame))
 

@@ -101,6 +101,7 @@ class ChannelOwner(ChannelHooks):
         """Count and charge messages that were taken at once, as `on_publish` does for each."""
         self.in_messages += count
         self.in_bytes += payload_bytes
+        self.router.count_sizes(payload_bytes // count, count)
         self.router.offers += count
         account.sublist.recent.hits += count
         self.spend(count * _DELIVERY_BYTES + line_bytes)

@@ -85,6 +85,7 @@ class PublishingClient(ChannelOwner):
         """Route one message."""
         self.in_messages += 1
         self.in_bytes += frame.size
+        self.router.count_sizes(frame.size, 1)
         if not frame.repeated:
             self._begin_line(frame)
         if (
@@ -119,6 +120,7 @@ class PublishingClient(ChannelOwner):
                 if taken:
                     self.in_messages += taken
                     self.in_bytes += taken * frame.size
+                    self.router.count_sizes(frame.size, taken)
                     self.spend(deliveries * taken)
                     return taken
         self.on_publish(frame)

@@ -453,6 +453,8 @@ class Keywords(TypedDict, total=False):
     """Seconds that a connection may take until its next request has come whole."""
     monitoring_max_jetstream_series: int
     """Most streams, and most durable consumers, that `/metrics` lists by name."""
+    monitoring_otel: bool
+    """Report OpenTelemetry spans of messages with a sampled `traceparent`; needs no port."""
     monitoring_console_enabled: bool
     """Serve `/console`."""
     monitoring_console_token: str

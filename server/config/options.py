@@ -316,6 +316,8 @@ class Monitoring(Table, frozen=True, kw_only=True):
     """Seconds that a connection may take until its next request has come whole."""
     max_jetstream_series: Count = 1000
     """Most streams, and most durable consumers, that `/metrics` lists by name."""
+    otel: bool = False
+    """Report OpenTelemetry spans of messages with a sampled `traceparent`; needs no port."""
     console: Console = Console()
     """The web console."""
 

@@ -135,6 +135,8 @@ class ClientReceiver(Receiver):
         """Return whether nothing has to be looked at before the client gets `message`."""
         if not self.is_current() or self._router.observer is not None or self._line.is_busy:
             return False
+        if message.payload_start > message.headers_start and self._router.spans is not None:
+            return False
         checks = self._client.deliver_checks
         if not checks:
             return True

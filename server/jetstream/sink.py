@@ -7,7 +7,7 @@ from midge.jetstream.environment.sink import Receiver, Sink
 from midge.jetstream.store.interface import MessageView
 from midge.protocol import lines
 from midge.protocol.errors import UnsendableError
-from midge.protocol.frame import compose
+from midge.protocol.frame import Frame, compose
 from midge.server.accounts.links import AccountLinks
 from midge.server.accounts.service_link import any_reached
 from midge.server.accounts.stream_link import StreamLink
@@ -100,6 +100,8 @@ class AccountSink(Sink):
             if links is not None:
                 links.delivery = (frame, deliver_subject)
             over = None if result.remotes is None else as_sent(frame, deliver_subject)
+            if headers and self._router.spans is not None:
+                return self._deliver_with_span(result, frame, over)
             producer = self.turn.producer
             return self.publisher.route_frame(self.account, result, frame, producer, over) > 0
         except UnsendableError:
@@ -107,6 +109,16 @@ class AccountSink(Sink):
         finally:
             if links is not None:
                 links.delivery = before
+
+    def _deliver_with_span(self, result: SubListResult, frame: Frame, over: Frame | None) -> bool:
+        """Route a message, and report a span if a client of this server has taken it."""
+        spans = self._router.spans
+        start_s = spans.now()
+        producer = self.turn.producer
+        taken = self.publisher.route_frame(self.account, result, frame, producer, over)
+        if taken and (result.plain or result.queues):
+            spans.delivered(frame, start_s)
+        return taken > 0
 
     def receiver(self, subject: bytes) -> Receiver | None:
         """Return the client that is the only receiver for `subject`; None without such a client."""

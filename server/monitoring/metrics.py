@@ -43,6 +43,15 @@ _COUNTERS = {
     "slow_consumers": ("slow_consumers", "Clients closed because they did not read"),
     "stale_connections": ("stale_connections", "Clients closed because they did not answer PING"),
 }
+_RECORDER_COUNTERS = {
+    "written": ("written_rows", "Rows in visible segments"),
+    "dropped": ("dropped_rows", "Rows dropped because the writer was too far behind"),
+    "lost": ("lost_rows", "Rows that could not be written"),
+    "errors": ("errors", "Failures to write"),
+    "segments": ("segments", "Segments written"),
+}
+_SIZE_POWERS = range(2, 14)
+"""Buckets of message sizes: 16 B, 64 B, 256 B and so on, up to 64 MiB."""
 _PER_ACCOUNT = ("in_messages", "in_bytes", "out_messages", "out_bytes", "slow_consumers")
 
 
@@ -60,6 +69,7 @@ class HubCollector(Collector):
         yield from route_metrics(self._state)
         yield from totals(self._state)
         yield from table_metrics(self._state)
+        yield from self._recorder()
         yield from self._process()
 
     def _server(self) -> Iterator[Metric]:
@@ -75,6 +85,7 @@ class HubCollector(Collector):
         totals = server_totals(broker)
         for field, (name, text) in _COUNTERS.items():
             yield CounterMetricFamily(f"midge_{name}", text, getattr(totals, field))
+        yield self._sizes(totals.in_bytes)
         yield CounterMetricFamily(
             "midge_stalled_clients", "Times a fast producer was held back", broker.stalled_clients
         )
@@ -85,6 +96,23 @@ class HubCollector(Collector):
             "Bytes that wait for clients to read them",
             sum(client.outbound.pending_bytes() for client in list(broker.clients.values())),
         )
+
+    def _sizes(self, total_bytes: float) -> Metric:
+        """Return the sizes of clients' messages, from the router's counts by powers of four."""
+        counts = self._state.broker.router.sizes
+        buckets = [(str(4**power), float(sum(counts[: power + 1]))) for power in _SIZE_POWERS]
+        buckets.append(("+Inf", float(sum(counts))))
+        text = "Sizes of messages received from clients"
+        return HistogramMetricFamily(
+            "midge_message_size_bytes", text, buckets=buckets, sum_value=total_bytes
+        )
+
+    def _recorder(self) -> Iterator[Metric]:
+        """Return the recorder's counts; nothing without one."""
+        if self._state.recorder is not None:
+            for name, value in self._state.recorder.counts()._asdict().items():
+                metric, text = _RECORDER_COUNTERS[name]
+                yield CounterMetricFamily(f"midge_recorder_{metric}", text, value)
 
     def _limits(self) -> Iterator[Metric]:
         """Return the counts of closed connections, refusals and reached limits."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from midge.server.monitoring.console.tail import Tails
     from midge.server.peers.cluster import Cluster
     from midge.server.peers.leaf_nodes import LeafNodes
+    from midge.server.recorder.recorder import Recorder
     from midge.server.tables.service import TableService
     from midge.server.workers.part import Part
 
@@ -34,8 +35,9 @@ times are equal on all pages."""
 class State:
     """Everything that pages use; `started_at` and `configured_at` are Unix times.
 
-    `jetstream` is None while JetStream is off, or has not recovered yet, and `leafnodes`, `cluster`
-    and `tables` where the settings have none. `part` is set in one of several workers.
+    `jetstream` is None while JetStream is off, or has not recovered yet, and `recorder`,
+    `leafnodes`, `cluster` and `tables` are None where the settings have none. `part` is set in one
+    of several workers.
     """
 
     def __init__(self, broker: Broker, part: Part | None = None) -> None:
@@ -51,6 +53,7 @@ class State:
         self.leafnodes: LeafNodes | None = None
         self.cluster: Cluster | None = None
         self.tables: TableService | None = None
+        self.recorder: Recorder | None = None
         self.loop_delay: Histogram | None = None
         self._wall_offset = 0.0
         self._tails: Tails | None = None

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 _SHOWN_MAX = 100
 """Most receivers that an answer names."""
 
+_HEAD_BYTES = 16
+"""Bytes that a stored message counts at least, besides its contents."""
+
 _COMPARED_MAX = 500
 """Most subjects that are compared with one without subscribers: 5 ms."""
 
@@ -312,7 +315,7 @@ def stream_findings(stream: Stream, subject: bytes, msg_id: bytes) -> Iterator[R
     if config.sealed:
         yield True, "limits", f"stream {name} is sealed", f"stream {name}: sealed"
         return
-    full = _full(config, store) if config.discard == "new" else ""
+    full = _full(config, store, subject) if config.discard == "new" else ""
     if full:
         text = f"stream {name} is full, and refuses new messages (discard=new)"
         yield True, "limits", text, f"stream {name}: {full}"
@@ -405,11 +408,11 @@ def _consumer_text(consumer: Consumer, stream: str) -> str:
     return f"consumer {decode(consumer.name)} of stream {stream}"
 
 
-def _full(config: Any, store: Any) -> str:
-    """Return the limit that a stream has reached, or nothing."""
+def _full(config: Any, store: Any, subject: bytes) -> str:
+    """Return the limit that leaves no room for an empty message, or nothing."""
     if 0 < config.max_msgs <= store.messages:
         return "max_msgs"
-    return "max_bytes" if 0 < config.max_bytes <= store.bytes else ""
+    return "max_bytes" if 0 < config.max_bytes < store.bytes + len(subject) + _HEAD_BYTES else ""
 
 
 def _removal(stream: Stream, seq: int) -> str:

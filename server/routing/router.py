@@ -5,6 +5,7 @@ turn, or a random one, that can take it. Frames are only appended here; a flush 
 connection that got something, see flush_scheduler.py.
 """
 
+from array import array
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -36,6 +37,9 @@ TAKEN = 1
 FAILED = 2
 """The outcomes of a delivery."""
 
+SIZE_BUCKETS = 17
+"""Counts of messages by size: bucket `n` is for sizes above 4 ** (n - 1) and up to 4 ** n."""
+
 DEFERRED = Frame()
 """Returned by `Client.checked` for a frame that it delivers and counts later."""
 
@@ -51,10 +55,12 @@ class Router(FlushScheduler):
     are those of internal subscribers and observers; they close no connection. `crossed` is the
     number of links that the observed message went over; receivers behind them are not counted here.
     `carried` takes the queue groups in other accounts that the message has reached: see
-    receivers.py.
+    receivers.py. `sizes` counts clients' messages by size: see SIZE_BUCKETS. `spans` reports
+    messages with a sampled `traceparent`, unless it is None: see broker/spans.py.
     """
 
     __slots__ = (
+        "_sizes",
         "carried",
         "choices",
         "chooser",
@@ -62,6 +68,8 @@ class Router(FlushScheduler):
         "faults",
         "observer",
         "offers",
+        "sizes",
+        "spans",
     )
 
     def __init__(
@@ -78,6 +86,18 @@ class Router(FlushScheduler):
         self.choices = 0
         self.crossed = 0
         self.carried: list[CarriedGroup] = []
+        self.sizes = array("q", bytes(8 * SIZE_BUCKETS))
+        self._sizes = self.sizes
+        self.spans: Any = None
+
+    def count_sizes(self, size: int, number: int) -> None:
+        """Count `number` messages of `size` bytes, in 2 ns."""
+        bucket = 0
+        left = size - 1
+        while left > 0:
+            left >>= 2
+            bucket += 1
+        self._sizes[bucket] += number
 
     def route(
         self, account: Account, result: SubListResult, publisher: Client | None, frame: Frame
@@ -116,6 +136,14 @@ class Router(FlushScheduler):
         The receivers are chosen once, so a queue group has one of them, here or behind a link.
         """
         return self._route_widely(account, result, publisher, frame, over)
+
+    def show_traced(
+        self, publisher: Client, frame: Frame, plain: int, queued: int, crossed: int
+    ) -> None:
+        """Show the observer a message that a trace has delivered to so many receivers."""
+        if self.observer is not None:
+            self.crossed = crossed
+            self._show_message(publisher.account, publisher, frame, plain, queued)
 
     def _route_widely(
         self,

@@ -95,6 +95,37 @@ def test_what_is_not_nats_is_refused(junk: bytes) -> None:
         FrameReader().feed(junk)
 
 
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"$JS.ACK.S.c.1.12.3.1772438400000000001.7",
+        b"$JS.ACK.hub.acc.S.c.1.12.3.1772438400000000001.7",
+        b"$JS.ACK.hub.acc.S.c.1.12.3.1772438400000000001.7.rand0m",
+    ],
+)
+def test_delivery_columns_of_both_forms(reply: bytes) -> None:
+    messages = [Message(b"a", b"1", reply, b"", b"")] * 2
+    found = client_side.delivery_columns(messages)
+    assert found == ([12, 12], [1772438400000000001] * 2, 7)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"",
+        b"_INBOX.a",
+        b"$JS.ACK.S.c.1.2.3",
+        b"$JS.ACK.S.c.1..3.4.5",
+        b"$JS.ACK.S.c.1.2.3.4.",
+        b"$JS.ACK.S.c.1.x.3.4.5",
+        b"$JS.ACK.S.c.1.12345678901234567890.3.4.5",
+    ],
+)
+def test_a_reply_that_is_no_ack_subject_is_refused(reply: bytes) -> None:
+    with pytest.raises(ValueError, match="expected a JetStream reply subject"):
+        client_side.delivery_columns([Message(b"a", b"1", reply, b"", b"")])
+
+
 def test_info_is_read() -> None:
     assert client_side.read_info(b'{"server_id":"X"} ') == {"server_id": "X"}
 

@@ -13,7 +13,15 @@ from msgspec import structs
 from prometheus_client.parser import text_string_to_metric_families
 
 from midge.server.config.jetstream import JetStream
-from midge.server.config.options import Cluster, LeafNodes, LeafRemote, Listen, Options, StreamTable
+from midge.server.config.options import (
+    Cluster,
+    LeafNodes,
+    LeafRemote,
+    Listen,
+    Options,
+    Recorder,
+    StreamTable,
+)
 from midge.server.server import Server
 from midge.server.tables.service import TableService, TableState
 from midge.testing import SettlingClient
@@ -23,6 +31,7 @@ from tests.unit.server.monitoring.conftest import OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
 
 DASHBOARD = json.loads((ROOT / "docs/grafana.json").read_text())
 
@@ -43,13 +52,14 @@ QUERIES = [target["expr"] for panel in panels(DASHBOARD) for target in panel.get
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[Server]:
-    """A server with monitoring, JetStream and a port for routes."""
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
+    """A server with monitoring, JetStream, a recorder and a port for routes."""
     server = Server(
         structs.replace(
             OPTIONS,
             cluster=Cluster(name="C", port=-1),
             jetstream=JetStream(enabled=True, in_memory=True),
+            recorder=Recorder(directory=str(tmp_path)),
             monitoring=structs.replace(OPTIONS.monitoring, max_jetstream_series=1),
         )
     )

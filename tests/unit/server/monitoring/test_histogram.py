@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import midge
 from midge.server.histogram import Histogram
+from midge.testing import SettlingClient
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,6 +48,43 @@ async def test_syncs_and_open_files(tmp_path: Path) -> None:
         assert found["midge_sync_seconds_count"] >= before + 5
         assert found["midge_sync_seconds_sum"] > 0
         assert found["midge_open_files"] > 5
+
+
+async def test_sizes_of_messages() -> None:
+    async with midge.Server(port=-1, http_port=-1, jetstream=True) as server:
+        await server.jetstream.add_stream("ORDERS", ["orders"])
+        client = await SettlingClient.connected(server.url)
+        sizes = (0, 1, 16, 17, 64, 65, 65_536, 65_537)
+        for size in sizes:
+            await client.publish("nobody", bytes(size))
+        for _ in range(100):  # taken in one loop by the stream
+            await client.publish("orders", bytes(200))
+        await client.flush()
+        found = await read(server)
+        await client.close()
+    name = "midge_message_size_bytes"
+    shown = {bound: found[f"{name}_bucket {bound}"] for bound in ("16", "64", "256", "65536")}
+    assert shown == {"16": 3, "64": 5, "256": 106, "65536": 107}
+    assert found[f"{name}_count"] == found[f"{name}_bucket +Inf"] == 108
+    assert found[f"{name}_sum"] == sum(sizes) + 20_000
+
+
+async def test_the_recorder(tmp_path: Path) -> None:
+    async with midge.Server(
+        port=-1, http_port=-1, recorder_directory=str(tmp_path), recorder_roll_age_s=0.05
+    ) as server:
+        client = await SettlingClient.connected(server.url)
+        await client.publish("orders", b"tea")
+        await client.flush()
+        found = await read(server)
+        async with asyncio.timeout(60):
+            while not found["midge_recorder_written_rows_total"]:
+                await asyncio.sleep(0.05)
+                found = await read(server)
+        await client.close()
+    assert found["midge_recorder_segments_total"] >= 1
+    assert found["midge_recorder_lost_rows_total"] == found["midge_recorder_errors_total"] == 0
+    assert found["midge_recorder_dropped_rows_total"] == 0
 
 
 def late(found: dict[str, Any]) -> float:

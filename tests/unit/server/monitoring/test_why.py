@@ -18,7 +18,7 @@ from midge.testing import ManualClock, SettlingClient
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-ACCOUNTS = [
+ACCOUNTS: list[dict[str, Any]] = [
     {
         "name": "SHOP",
         "users": [
@@ -34,7 +34,14 @@ ACCOUNTS = [
         ],
         "exports": [{"stream": "prices.>"}],
         "mappings": [
-            {"source": "old.*", "destinations": [{"destination": "orders.{{wildcard(1)}}"}]}
+            {"source": "old.*", "destinations": [{"destination": "orders.{{wildcard(1)}}"}]},
+            {
+                "source": "canary",
+                "destinations": [
+                    {"destination": "orders.new", "weight_percent": 1},
+                    {"destination": "canary", "weight_percent": 1},
+                ],
+            },
         ],
         "jetstream": {"enabled": True},
     },
@@ -95,7 +102,12 @@ class Shop:
 async def shop() -> AsyncIterator[Shop]:
     clock = ManualClock()
     async with midge.Server(
-        port=-1, http_port=-1, accounts=ACCOUNTS, jetstream=True, clock=clock
+        port=-1,
+        http_port=-1,
+        leafnodes_port=-1,
+        accounts=ACCOUNTS,
+        jetstream=True,
+        clock=clock,
     ) as server:
         shop = Shop(server, clock)
         yield shop
@@ -139,6 +151,37 @@ async def test_mappings(shop: Shop) -> None:
         "the subject becomes 'orders.new'",
         "accounts[0].mappings[0]",
     )
+
+
+async def test_a_mapping_that_drops_its_share(shop: Shop) -> None:
+    await shop.client("owner", "desk", "canary", "orders.*")
+    async with asyncio.timeout(60):
+        while (page := await shop.page("canary", to="desk"))["arrives"]:
+            pass  # 2 % of the messages do
+    (dropped,) = page["findings"]
+    assert (dropped["rule"], dropped["stops"]) == ("mapping", True)
+    assert dropped["text"] == "a mapping drops its share of these messages"
+    assert dropped["setting"] == "accounts[0].mappings[1]"
+
+
+async def test_a_link(shop: Shop) -> None:
+    async with midge.Server(port=-1, server_name="EDGE", leafnodes_remotes=[remote(shop)]) as edge:
+        behind = await SettlingClient.connected(edge.url)
+        await behind.subscribe("far")
+        await behind.flush()
+        async with asyncio.timeout(60):
+            while not (page := await shop.page("far", account="SHOP"))["arrives"]:
+                await asyncio.sleep(0.01)
+        assert [(one["rule"], one["text"]) for one in page["findings"]] == [
+            ("link", "server EDGE has interest behind its link")
+        ]
+        await behind.close()
+
+
+def remote(shop: Shop) -> dict[str, Any]:
+    state = shop.server._core._state
+    assert state is not None
+    return {"urls": [f"nats-leaf://owner:o@127.0.0.1:{state.leafnode_port}"]}
 
 
 async def test_interest(shop: Shop) -> None:
@@ -188,6 +231,14 @@ async def test_streams_that_refuse(shop: Shop) -> None:
     assert "has a message with this id, as 1" in text
     rule, text, setting = await shop.stop("orders.new", **asked)
     assert (rule, setting) == ("limits", "stream ORDERS: max_msgs")
+    await streams.add_stream(name="BYTES", subjects=["bytes"], max_bytes=100, discard="new")
+    await streams.publish("bytes", bytes(60))
+    rule, _, setting = await shop.stop("bytes", **asked)
+    assert (rule, setting) == ("limits", "stream BYTES: max_bytes")
+    config = (await streams.stream_info("ORDERS")).config
+    await streams.update_stream(config.evolve(sealed=True, discard="old"))
+    rule, text, setting = await shop.stop("orders.new", **asked)
+    assert (rule, text, setting) == ("limits", "stream ORDERS is sealed", "stream ORDERS: sealed")
 
 
 async def test_what_became_of_a_stored_message(shop: Shop) -> None:
@@ -244,6 +295,14 @@ async def test_push_consumers_and_pauses(shop: Shop) -> None:
     await streams.add_consumer("ORDERS", midge_config(durable_name="push", deliver_subject="inbox"))
     rule, _, setting = await shop.stop("orders.new", account="SHOP")
     assert (rule, setting) == ("interest", "consumer push: deliver_subject")
+    await streams.delete_consumer("ORDERS", "push")
+    until = "2999-01-01T00:00:00Z"
+    await streams.add_consumer("ORDERS", midge_config(durable_name="pull"))
+    asked = json.dumps({"pause_until": until}).encode()
+    await owner.request("$JS.API.CONSUMER.PAUSE.ORDERS.pull", asked, timeout=60)
+    rule, text, setting = await shop.stop("orders.new", account="SHOP")
+    assert (rule, text) == ("pause", "consumer pull is paused")
+    assert setting == "consumer pull: pause_until"
 
 
 async def test_the_command(shop: Shop, capsys: pytest.CaptureFixture[str]) -> None:
