@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from midge.server.channels.host import Host
     from midge.server.routing.account import Account
     from midge.server.routing.client import Client
+    from midge.server.routing.receivers import CarriedGroup
     from midge.server.routing.subscription import RoutedSubscription
     from midge.sublist.result import QueueGroup, SubListResult
 
@@ -260,8 +261,8 @@ class Trace:
             router = self._host.router
             return router.route_in_two_forms(publisher.account, result, publisher, untraced, sent)
         plain = cast("tuple[RoutedSubscription, ...]", result.plain)
-        delivered = sum(self._offer(subscription, frame) for subscription in plain)
         publisher, router = self._publisher, self._host.router
+        delivered = sum(self._offer(subscription, frame) for subscription in plain)
         carried = take_carried(router.carried, frame)
         picked: dict[bytes, Client] = {}
         if result.remotes is not None:
@@ -275,16 +276,26 @@ class Trace:
                 queued += 1
             elif link := pick_instead(group.name, result, publisher, router.chooser):
                 picked[group.name] = link
-        crossed = 0
-        if result.remotes is not None:
-            far = cast("tuple[Client, ...]", result.remotes.plain)
-            links: dict[Client, list[bytes]] = {link: [] for link in far if link is not publisher}
-            links |= name_groups(far, publisher, picked, carried)
-            crossed = sum(self._forward(link, over, links[link]) for link in links)
+        crossed = self._cross(result, over, picked, carried)
         delivered += crossed
         if not self.is_only:
             router.show_traced(publisher, frame, delivered, queued, crossed)
         return delivered + queued
+
+    def _cross(
+        self,
+        result: SubListResult,
+        frame: Frame,
+        picked: dict[bytes, Client],
+        carried: dict[bytes, list[CarriedGroup]],
+    ) -> int:
+        """Send `frame` over each link that is to have it; return over how many it goes."""
+        if result.remotes is None:
+            return 0
+        far = cast("tuple[Client, ...]", result.remotes.plain)
+        links: dict[Client, list[bytes]] = {link: [] for link in far if link is not self._publisher}
+        links |= name_groups(far, self._publisher, picked, carried)
+        return sum(self._forward(link, frame, links[link]) for link in links)
 
     def send(self) -> None:
         """Publish the trace, and report its spans."""
