@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
 _PROGRESS_INTERVAL_S = 0.1
+_LEAST_SERVER_S = 0.1  # Linux counts the CPU time of other processes in steps of 10 ms
 _RUNS: dict[str, Callable[[Plan, Outcome], Awaitable[None]]] = {
     "pub": bench_runs.publish,
     "sub": bench_runs.subscribe,
@@ -229,7 +230,8 @@ def _usage(outcome: Outcome, usage: Usage) -> dict[str, float | None]:
     }
     if usage.server_s is not None:
         found["server_cpus"] = usage.server_s / usage.elapsed_s
-        found["server_us_per_message"] = usage.server_s * 1e6 / max(messages, 1)
+        if usage.server_s >= _LEAST_SERVER_S:
+            found["server_us_per_message"] = usage.server_s * 1e6 / max(messages, 1)
     return found
 
 
@@ -238,7 +240,9 @@ def _usage_line(usage: dict[str, float | None]) -> str:
     line = f"busy       generator {generator:.0%} of a CPU, server "
     if server is None:
         return line + "unknown (it is not on this machine, or not ours)"
-    return line + f"{server:.0%}, {usage['server_us_per_message']:.2f} µs a message"
+    each = usage["server_us_per_message"]
+    shown = "too short a run to tell" if each is None else f"{each:.2f} µs a message"
+    return line + f"{server:.0%}, {shown}"
 
 
 def _line(label: str, tallies: list[Tally]) -> str:

@@ -160,8 +160,9 @@ def sentence(event: str, fields: dict[str, Any]) -> str:
         field, addition = ADDITIONS.get(event, ("", ""))
         template += addition if shown.get(field) else ""
         return prefix + template.format_map(_Blank(shown))
-    words = printable(event).replace("_", " ").capitalize()
-    details = " ".join(f"{name}={value}" for name, value in shown.items())
+    words = words_of(printable(event))
+    with_units = (with_unit(name, fields[name]) for name in shown)
+    details = " ".join(f"{name}={printable(value)}" for name, value in with_units)
     return f"{prefix}{words}: {details}" if details else prefix + words
 
 

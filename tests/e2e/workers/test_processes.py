@@ -137,7 +137,7 @@ async def test_a_killed_worker_is_started_again_and_one_that_keeps_ending_waits(
         known = pids(server)[1]
         os.kill(known, signal.SIGKILL)
         await until(lambda known=known: pids(server)[1] != known or "Worker delayed" in server.log)
-    await until_logged(server, "Worker delayed: worker=1 delay_s=1.0")
+    await until_logged(server, "Worker delayed: worker=1 delay=1 s")
     answer = await health(server)
     assert answer.startswith(b"HTTP/1.0 503")
     assert b"worker 1 keeps ending" in answer
@@ -197,8 +197,8 @@ async def test_a_reload_leaves_jetstream_with_the_first_worker(tmp_path: Path) -
             server.signal("SIGHUP", config)
             told = "Reloaded server configuration"
             await until(lambda: server.log.count(told) > number)  # noqa: B023 - within the round
-        assert "Jetstream not started" not in server.log
-        started = re.findall(r"\[(\d+)\] .* Jetstream started", server.log)
+        assert "JetStream not started" not in server.log
+        started = re.findall(r"\[(\d+)\] .* JetStream started", server.log)
         assert started == [str(pids(server)[0])] * 2
 
 

@@ -120,5 +120,7 @@ def test_the_usage_of_both_sides_is_told(plan: Plan, outcome: Outcome) -> None:
         "server_cpus": 0.25,
         "server_us_per_message": 2500.0,
     }
+    outcome.usage = Usage(0.02, 0.01, 0.01)
+    assert bench_command.as_lines(plan, outcome)[-1].endswith("server 50%, too short a run to tell")
     outcome.usage = Usage(2.0, 1.0, None)
     assert "server unknown" in bench_command.as_lines(plan, outcome)[-1]

@@ -69,6 +69,11 @@ def test_nats_form_without_time() -> None:
             'h:1 - cid:5 - "shop" - <<- [PUB a 10]',
         ),
         ("never_heard_of", {"a": 1, "b": "x"}, "Never heard of: a=1 b=x"),
+        (
+            "jetstream_ready",
+            {"store_bytes": 3 << 20, "recovery_s": 0.25, "flag": True},
+            "JetStream ready: store=3.0 MiB recovery=0.25 s flag=True",
+        ),
         ("never_heard_of", {}, "Never heard of"),
         ("client_closed", {}, "Client connection closed: <no reason>"),
     ],
