@@ -155,7 +155,9 @@ class Broker(Host):
         """The traces of messages, made on first use."""
         from midge.server.broker.message_trace import MessageTraces  # noqa: PLC0415 - as above
 
-        traces = MessageTraces(self, self.admission.trace_claim, self.accounts.get)
+        traces = MessageTraces(
+            self, self.admission.trace_claim, self.accounts.get, self.admission.links
+        )
         traces.send = self._send_trace
         return traces
 
