@@ -134,6 +134,8 @@ class Link(ChannelOwner):
         The interest goes first, because `side` shows the end of the link to observers.
         """
         self._view = None
+        if self.reason is not None:
+            self.broker.link_closed(self.role, self.reason)
         self.drop_interest()
         self.side.closed(self)
 

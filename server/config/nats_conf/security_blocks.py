@@ -426,6 +426,9 @@ ACCOUNT: dict[str, Handler] = {
 def read_accounts(section: Section, node: Node) -> None:
     """Read `accounts`: a map of accounts, or a list of names."""
     section.values.setdefault("accounts", [])
+    if not isinstance(node.value, list | dict):
+        section.note(node, 'field "accounts" has no effect: it is neither a map nor a list')
+        return
     if isinstance(node.value, list):
         for item in node.value:
             section.append("accounts", item).put("name", _account_name(text(item), item), item)
