@@ -182,6 +182,7 @@ def _export(claim: ExportClaim, known: dict[str, Claims[AccountBody]]) -> Export
         account_token_position=claim.account_token_position,
         latency_subject=latency.results if latency is not None and measured else "",
         latency_sampling_percent=_sampling(latency) if latency is not None else 100,
+        allow_trace=claim.allow_trace and not is_stream,
     )
 
 
@@ -196,7 +197,9 @@ def _import(claim: ImportClaim) -> Import:
     if _kind(claim.type) == "service":
         # In tokens a service's `subject` is the exporter's, `local_subject` the importer's.
         return Import(service=source, to=claim.local_subject or claim.to, share=claim.share)
-    return Import(stream=source, to=claim.local_subject, prefix=claim.to)
+    return Import(
+        stream=source, to=claim.local_subject, prefix=claim.to, allow_trace=claim.allow_trace
+    )
 
 
 def _may(

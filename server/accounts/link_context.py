@@ -52,6 +52,8 @@ class LinkContext:
         """The message that JetStream delivers, and the subject by which it does. It shows another
         one and its ack subject, and both stay as they are across links.
         """
+        self.trace: Any = None
+        """The trace that the current message's link continues in the other account, or None."""
         self.request_info: dict[str, Any] = {}
         """The requester's fields that a service on the current request's way has received."""
 

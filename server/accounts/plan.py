@@ -50,6 +50,8 @@ class ImportPlan(Struct, frozen=True, kw_only=True):
     target: bytes
     """Pattern in the target account that holds every subject `transform` may give."""
     transform: Transform
+    allows_trace: bool = False
+    """Whether the trace of a message goes on in the target account."""
 
 
 class StreamImport(ImportPlan, frozen=True, kw_only=True):
@@ -220,6 +222,8 @@ def _check_exports(account: options.Account, path: str) -> None:
         tokens = subject.split(b".")
         if position and (position > len(tokens) or tokens[position - 1] != b"*"):
             raise ConfigError(f"token {position} of {subject.decode()!r} is no '*'", key=where)
+        if export.stream and export.allow_trace:
+            raise ConfigError("the import of a stream allows traces, not its export", key=where)
         if export.latency_subject:
             _check_latency(export, subject.decode(), where)
 
@@ -316,6 +320,7 @@ def _plan_stream(
         source=source.subject.encode(),
         target=_pattern_of(transform),
         transform=transform,
+        allows_trace=table.allow_trace,
     )
 
 
@@ -328,6 +333,8 @@ def _plan_service(
     """Check the import of a service; raises ValueError."""
     if table.prefix:
         raise ValueError("a service takes no prefix")
+    if table.allow_trace:
+        raise ValueError("the export of a service allows traces, not its import")
     export = _find_export(account, source, "service", tables)
     local = table.to or source.subject
     # A local subject may name the wildcards of the service, in any order.
@@ -341,6 +348,7 @@ def _plan_service(
         response_type=export.response_type,
         response_threshold_s=export.response_threshold_s or RESPONSE_THRESHOLD_S,
         shares_client=table.share,
+        allows_trace=export.allow_trace,
         latency=(
             LatencyRule(export.latency_subject.encode(), export.latency_sampling_percent)
             if export.latency_subject

@@ -10,7 +10,7 @@ import base64
 import os
 import re
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -47,6 +47,22 @@ _INFO_FIELDS = (
 """Fields of ``Nats-Request-Info``, in nats-server's order."""
 
 
+class ServiceTrace(Protocol):
+    """The trace of a request that goes on in the exporter's account.
+
+    The subject `destination` is where other servers publish their traces, in the account that the
+    request comes from. With `is_only`, the request itself is not delivered. `hops` counts the links
+    that it has gone over.
+    """
+
+    destination: bytes
+    is_only: bool
+    hops: int
+
+    def route_led_back(self, way: bytes, result: SubListResult, frame: Frame) -> int:
+        """Deliver a request; other servers publish their traces to `way`. Return the receivers."""
+
+
 class ServiceLink(RoutedSubscription):
     """Carries requests to the exporter and keeps their reply subjects for the responses."""
 
@@ -58,6 +74,7 @@ class ServiceLink(RoutedSubscription):
         self.importer = importer
         self.exporter = exporter
         self.response_type = plan.response_type
+        self.allows_trace = plan.allows_trace
         self.links = links
         self._clock = links.clock
         self._describe = links.describe
@@ -97,12 +114,18 @@ class ServiceLink(RoutedSubscription):
         told_before = links.request_info
         token = None if response is None else response.subject
         request = compose(subject, frame.payload_bytes(), token, headers)
+        trace: ServiceTrace | None = links.trace
+        links.trace = None
         links.carrying, links.request_info = ServiceLink, info
         try:
-            taken = links.route(self.exporter, result, request, publisher, None)
+            if trace is None:
+                taken = links.route(self.exporter, result, request, publisher, None)
+            else:
+                taken = self._route_traced(trace, result, request)
         finally:
             links.carrying, links.request_info = before, told_before
-        if taken == 0 and response is not None:
+            links.trace = trace
+        if response is not None and (taken == 0 or (trace is not None and trace.is_only)):
             self.forget(response)
             if measure is not None:
                 measure.failed(*UNAVAILABLE)
@@ -110,11 +133,22 @@ class ServiceLink(RoutedSubscription):
             links.carry(served_by_import(frame))
         return taken > 0
 
+    def _route_traced(self, trace: ServiceTrace, result: SubListResult, request: Frame) -> int:
+        """Route a traced request; traces of other servers come back as responses do."""
+        way = self._expect_response(trace.destination, None)
+        way.carries_traces = True
+        hops = trace.hops
+        taken = trace.route_led_back(way.subject, result, request)
+        if trace.hops == hops:
+            self.forget(way)
+        return taken
+
     def trace_events(self, frame: Frame) -> list[dict[str, Any]]:
         """Tell a trace where the request `frame` goes."""
-        subject = frame.subject_bytes()
+        if self.links.carrying is StreamLink:
+            return []
         target = self._target_subject(frame) or b""
-        names = {"from": subject.decode(errors="replace"), "to": target.decode(errors="replace")}
+        names = {"from": _text(frame.subject_bytes()), "to": _text(target)}
         return [{"type": "si", "acc": self.exporter.name, **names}]
 
     def waiting(self) -> int:
@@ -222,6 +256,7 @@ class Response(RoutedSubscription):
         self.reply = reply
         self.until_s = until_s
         self.measure: Measure | None = None
+        self.carries_traces = False
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
         """Route the answer in the importer's account; False when it has no receiver any more."""
@@ -232,7 +267,7 @@ class Response(RoutedSubscription):
         is_last = service.response_type == "singleton" or (
             service.response_type == "chunked" and frame.size == 0
         )
-        if is_last:
+        if is_last and not self.carries_traces:
             service.forget(self)
         else:
             service.keep_waiting(self)
@@ -257,6 +292,11 @@ class Response(RoutedSubscription):
         finally:
             links.delivery = before
 
+    def trace_events(self, frame: Frame) -> list[dict[str, Any]]:
+        """Tell a trace where the answer `frame` goes."""
+        names = {"from": _text(frame.subject_bytes()), "to": _text(self.reply)}
+        return [{"type": "si", "acc": self._service.importer.name, **names}]
+
     def has_receiver(self) -> bool:
         """Return whether an answer would have a receiver in the requester's account."""
         result = self._service.importer.sublist.match(self.reply)
@@ -280,6 +320,10 @@ def with_request_info(headers: bytes | None, info: bytes) -> bytes:
     """
     block = whole(re.sub(_REQUEST_INFO, b"", headers or b""))
     return b"%bNats-Request-Info: %b\r\n\r\n" % (block[:-2], info)
+
+
+def _text(subject: bytes) -> str:
+    return subject.decode(errors="replace")
 
 
 def _new_reply() -> bytes:

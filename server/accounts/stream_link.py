@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 from midge.protocol.frame import Frame, with_subject
 from midge.server.accounts.link_context import across, may_cross
+from midge.server.accounts.plan import inverse_of
 from midge.server.routing.ack_replies import as_sent
 from midge.server.routing.passage import STREAM
 from midge.server.routing.receivers import AFTER_ALL, CarriedGroup
 from midge.server.routing.role import Role
 from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist.result import QueueGroup, Remotes, SubListResult
+from midge.sublist.subjects import common, covers, overlaps
 
 if TYPE_CHECKING:
     from midge.server.accounts.link_context import LinkContext
     from midge.server.accounts.plan import StreamImport
     from midge.server.routing.account import Account
     from midge.server.routing.client import Client
+    from midge.sublist.transform import Transform
+
+
+class StreamTrace(Protocol):
+    """The trace of a message that goes on in an importer's account."""
+
+    def route_imported(
+        self, link: StreamLink, result: SubListResult, frame: Frame, over: Frame | None
+    ) -> int:
+        """Deliver `frame`, and report the import with each receiver; return their number."""
+
+    def forward_imported(
+        self, link: StreamLink, remote: Client, frame: Frame, queues: list[bytes] | None
+    ) -> bool:
+        """Send `frame` over the link `remote`, and report the import; return whether it goes."""
 
 
 class StreamLink(RoutedSubscription):
@@ -30,7 +48,13 @@ class StreamLink(RoutedSubscription):
         self.plan = plan
         self._transform = plan.transform
         self.importer = importer
+        self.allows_trace = plan.allows_trace
         self._turn = 0
+
+    @cached_property
+    def _back(self) -> Transform:
+        """What turns the importer's subjects into the exporter's."""
+        return inverse_of(self._transform)
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
         """Route `frame` in the importer's account; False when it has no plain receiver there.
@@ -51,7 +75,9 @@ class StreamLink(RoutedSubscription):
         behind: tuple[QueueGroup, ...] = () if remotes is None else remotes.queues
         plain_links: tuple[Any, ...] = () if remotes is None else remotes.plain
         reached = tuple([_marked(link) for link in plain_links])
-        crossing = Crossing(reached, publisher, over or seen) if behind else None
+        crossing = None
+        if behind:
+            crossing = Crossing(self, reached, publisher, over or seen, links.trace)
         if result.queues or behind:
             self._carry_groups(result, publisher, frame, seen, behind, crossing)
         over_links = Remotes(reached) if reached and crossing is None else None
@@ -70,10 +96,12 @@ class StreamLink(RoutedSubscription):
     ) -> None:
         """Make the router choose among the members of the queue groups in `result` and `behind`."""
         self._turn += 1
-        carry, turn = self._links.carry, self._turn
+        carry, trace, turn = self._links.carry, self._links.trace, self._turn
         for group in result.queues:
             if publisher is None or publisher.names_group(group.name):
                 deliver = partial(self._route_to_group, group, seen, publisher)
+                if trace is not None:
+                    deliver = partial(self._deliver_traced, trace, deliver)
                 carry(CarriedGroup(frame, group.name, len(group.members), deliver, turn))
         if crossing is None:
             return
@@ -88,6 +116,14 @@ class StreamLink(RoutedSubscription):
                     )
                     carry(carried)
         carry(CarriedGroup(frame, AFTER_ALL, 0, crossing.go, turn))
+
+    def _deliver_traced(self, trace: StreamTrace, deliver: Callable[[], bool]) -> bool:
+        """Call `deliver` for a traced message, which this link has received before."""
+        self._links.trace = trace
+        try:
+            return deliver()
+        finally:
+            self._links.trace = None
 
     def _route_to_group(self, group: QueueGroup, seen: Frame, publisher: Client | None) -> bool:
         return self._route(SubListResult((), (group,)), seen, publisher) > 0
@@ -105,22 +141,44 @@ class StreamLink(RoutedSubscription):
         """
         links = self._links
         before, links.carrying = links.carrying, StreamLink
+        trace: StreamTrace | None = links.trace
+        links.trace = None
         try:
+            if trace is not None:
+                return trace.route_imported(self, result, seen, over)
             return links.route(self.importer, result, seen, publisher, over)
         finally:
-            links.carrying = before
+            links.carrying, links.trace = before, trace
 
     def importers_subject(self, subject: bytes) -> bytes:
         """Return the importer's subject for messages to `subject` in the exporter's account."""
         rewritten: bytes = self._transform.rewrite(subject)
         return rewritten
 
+    def exporters_subject(self, subject: bytes) -> bytes | None:
+        """Return what the importer's `subject` means in the exporter's account; None for nothing.
+
+        A subject that is wider than the import means as much of it as both have in common.
+        """
+        local = self.plan.target
+        if not covers(local, subject):
+            if not overlaps(local, subject):
+                return None
+            subject = common(local, subject)
+        meant: bytes = self._back.rewrite(subject)
+        return meant
+
     def trace_events(self, frame: Frame) -> list[dict[str, Any]]:
         """Return a trace event for each receiver of `frame` in the importer's account."""
+        if self._links.carrying is not None:
+            return []
         subject = self._transform.rewrite(frame.subject_bytes())
         count = self.importer.sublist.match(subject).fan_out()
-        shown = {"type": "se", "acc": self.importer.name, "to": subject.decode(errors="replace")}
-        return [shown] * count
+        return [self.import_event(subject)] * count
+
+    def import_event(self, subject: bytes) -> dict[str, Any]:
+        """Return the trace event of a message that the importer sees as one to `subject`."""
+        return {"type": "se", "acc": self.importer.name, "to": subject.decode(errors="replace")}
 
 
 class Crossing:
@@ -130,9 +188,18 @@ class Crossing:
     workers must not forward them to other servers of a cluster, which have the import themselves.
     """
 
-    def __init__(self, links: tuple[Client, ...], publisher: Client | None, seen: Frame) -> None:
+    def __init__(
+        self,
+        stream: StreamLink,
+        links: tuple[Client, ...],
+        publisher: Client | None,
+        seen: Frame,
+        trace: StreamTrace | None,
+    ) -> None:
+        self._stream = stream
         self._publisher = publisher
         self._seen = seen
+        self._trace = trace
         self._names: dict[Any, list[bytes] | None] = dict.fromkeys(links)
 
     def name(self, link: Client, queue: bytes) -> bool:
@@ -144,7 +211,10 @@ class Crossing:
     def go(self) -> bool:
         """Send the message; False, for what takes it has been counted."""
         for link, queues in self._names.items():
-            link.forward(self._publisher, self._seen, queues)
+            if self._trace is None:
+                link.forward(self._publisher, self._seen, queues)
+            else:
+                self._trace.forward_imported(self._stream, link, self._seen, queues)
         return False
 
 

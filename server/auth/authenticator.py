@@ -7,6 +7,7 @@ awaitable otherwise (for bcrypt or a hook).
 
 from __future__ import annotations
 
+import secrets
 import time
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     SharedRules = options.Authorization | options.WebSocketAuthorization
 
 _ANYBODY = Identity()
+_UNNAMED = Identity(user=f"nats-{secrets.token_hex(4)}")
+"""A client without credentials where only the system account has users; nats-server makes up such
+a name, too, and reports it."""
 _LISTENERS = ("STANDARD", "WEBSOCKET")
 NOT_PINNED = "client certificate is not pinned"
 _FINGERPRINT_LENGTH = 64
@@ -178,7 +182,7 @@ class Authenticator:
         if not request.has_credentials and rules.no_auth_user:
             return self._silent_user(rules.no_auth_user, request)
         if not request.has_credentials and self._is_global_open:
-            return _ANYBODY
+            return _UNNAMED
         if request.user and self._users.has_names:
             return self._by_name(request)
         return self._by_shared_secret(rules, request)

@@ -146,6 +146,7 @@ class ExportClaim(Struct, frozen=True):
     response_threshold: Int64 = 0
     account_token_position: Int64 = 0
     service_latency: LatencyClaim | None = None
+    allow_trace: bool = False
 
 
 class ImportClaim(Struct, frozen=True):
@@ -159,6 +160,7 @@ class ImportClaim(Struct, frozen=True):
     local_subject: str = ""
     type: str | int = ""
     share: bool = False
+    allow_trace: bool = False
 
 
 class WeightedMapping(Struct, frozen=True):

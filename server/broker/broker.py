@@ -155,7 +155,9 @@ class Broker(Host):
         """The traces of messages, made on first use."""
         from midge.server.broker.message_trace import MessageTraces  # noqa: PLC0415 - as above
 
-        traces = MessageTraces(self, self.admission.trace_claim, self.accounts.get)
+        traces = MessageTraces(
+            self, self.admission.trace_claim, self.accounts.get, self.admission.links
+        )
         traces.send = self._send_trace
         return traces
 
@@ -277,10 +279,17 @@ class Broker(Host):
             self._note_end(connection, connection.reason)
         self.observers.show("client_closed", connection)
 
-    def write_timed_out(self, cid: int, peer: str, deadline_s: float) -> None:
+    def link_closed(self, role: int, reason: ClosedReason) -> None:
+        """Count a link that has ended because the other server did not read, or not answer."""
+        if reason.is_slow_consumer:
+            self.totals.count_slow(role)
+        elif reason is ClosedReason.STALE_CONNECTION:
+            self.totals.count_stale(role)
+
+    def write_timed_out(self, owner: Client, peer: str, deadline_s: float) -> None:
         """Count and log a connection that took only some of its output in time, and stays open."""
-        self.totals.slow_consumers += 1
-        Host.write_timed_out(self, cid, peer, deadline_s)
+        self.totals.count_slow(owner.role)
+        Host.write_timed_out(self, owner, peer, deadline_s)
 
     def _note_end(self, connection: Connection, reason: ClosedReason) -> None:
         """Count and log why a connection has ended."""

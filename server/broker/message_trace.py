@@ -3,8 +3,10 @@
 `Nats-Trace-Dest` names the subject that the trace is published to. With `Nats-Trace-Only`, the
 message is traced but not delivered. A W3C `traceparent` header that is marked as sampled starts a
 trace if the account's `msg_trace` has a destination. As in nats-server, a trace ends at the border
-of its account unless an import or export allows more. It continues over links: each server
-publishes its own events, and `Nats-Trace-Hop` says which server is behind which link.
+of its account unless `allow_trace` of a service's export or a stream's import lets it go on: then
+the same trace has the events of the other account. It continues over links: each server publishes
+its own events, and `Nats-Trace-Hop` says which server is behind which link. Behind a service,
+servers publish them to a reply subject that leads back to the account in which the trace began.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ from msgspec import Struct
 
 from midge.protocol import errors
 from midge.protocol.frame import compose
+from midge.server.accounts.service_link import Response, ServiceLink
+from midge.server.accounts.stream_link import StreamLink
 from midge.server.clients.publishing import PublishingClient
 from midge.server.log.logger import get_logger
 from midge.server.routing.receivers import (
@@ -33,6 +37,7 @@ from midge.sublist.subjects import is_valid_publish_subject
 
 if TYPE_CHECKING:
     from midge.protocol.frame import Frame
+    from midge.server.accounts.link_context import LinkContext
     from midge.server.auth.claims import TraceClaim
     from midge.server.channels.host import Host
     from midge.server.routing.account import Account
@@ -85,7 +90,7 @@ class MessageTraces:
     """The traces of one server; `send` publishes them, and without it nothing is traced.
 
     `claim` returns the trace settings in an account's token, or None without a token, and
-    `find_account` returns the account of a name.
+    `find_account` returns the account of a name. `links` are those between accounts.
     """
 
     def __init__(
@@ -93,8 +98,10 @@ class MessageTraces:
         host: Host,
         claim: Callable[[str], TraceClaim | None],
         find_account: Callable[[str], Account | None],
+        links: LinkContext,
     ) -> None:
-        self._host = host
+        self.host = host
+        self.links = links
         self._claim = claim
         self._find_account = find_account
         self.send: Send | None = None
@@ -111,9 +118,9 @@ class MessageTraces:
         if self.send is None or sampling is None:
             if parent is None or connection.publish_checks & SCREENED:
                 return None
-            return Trace(self._host, None, connection, frame, headers, "", parent)
+            return Trace(self, None, connection, frame, headers, "", parent)
         destination = sampling.destination
-        trace = Trace(self._host, self.send, connection, frame, headers, destination, parent)
+        trace = Trace(self, self.send, connection, frame, headers, destination, parent)
         trace.is_silent = DESTINATION not in headers and not self._is_chosen(sampling)
         is_possible = trace.is_possible(connection)
         return trace if is_possible or trace.is_void or trace.is_silent else None
@@ -129,9 +136,9 @@ class MessageTraces:
         if self.send is None or sampling is None:
             if parent is None:
                 return None
-            return Trace(self._host, None, source, frame, headers, "", parent)
+            return Trace(self, None, source, frame, headers, "", parent)
         destination = sampling.destination
-        trace = Trace(self._host, self.send, source, frame, headers, destination, parent)
+        trace = Trace(self, self.send, source, frame, headers, destination, parent)
         trace.hop = headers.get(HOP, [""])[0]
         began_in = headers.get(_ORIGIN_ACCOUNT, [source.account.name])[0]
         account = self._find_account(began_in)
@@ -143,7 +150,7 @@ class MessageTraces:
 
     def _parent(self, headers: dict[str, list[str]]) -> Any:
         """Return the context for spans of a message with these headers, or None."""
-        spans = self._host.router.spans
+        spans = self.host.router.spans
         return None if spans is None or not headers else spans.parent(headers)
 
     def _wanted(self, headers: dict[str, list[str]], account: Account) -> Sampling | None:
@@ -159,14 +166,14 @@ class MessageTraces:
         claim = self._claim(account.name)
         if claim is not None:
             return Sampling(claim.dest, claim.sampling) if claim.dest else None
-        for table in self._host.options.accounts:
+        for table in self.host.options.accounts:
             if table.name == account.name and table.msg_trace.destination:
                 return Sampling(table.msg_trace.destination, table.msg_trace.sampling_percent)
         return None
 
     def _is_chosen(self, sampling: Sampling) -> bool:
         percent = sampling.percent
-        return not 0 < percent < 100 or self._host.random.randrange(100) < percent
+        return not 0 < percent < 100 or self.host.random.randrange(100) < percent
 
 
 class Trace:
@@ -182,7 +189,7 @@ class Trace:
 
     def __init__(
         self,
-        host: Host,
+        traces: MessageTraces,
         send: Send | None,
         publisher: Client,
         frame: Frame,
@@ -190,17 +197,18 @@ class Trace:
         destination: str,
         parent: Any = None,
     ) -> None:
-        self._host = host
+        self._host = traces.host
+        self._between_accounts = traces.links
         self._send = send
         self._publisher = publisher
         self.account = publisher.account
-        self._destination = destination.encode(errors="surrogateescape")
+        self.destination = destination.encode(errors="surrogateescape")
         self._parent = parent
         self._reply = b"" if parent is None else frame.reply_bytes() or b""
         asks = bool(destination) and DESTINATION in headers
         self.is_only = asks and headers.get(ONLY, [""])[0].lower() in _TRUE
         self.hop = ""
-        self._hops = 0
+        self.hops = 0
         self.is_void = False
         self.is_silent = False
         self.refusal: str | None = None
@@ -208,6 +216,7 @@ class Trace:
             "in", acc=publisher.account.name, subj=_text(frame.subject_bytes()), client=publisher
         )
         self._events = [self._ingress]
+        self._import: tuple[StreamLink, Event] | None = None
         self._headers = headers
         self._size = frame.size
 
@@ -221,7 +230,7 @@ class Trace:
         elif not self.has_destination():
             self.is_void = self.is_only
         elif not self._may_be_sent(connection):
-            self.refusal = errors.publish_violation(self._destination)
+            self.refusal = errors.publish_violation(self.destination)
             self.is_void = True
         else:
             return True
@@ -229,17 +238,17 @@ class Trace:
 
     def has_destination(self) -> bool:
         """Return whether the destination is a valid subject; log an error if not."""
-        if is_valid_publish_subject(self._destination):
+        if is_valid_publish_subject(self.destination):
             return True
         owner = _owner_of(self._publisher)
-        destination = _text(self._destination)
+        destination = _text(self.destination)
         log.error("trace_impossible", cid=owner.cid, peer=owner.peer, destination=destination)
         return False
 
     def _may_be_sent(self, connection: PublishingClient) -> bool:
         permissions = connection.permissions
-        return not self._destination.startswith(RESERVED_SUBJECTS) and (
-            permissions is None or permissions.may_publish(self._destination)
+        return not self.destination.startswith(RESERVED_SUBJECTS) and (
+            permissions is None or permissions.may_publish(self.destination)
         )
 
     def go_on(self, subject: bytes, target: bytes, refusal: str | None) -> None:
@@ -297,6 +306,34 @@ class Trace:
         links |= name_groups(far, self._publisher, picked, carried)
         return sum(self._forward(link, frame, links[link]) for link in links)
 
+    def route_imported(
+        self, link: StreamLink, result: SubListResult, frame: Frame, over: Frame | None
+    ) -> int:
+        """Do what `route` does, and report the import with each receiver."""
+        before, self._import = self._import, (link, link.import_event(frame.subject_bytes()))
+        try:
+            return self.route(result, frame, over)
+        finally:
+            self._import = before
+
+    def forward_imported(
+        self, link: StreamLink, remote: Client, frame: Frame, queues: list[bytes] | None
+    ) -> bool:
+        """Send `frame` over the link `remote`, and report the import; return whether it goes."""
+        before, self._import = self._import, (link, link.import_event(frame.subject_bytes()))
+        try:
+            return self._forward(remote, frame, queues)
+        finally:
+            self._import = before
+
+    def route_led_back(self, way: bytes, result: SubListResult, frame: Frame) -> int:
+        """Do what `route` does, and have other servers publish their traces to `way`."""
+        before, self.destination = self.destination, way
+        try:
+            return self.route(result, _with_header(frame, DESTINATION, _text(way)))
+        finally:
+            self.destination = before
+
     def send(self) -> None:
         """Publish the trace, and report its spans."""
         if self._parent is not None:
@@ -309,17 +346,18 @@ class Trace:
             )
         if self._send is not None and not self.is_silent:
             request = {"header": self._headers, "msgsize": self._size}
-            hops = {"hops": self._hops} if self._hops else {}
+            hops = {"hops": self.hops} if self.hops else {}
             trace = {"request": request, **hops, "events": self._events}
-            self._send(self.account, self._destination, trace)
+            self._send(self.account, self.destination, trace)
 
-    def _forward(self, link: Client, frame: Frame, queues: list[bytes]) -> bool:
+    def _forward(self, link: Client, frame: Frame, queues: list[bytes] | None) -> bool:
         """Send `frame` over `link`, where the trace goes on; return whether it was sent."""
-        if not self._destination:
+        self._note_import()
+        if not self.destination:
             self._events.append(self._event("eg", client=link, hop=""))
             return link.forward(self._publisher, frame, queues or None)
-        self._hops += 1
-        hop = f"{self.hop}.{self._hops}" if self.hop else str(self._hops)
+        self.hops += 1
+        hop = f"{self.hop}.{self.hops}" if self.hop else str(self.hops)
         owner = _owner_of(link)
         is_traced = owner.parser.headers and owner.peer_protocol >= TRACING_PROTOCOL
         error, is_sent = "", False
@@ -331,7 +369,8 @@ class Trace:
             if not is_sent:
                 error = _refusal_of_link(owner, frame)
         fields = {"error": error} if error else {}
-        self._events.append(self._event("eg", client=link, hop=hop, **fields))
+        account = self._other_account(link)
+        self._events.append(self._event("eg", client=link, **account, hop=hop, **fields))
         return is_sent
 
     def _offer_to_group(self, frame: Frame, group: QueueGroup) -> bool:
@@ -351,16 +390,20 @@ class Trace:
         client = subscription.client
         if client is None:
             return self._offer_inside(subscription, frame)
+        self._note_import()
         refusal = _refusal_of(client, subscription.queue, self._publisher, frame)
         if refusal is None and not self.is_only:
             outcome = self._host.router.deliver(subscription, self._publisher, frame)
             refusal = None if outcome else SLOW_TEXT
-        queue = subscription.queue
+        queue, subject = subscription.queue, subscription.subject
+        if self._import is not None:
+            subject = self._import[0].exporters_subject(subject) or subject
         self._events.append(
             self._event(
                 "eg",
                 client=client,
-                sub=_text(subscription.subject),
+                **self._other_account(client),
+                sub=_text(subject),
                 **({"queue": _text(queue)} if queue else {}),
                 **({"error": refusal} if refusal else {}),
             )
@@ -371,12 +414,32 @@ class Trace:
         """Deliver to a part of the server, and add the events that it reports to the trace."""
         told = getattr(subscription, "trace_events", None)
         events = [] if told is None else told(frame)
+        goes_on = getattr(subscription, "allows_trace", False)
+        if goes_on and isinstance(subscription, StreamLink):
+            events = []  # `route_imported` reports one before each receiver
+        elif events:
+            self._note_import()
         self._events += [self._event(**event) for event in events]
-        if self.is_only:
+        if self.is_only and not goes_on:
             return bool(events)
-        if self._destination and any(event["type"] == "si" for event in events):
-            frame = without_trace(frame)  # the other account has not allowed tracing
-        return bool(self._host.router.deliver(subscription, self._publisher, frame))
+        if self.destination and isinstance(subscription, ServiceLink | Response) and not goes_on:
+            frame = without_trace(frame)
+        self._between_accounts.trace = self if goes_on else None
+        try:
+            return bool(self._host.router.deliver(subscription, self._publisher, frame))
+        finally:
+            self._between_accounts.trace = None
+
+    def _other_account(self, receiver: Client) -> dict[str, str]:
+        """Return the field for the receiver's account if it is not the publisher's."""
+        name = receiver.account.name
+        is_named = name != self._ingress["acc"] and receiver.role not in {Role.ROUTE, Role.WORKER}
+        return {"acc": name} if is_named else {}
+
+    def _note_import(self) -> None:
+        """Add the event of the import through which the next receiver gets the message, if any."""
+        if self._import is not None:
+            self._events.append(self._event(**self._import[1]))
 
     def _event(self, type: str, client: Client | None = None, **fields: Any) -> Event:  # noqa: A002
         """Make one event; with a client, it has the client's kind and name."""

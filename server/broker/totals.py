@@ -3,6 +3,9 @@
 from collections.abc import Iterable
 
 from midge.server.routing.client import Client
+from midge.server.routing.role import Role
+
+_LEAFS = (Role.LEAF, Role.HUB)
 
 
 class Totals:
@@ -15,7 +18,11 @@ class Totals:
         "out_bytes",
         "out_messages",
         "slow_consumers",
+        "slow_leafs",
+        "slow_routes",
         "stale_connections",
+        "stale_leafs",
+        "stale_routes",
     )
 
     def __init__(self) -> None:
@@ -24,8 +31,22 @@ class Totals:
         self.in_bytes = 0
         self.out_messages = 0
         self.out_bytes = 0
-        self.slow_consumers = 0
+        self.slow_consumers = 0  # clients, as in the next count
         self.stale_connections = 0
+        self.slow_routes = self.slow_leafs = 0
+        self.stale_routes = self.stale_leafs = 0
+
+    def count_slow(self, role: int) -> None:
+        """Count a connection that did not take its output in time."""
+        self.slow_consumers += role == Role.CLIENT
+        self.slow_routes += role == Role.ROUTE
+        self.slow_leafs += role in _LEAFS
+
+    def count_stale(self, role: int) -> None:
+        """Count a connection that did not answer PING."""
+        self.stale_connections += role == Role.CLIENT
+        self.stale_routes += role == Role.ROUTE
+        self.stale_leafs += role in _LEAFS
 
     def add(self, client: Client) -> None:
         """Add the traffic of `client`."""

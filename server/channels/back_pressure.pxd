@@ -15,6 +15,7 @@ cdef class BackPressure:
     cdef Client _waits_for
     cdef public Client held_by
     cdef public dict holding
+    cdef readonly long long stalls
 
     @cython.locals(limit=Py_ssize_t)
     cpdef bint has_room(self, Client publisher, Py_ssize_t pending) except -1

@@ -62,7 +62,7 @@ class BackPressure:
     """The receiver that `channel` waits for, and the publishers that wait for `channel`.
 
     `held_by` is the receiver that the current batch has overwhelmed; `holding` has the publishers
-    that are not read until this channel has caught up.
+    that are not read until this channel has caught up. `stalls` counts the pauses of this channel.
     """
 
     __slots__ = (
@@ -75,6 +75,7 @@ class BackPressure:
         "_waits_for",
         "held_by",
         "holding",
+        "stalls",
     )
 
     def __init__(self, channel: Pressed) -> None:
@@ -87,6 +88,7 @@ class BackPressure:
         self._waits_for: Client | None = None
         self.held_by: Client | None = None
         self.holding: dict[Client, None] = {}
+        self.stalls = 0
 
     # As a receiver.
 
@@ -151,7 +153,7 @@ class BackPressure:
         if left_s > _DEADLINE_SLACK_S:
             self._watch_deadline(left_s)
         elif rule.retries and (self._has_progressed or channel.outbound.has_shrunk()):
-            channel.host.write_timed_out(channel.owner.cid, channel.peer, rule.deadline_s)
+            channel.host.write_timed_out(channel.owner, channel.peer, rule.deadline_s)
             self._begin_batch()
             self._watch_deadline(rule.deadline_s)
         else:
@@ -172,6 +174,7 @@ class BackPressure:
             return
         host = self._channel.host
         host.stalled_clients += 1
+        self.stalls += 1
         self._channel.reading.hold_back()
         receiver.held(self._channel.owner)
         self._waits_for = receiver

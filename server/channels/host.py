@@ -17,6 +17,7 @@ from midge.server.routing.router import Router
 
 if TYPE_CHECKING:
     from midge.server.channels.ready_sockets import ReadySockets
+    from midge.server.routing.client import Client
 
 log = get_logger()
 
@@ -60,9 +61,9 @@ class Host:
         if self.ready_sockets is not None:
             self.ready_sockets.read()
 
-    def write_timed_out(self, cid: int, peer: str, deadline_s: float) -> None:
+    def write_timed_out(self, owner: "Client", peer: str, deadline_s: float) -> None:
         """Log that a connection that took only some of its output in time stays open."""
-        log.info("slow_consumer_stays", cid=cid, peer=peer, deadline_s=deadline_s)
+        log.info("slow_consumer_stays", cid=owner.cid, peer=peer, deadline_s=deadline_s)
 
     def protocol_error(self, cid: int, peer: str, error: ProtocolError) -> None:
         """Log a peer's protocol error."""

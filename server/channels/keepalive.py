@@ -73,10 +73,14 @@ class KeepaliveTimer:
         """Return whether a PING is due at some time."""
         return self._timer is not None
 
-    def connected(self) -> None:
-        """Start over with an early PING, now that the client has sent CONNECT."""
+    def connect_received(self) -> None:
+        """Estimate the round-trip time, when CONNECT comes."""
         if self.round_trip_s is None:
             self.round_trip_s = self._clock.monotonic() - self._began_at
+
+    def connected(self) -> None:
+        """Start over with an early PING, now that the client has been admitted."""
+        self.connect_received()
         delay_s = min(self.interval_s, _FIRST_PING_S)
         self._schedule(delay_s * (1 + self._random.random() * _FIRST_PING_SPREAD))
 

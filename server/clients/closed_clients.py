@@ -54,6 +54,10 @@ class ConnectionRecord(Struct, kw_only=True, weakref=False):
     user: str
     jwt: str = ""
     issuer_key: str = ""
+    tags: tuple[str, ...] = ()
+    stalls: int = 0
+    proxy_key: str = ""
+    tls_first: bool = False
     account_name: str
     display_name: str
     peer_host: str
@@ -74,7 +78,7 @@ class ConnectionRecord(Struct, kw_only=True, weakref=False):
 
     def weight_bytes(self) -> int:
         """Estimate the memory of this object, in bytes."""
-        texts = (self.name, self.lang, self.version, self.user, self.jwt)
+        texts = (self.name, self.lang, self.version, self.user, self.jwt, *self.tags)
         subjects = sum(len(one.subject) + len(one.sid) for one in self.subscriptions)
         return (
             _ENTRY_BYTES
@@ -96,11 +100,27 @@ def client_record(connection: Connection, stopped_at: float) -> ConnectionRecord
         user=user_of(connection),
         jwt=options.jwt,
         issuer_key=issuer_key_of(connection),
+        tags=connection.identity.tags if connection.identity else (),
+        stalls=stalls_of(connection),
+        tls_first=is_tls_first(connection),
+        proxy_key=connection.identity.proxy_key if connection.identity else "",
         display_name=connection.identity.display_name if connection.identity else "",
         subscription_count=len(held),
         subscriptions=_remembered(held.values()) if held else [],
         **common_facts(connection, stopped_at),
     )
+
+
+def stalls_of(connection: Connection) -> int:
+    """Count how often the server has paused the client because a receiver was behind."""
+    pressure = connection.channel.back_pressure
+    return 0 if pressure is None else pressure.stalls
+
+
+def is_tls_first(connection: Connection) -> bool:
+    """Return whether the client began with the TLS handshake, before INFO."""
+    is_plain = connection.channel.tls_facts() is None or connection.listener_kind != "STANDARD"
+    return connection.owes_info and not is_plain
 
 
 def common_facts(connection: ChannelOwner, stopped_at: float) -> dict[str, Any]:

@@ -107,7 +107,7 @@ class Connection(PublishingClient):
         self.max_subscriptions = limits.max_subscriptions or -1
         self.deliver_checks = NO_HEADERS
         self.introduced = False  # True once a CONNECT was accepted, even during another CONNECT
-        self.owes_info = False  # whether to send INFO once there is a transport
+        self.owes_info = False  # whether INFO goes out only when there is a transport
         self.is_unsettled = False
         self.late_pongs: LatePongs | None = None
         self._told_info = False
@@ -119,7 +119,6 @@ class Connection(PublishingClient):
     def opened(self) -> None:
         """Register with the broker."""
         if self.owes_info:
-            self.owes_info = False
             self.send_info()  # it is written after the timers that a client relies on are running
         self.broker.connection_made(self)
 
@@ -187,6 +186,7 @@ class Connection(PublishingClient):
             self.tracer.connect_received(document)
             self.spend(LOG_LINE_BYTES)
         self.options = options
+        self.channel.keepalive.connect_received()
         self.channel.reading.halt(AUTHENTICATING)
         is_anew = self.channel.state == ChannelState.CONNECTED
         if is_anew:

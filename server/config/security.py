@@ -176,6 +176,8 @@ class Export(Table, frozen=True, kw_only=True):
     """Subject that the latencies of a service are published to; empty means none."""
     latency_sampling_percent: Annotated[int, Meta(ge=0, le=100)] = 100
     """How many of a hundred requests are measured; 0: those whose headers ask for a trace."""
+    allow_trace: bool = False
+    """Whether traces of requests go on in the exporter's account; for a service."""
 
 
 class ImportSource(Table, frozen=True, kw_only=True):
@@ -200,6 +202,8 @@ class Import(Table, frozen=True, kw_only=True):
     """Local subject of the import; empty keeps the exporter's subject."""
     share: bool = False
     """Tell the service about the requesting connection."""
+    allow_trace: bool = False
+    """Whether traces of messages go on in the importer's account; for a stream."""
 
 
 class MappingDestination(Table, frozen=True, kw_only=True):

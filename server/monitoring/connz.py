@@ -9,6 +9,8 @@ from midge.server.clients.client_info import CLIENT_TYPES, issuer_key_of, user_o
 from midge.server.clients.closed_clients import (
     SUBSCRIPTIONS_KEPT,
     ConnectionRecord,
+    is_tls_first,
+    stalls_of,
 )
 from midge.server.clients.connection import Connection
 from midge.server.config.account_names import GLOBAL_ACCOUNT
@@ -313,6 +315,7 @@ def _entry(client: Client, options: ConnzOptions, now: float, wall_offset: float
         "out_msgs": client.out_messages,
         "in_bytes": client.in_bytes,
         "out_bytes": client.out_bytes,
+        **_stalls(client),
         "subscriptions": _subscription_count(client),
     }
     entry |= _introduction(client)
@@ -320,10 +323,17 @@ def _entry(client: Client, options: ConnzOptions, now: float, wall_offset: float
         entry |= _peer_certificates(client) | _identity(client)
     elif isinstance(client, ConnectionRecord) and (token := _token(client)):
         entry |= {**token, **({"name_tag": client.display_name} if client.display_name else {})}
-    identity = None if isinstance(client, ConnectionRecord) else client.identity
-    if identity is not None and identity.proxy_key:
-        entry["proxy"] = {"key": identity.proxy_key}
-    return entry
+    if isinstance(client, ConnectionRecord):
+        proxy_key = client.proxy_key
+    else:
+        proxy_key = client.identity.proxy_key if client.identity else ""
+    return entry | ({"proxy": {"key": proxy_key}} if proxy_key else {})
+
+
+def _stalls(client: Client) -> dict[str, int]:
+    """Return how often the client was paused; nothing if it never was."""
+    count = client.stalls if isinstance(client, ConnectionRecord) else stalls_of(client)
+    return {"stalls": count} if count else {}
 
 
 def _introduction(client: Client) -> dict[str, Any]:
@@ -334,6 +344,9 @@ def _introduction(client: Client) -> dict[str, Any]:
     if tls is not None:
         facts["tls_version"] = tls[0].removeprefix("TLSv")
         facts["tls_cipher_suite"] = tls[1]
+    facts["tls_first"] = (
+        client.tls_first if isinstance(client, ConnectionRecord) else is_tls_first(client)
+    )
     return {name: value for name, value in facts.items() if value}
 
 
@@ -347,12 +360,13 @@ def _peer_certificates(client: Client) -> dict[str, Any]:
     return {"tls_peer_certs": [fingerprints(one) for one in chain[:1]]}
 
 
-def _token(client: Client) -> dict[str, str]:
-    """Return the client's JWT, and the key that made it; for an nkey its account."""
+def _token(client: Client) -> dict[str, Any]:
+    """Return the client's JWT, its tags, and the key that made it; for an nkey its account."""
     if isinstance(client, ConnectionRecord):
-        facts = {"jwt": client.jwt, "issuer_key": client.issuer_key}
+        facts = {"jwt": client.jwt, "issuer_key": client.issuer_key, "tags": client.tags}
     else:
-        facts = {"jwt": client.options.jwt, "issuer_key": issuer_key_of(client)}
+        tags = client.identity.tags if client.identity else ()
+        facts = {"jwt": client.options.jwt, "issuer_key": issuer_key_of(client), "tags": tags}
     return {name: value for name, value in facts.items() if value}
 
 
@@ -371,7 +385,10 @@ def _interest(client: Client, held: list[Any], *, detail: bool) -> dict[str, Any
     if not detail:
         return {"subscriptions_list": [go_format.text(one.subject) for one in held]}
     account = {}
-    if _is_closed(client) and client.account_name != GLOBAL_ACCOUNT:
+    is_named = _is_closed(client) and (
+        client.account_name != GLOBAL_ACCOUNT or client.kind == "Leafnode"
+    )
+    if is_named and _is_closed(client):
         account = {"account": client.account_name, "account_tag": client.account_name}
     details = [account | subscription_detail(one, client.cid) for one in held]
     return {"subscriptions_list_detail": details}

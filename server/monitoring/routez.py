@@ -30,9 +30,22 @@ def routez(state: State, arguments: Arguments) -> dict[str, Any]:
         "server_id": state.broker.keys.server_id,
         "server_name": state.server_name,
         "now": go_format.timestamp(state.broker.clock.wall()),
+        **_permissions(state),
         "num_routes": len(links),
         "routes": [_entry(state, link, lists=lists, with_detail=with_detail) for link in links],
     }
+
+
+def _permissions(state: State) -> dict[str, Any]:
+    """Return the configured permissions of routes, where they do not allow all."""
+    rules = state.broker.options.cluster.permissions
+    shown = (("import", rules.imports), ("export", rules.exports))
+    return {name: found for name, one in shown if (found := _lists(one))}
+
+
+def _lists(rules: Any) -> dict[str, Any]:
+    found = {"allow": list(rules.allow), "deny": list(rules.deny)}
+    return {name: subjects for name, subjects in found.items() if subjects}
 
 
 def routes_of(state: State) -> list[RouteLink]:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from midge.server.monitoring.state import State
 
 _AUTH_TIMEOUT_S = 2.0
-_NONE_OF_ALL = {"routes": 0, "gateways": 0, "leafs": 0}
 
 
 async def varz(state: "State") -> dict[str, Any]:
@@ -227,6 +226,8 @@ def _activity(state: "State", totals: "Totals") -> dict[str, Any]:
     broker = state.broker
     usage = state.usage
     now = broker.clock.wall()
+    slow = by_kind(totals.slow_consumers, totals.slow_routes, totals.slow_leafs)
+    stale = by_kind(totals.stale_connections, totals.stale_routes, totals.stale_leafs)
     return {
         "start": go_format.timestamp(state.started_at),
         "now": go_format.timestamp(now),
@@ -248,8 +249,8 @@ def _activity(state: "State", totals: "Totals") -> dict[str, Any]:
         "out_bytes": totals.out_bytes,
         "out_client_msgs": totals.out_messages,
         "out_client_bytes": totals.out_bytes,
-        "slow_consumers": totals.slow_consumers,
-        "stale_connections": totals.stale_connections,
+        "slow_consumers": sum(slow.values()),
+        "stale_connections": sum(stale.values()),
         "stalled_clients": broker.stalled_clients,
         "subscriptions": sum(len(account.sublist) for account in broker.accounts.values()),
         "http_req_stats": dict(sorted(state.requests.items())),
@@ -258,10 +259,15 @@ def _activity(state: "State", totals: "Totals") -> dict[str, Any]:
         "feature_flags": feature_flags(broker.options),
         **_proxies(broker.options.proxies.trusted),
         "system_account": broker.system_account.name,
-        "slow_consumer_stats": {"clients": totals.slow_consumers, **_NONE_OF_ALL},
-        "stale_connection_stats": {"clients": totals.stale_connections, **_NONE_OF_ALL},
+        "slow_consumer_stats": slow,
+        "stale_connection_stats": stale,
         "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},
     }
+
+
+def by_kind(clients: int, routes: int, leafs: int) -> dict[str, int]:
+    """Return counts of connections as pages show them."""
+    return {"clients": clients, "routes": routes, "gateways": 0, "leafs": leafs}
 
 
 def _proxies(trusted: tuple[str, ...]) -> dict[str, Any]:

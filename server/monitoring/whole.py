@@ -47,7 +47,7 @@ async def whole_varz(state: State) -> Page:
     others = await part.ask_others("page", {"name": "varz", "arguments": {}})
     _add(page, others, _VARZ_SUMMED)
     for name in ("slow_consumer_stats", "stale_connection_stats"):
-        _add(page[name], [other[name] for other in others], ("clients",))
+        _add(page[name], [other[name] for other in others], ("clients", "routes", "leafs"))
     page["workers"] = part.states
     return page
 
@@ -181,6 +181,12 @@ def own_totals(state: State, totals: Totals | None = None) -> Page:
         "in_messages": totals.in_messages,
         "in_bytes": totals.in_bytes,
         "slow_consumers": totals.slow_consumers,
+        "slow_routes": totals.slow_routes,
+        "slow_leafs": totals.slow_leafs,
+        "stale_connections": totals.stale_connections,
+        "stale_routes": totals.stale_routes,
+        "stale_leafs": totals.stale_leafs,
+        "stalled_clients": broker.stalled_clients,
     }
 
 

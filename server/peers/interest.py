@@ -14,13 +14,12 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from midge.server.accounts.plan import inverse_of
 from midge.server.accounts.service_link import Response, ServiceLink
 from midge.server.accounts.stream_link import StreamLink
 from midge.server.clients.observer import Observer
 from midge.server.routing.passage import BOTH, SERVICE, STREAM, crosses, passes
 from midge.server.routing.role import BEHIND_ROUTES, LAST_CHOICE, Role
-from midge.sublist.subjects import common, covers, overlaps
+from midge.sublist.subjects import covers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -252,7 +251,6 @@ class ImportedStream:
         self._exporter = exporter
         self._importer = importer
         self._account = stream.importer
-        self._back = inverse_of(stream.plan.transform)
         # The importer's subjects that reach beyond the import, by what they mean there.
         self._wider: dict[tuple[bytes, bytes | None], set[bytes]] = {}
 
@@ -287,17 +285,10 @@ class ImportedStream:
             self._exporter.look_behind(source, meant, queue, origin)
 
     def exporters_subject(self, subject: bytes, queue: bytes | None) -> bytes | None:
-        """Return what interest in the importer's `subject` means of the stream; None for nothing.
-
-        A subject that is wider than the import means as much of it as both have in common.
-        """
-        local = self.stream.plan.target
-        if covers(local, subject):
-            return self._back.rewrite(subject)
-        if not overlaps(local, subject):
-            return None
-        meant = self._back.rewrite(common(local, subject))
-        self._wider.setdefault((meant, queue), set()).add(subject)
+        """Return `StreamLink.exporters_subject`; keep a subject that is wider than the import."""
+        meant = self.stream.exporters_subject(subject)
+        if meant is not None and not covers(self.stream.plan.target, subject):
+            self._wider.setdefault((meant, queue), set()).add(subject)
         return meant
 
     def keys(self, told: Told) -> Iterator[list[Key]]:

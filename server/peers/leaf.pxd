@@ -20,6 +20,9 @@ cdef class LeafLink(Link):
     cdef public double joined_at
     cdef public object told
     cdef public list interest
+    cdef readonly list last_interest
+
+    cpdef void closed(self) except *
 
     @cython.locals(told=RemoteSubscription)
     cpdef void on_link_subscribe(self, bytes subject, bytes queue, long long weight) except *

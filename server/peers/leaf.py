@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from midge.protocol.frame import Frame
 from midge.protocol.leaf import LeafParser
+from midge.server.clients.closed_clients import SUBSCRIPTIONS_KEPT
 from midge.server.peers.link import DOCUMENT_MAX_BYTES, Link
 from midge.server.peers.outbound import Heads
 from midge.server.routing.client import Client
@@ -23,7 +24,7 @@ class LeafLink(Link):
 
     The other server has announced `interest`, and gets this server's interest by `told`. Links of
     one `cluster` send each other nothing, unless its name is empty. `joined_at` is when it came up,
-    in seconds since the epoch.
+    in seconds since the epoch. `last_interest` is what it had announced when the link ended.
     """
 
     def __init__(self, broker: "Broker", cid: int, peer: tuple[str, int], side: Any) -> None:
@@ -39,6 +40,12 @@ class LeafLink(Link):
         self.joined_at = 0.0
         self.told: Any = None
         self.interest: list[RemoteSubscription] = []
+        self.last_interest: list[RemoteSubscription] | None = None
+
+    def closed(self) -> None:
+        """Remove the other server's interest, and keep the first of it for `/connz`."""
+        self.last_interest = self.interest[:SUBSCRIPTIONS_KEPT]
+        Link.closed(self)
 
     def on_link_subscribe(self, subject: bytes, queue: bytes | None, weight: int) -> None:
         """Note the other server's interest, or that a queue group has another weight."""

@@ -115,7 +115,7 @@ def leafnode_record(
         ClosedSubscription(
             one.subject, one.queue, b" ".join(filter(None, (one.subject, one.queue))), 0, 0
         )
-        for one in link.interest[:subscriptions_max]
+        for one in (link.last_interest or link.interest)[:subscriptions_max]
     ]
     return ConnectionRecord(
         kind="Leafnode",

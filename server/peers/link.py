@@ -119,6 +119,8 @@ class Link(ChannelOwner):
         The interest goes first, because `side` shows the end of the link to observers.
         """
         self._view = None
+        if self.reason is not None:
+            self.broker.link_closed(self.role, self.reason)
         self.announced.drop_all(self)
         self.side.closed(self)
 

@@ -9,10 +9,11 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from midge.protocol import COMPATIBLE_VERSION
-from midge.server.clients.client_info import client_info
+from midge.server.clients.client_info import client_info, issuer_key_of
 from midge.server.monitoring import go_format
+from midge.server.monitoring.routez import routes_of
 from midge.server.monitoring.state import State
-from midge.server.monitoring.varz import feature_flags
+from midge.server.monitoring.varz import by_kind, feature_flags
 
 if TYPE_CHECKING:
     from midge.server.clients.connection import Connection
@@ -78,7 +79,8 @@ class Documents:
             "sent_to_clients": sent,
             "received": received,
             "received_from_clients": received,
-            "slow_consumers": totals["slow_consumers"],
+            **_counts_of_failures(totals),
+            **self._routes(),
             "active_servers": 1,
             "gomaxprocs": 1,
         }
@@ -87,7 +89,22 @@ class Documents:
             from midge.server.monitoring.jetstream_details import section  # noqa: PLC0415
 
             statistics["jetstream"] = section(self.state.jetstream)
+            del statistics["jetstream"]["config"]["store_dir"]
         return {"server": self.server_info(), "statsz": statistics}
+
+    def _routes(self) -> dict[str, Any]:
+        """Return the traffic of each route; nothing without one."""
+        found = [
+            {
+                "rid": link.cid,
+                "name": link.name,
+                "sent": {"msgs": link.out_messages, "bytes": link.out_bytes},
+                "received": {"msgs": link.in_messages, "bytes": link.in_bytes},
+                "pending": link.outbound.pending_bytes(),
+            }
+            for link in routes_of(self.state)
+        ]
+        return {"routes": found} if found else {}
 
     def account_connections(self, counts: dict[str, Any]) -> dict[str, Any]:
         """Return the `counts` of an account as `CONNS`."""
@@ -150,7 +167,28 @@ class Documents:
         }
 
     def _client(self, connection: Connection) -> dict[str, Any]:
+        identity = connection.identity
+        of_token = {
+            "jwt": connection.options.jwt,
+            "issuer_key": issuer_key_of(connection),
+            "tags": [] if identity is None else list(identity.tags),
+        }
         return {
             **client_info(connection, self.state.wall_offset()),
+            **{name: value for name, value in of_token.items() if value},
             "name_tag": connection.account.name,
         }
+
+
+def _counts_of_failures(totals: dict[str, Any]) -> dict[str, Any]:
+    """Return the counts of slow and stale connections, by kind where there are any."""
+    slow = by_kind(totals["slow_consumers"], totals["slow_routes"], totals["slow_leafs"])
+    stale = by_kind(totals["stale_connections"], totals["stale_routes"], totals["stale_leafs"])
+    found: dict[str, Any] = {
+        "slow_consumer_stats": any(slow.values()) and slow,
+        "stale_connections": sum(stale.values()),
+        "stale_connection_stats": any(stale.values()) and stale,
+        "stalled_clients": totals["stalled_clients"],
+    }
+    named = {name: value for name, value in found.items() if value}
+    return {"slow_consumers": sum(slow.values()), **named}

@@ -18,6 +18,7 @@ from midge.server.auth import Refusal
 from midge.server.broker.broker import Broker, Observer
 from midge.server.channels.closed_reason import ClosedReason
 from midge.server.clients.client_info import user_of
+from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.monitoring import go_format
 from midge.server.monitoring.state import State
 from midge.server.routing.account import Account
@@ -114,17 +115,12 @@ class SystemEvents(Observer):
     # Publishing.
 
     def leafnode_connected(self, link: LeafLink) -> None:
-        """Publish the events of a new leaf link and of its client, at either end."""
-        if not self._has_listeners():
-            return
-        account = link.account
-        system = self._broker.system_account
-        subject = b"$SYS.ACCOUNT.%b.LEAFNODE.CONNECT" % account.name.encode()
-        document = {"server": self._documents.server_info(), "acc": account.name}
-        self.publish(system, subject, document)
-        self.tell_connections(account)
-        subject = b"$SYS.ACCOUNT.%b.CONNECT" % account.name.encode()
-        self.publish(system, subject, self._documents.leafnode_connect_event(link))
+        """Publish the event of a new leaf link, at either end."""
+        if self._has_listeners():
+            self.tell_connections(link.account)
+            subject = b"$SYS.ACCOUNT.%b.CONNECT" % link.account.name.encode()
+            document = self._documents.leafnode_connect_event(link)
+            self.publish(self._broker.system_account, subject, document)
 
     def leafnode_closed(self, link: LeafLink) -> None:
         """Publish the end of a leaf link."""
@@ -180,7 +176,12 @@ class SystemEvents(Observer):
         self._services.subscribed += 1
 
     def tell_connections(self, account: Account, leaving: int = 0) -> None:
-        """Publish the counts of an account, less the `leaving` subscriptions of a client."""
+        """Publish the counts of an account, less the `leaving` subscriptions of a client.
+
+        Those of the global account are not published, as on nats-server.
+        """
+        if account.name == GLOBAL_ACCOUNT:
+            return
         is_heard = any(self._is_heard(subject) for subject in _counts_subjects(account.name))
         if is_heard and self._state.part is None:
             from midge.server.monitoring import accounts  # noqa: PLC0415 - no start needs pages

@@ -23,14 +23,36 @@ accounts {
       {user: deaf, password: p, permissions: {subscribe: {deny: "x.secret"}}}
     ]
     mappings: {"m.in": "m.out"}
-    exports: [{stream: "s.>"}]
-    imports: [{service: {account: B, subject: svc.x}, to: my.x}]
+    exports: [{stream: "s.>"}, {stream: "o.>"}]
+    imports: [
+      {service: {account: B, subject: svc.x}, to: my.x}
+      {service: {account: B, subject: "open.*"}, to: "my.open.*"}
+      {service: {account: B, subject: chain.x}}
+      {service: {account: B, subject: half.x}}
+    ]
     msg_trace: trace.external
   }
   B {
     users: [{user: b, password: p}]
-    exports: [{service: svc.x}]
-    imports: [{stream: {account: A, subject: "s.>"}, prefix: from}]
+    mappings: {"open.in": "open.out"}
+    exports: [
+      {service: svc.x}
+      {service: "open.*", allow_trace: true}
+      {service: chain.x, allow_trace: true}
+      {service: half.x, allow_trace: true}
+      {stream: "open.*"}
+    ]
+    imports: [
+      {stream: {account: A, subject: "s.>"}, prefix: from}
+      {stream: {account: A, subject: "o.>"}, prefix: opened, allow_trace: true}
+      {service: {account: C, subject: chain.x}}
+      {service: {account: C, subject: half.x}}
+    ]
+  }
+  C {
+    users: [{user: c, password: p}]
+    exports: [{service: chain.x, allow_trace: true}, {service: half.x}]
+    imports: [{stream: {account: B, subject: "open.*"}, prefix: reexported}]
   }
 }
 """
@@ -79,6 +101,14 @@ CASES = [
     Case("s.news", ONLY),
     Case("my.x", TRACED),
     Case("my.x", ONLY),
+    *(
+        Case(subject, headers)
+        for subject in (
+            *("o.news", "o.queue", "o.both", "o.nobody", "my.open.x", "my.open.queue"),
+            *("my.open.in", "my.open.nobody", "chain.x", "half.x"),
+        )
+        for headers in (TRACED, ONLY)
+    ),
     Case("x.one", {"traceparent": TRACEPARENT + "01"}),
     Case("x.one", {"TraceParent": TRACEPARENT + "01"}),
     Case("x.one", {"traceparent": TRACEPARENT + "00"}),
@@ -89,7 +119,12 @@ CASES = [
 LISTENERS: dict[str, tuple[bytes, ...]] = {
     "a": (b"SUB x.one 1", b"SUB x.* 2", b"SUB m.out 3", b"SUB s.> 4", b"SUB trace.> 5"),
     "deaf": (b"SUB x.> 1", b"SUB x.queue q 2"),
-    "b": (b"SUB from.> 1", b"SUB svc.x 2"),
+    "b": (
+        *(b"SUB from.> 1", b"SUB svc.x 2", b"SUB opened.o.news 3", b"SUB opened.o.queue q 4"),
+        *(b"SUB opened.o.both 5", b"SUB opened.o.both q 6", b"SUB open.x 7"),
+        *(b"SUB open.queue q 8", b"SUB open.out 9"),
+    ),
+    "c": (b"SUB chain.x 1", b"SUB half.x 2", b"SUB reexported.> 3"),
 }
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
@@ -185,7 +220,7 @@ async def test_a_trace_is_nats_servers(
     for told in (real, ours):
         for lines in told["got"].values():
             lines.sort()
-    assert ours == real
+    assert ours == real, json.dumps([real, ours], default=str)
 
 
 async def of_a_run(opened: list[Raw], server: Server) -> tuple[int, int]:
@@ -208,6 +243,30 @@ async def test_each_message_of_a_run_is_looked_at(
 ) -> None:
     real, ours = [await of_a_run(opened, server) for server in servers]
     assert ours == real == (200, 5)
+
+
+async def of_an_answer(opened: list[Raw], server: Server) -> Any:
+    """Request from a service in another account that traces its answer; return that trace."""
+    requester, service = await enter(opened, server, "a"), await enter(opened, server, "b")
+    await service.ask(b"SUB svc.x 1", b"SUB trace.> 2")
+    await requester.ask(b"SUB inbox 1", b"PUB my.x inbox 2\r\nhi")
+    while b"svc.x 1 " not in service.received:
+        await service.ask()
+    reply = service.received.split(b"svc.x 1 ")[1].split(b" ")[0]
+    block = b"NATS/1.0\r\nNats-Trace-Dest: trace.b\r\n\r\n"
+    line = b"HPUB %b %d %d\r\n%bhi" % (reply, len(block), len(block) + 2, block)
+    told = await service.ask(line) + await settled_after(service)
+    (trace,) = messages(told)[1]
+    names = {service.info["client_id"]: "service"}
+    text = json.dumps(shown(trace, names)).replace(reply.decode(), "@reply@")
+    return json.loads(text), messages(await settled_after(requester) + requester.received)[0][-1:]
+
+
+async def test_the_trace_of_an_answer_ends_at_the_border(
+    servers: tuple[Server, Server], opened: list[Raw]
+) -> None:
+    real, ours = [await of_an_answer(opened, server) for server in servers]
+    assert ours == real
 
 
 STREAM = b'{"name":"S","subjects":["js.*"],"storage":"memory"}'
@@ -239,5 +298,5 @@ async def test_streams_are_told_of_and_store_no_mere_trace(opened: list[Raw]) ->
     real, ours = [
         await stored(opened, command()) for command in (nats_server_command, midge_command)
     ]
-    assert ours == real
+    assert ours == real, json.dumps([real, ours], default=str)
     assert ours[1] == 1

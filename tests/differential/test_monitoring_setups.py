@@ -42,7 +42,11 @@ TOKENS = {
         nats={"exports": [EXPORT], "limits": {**UNLIMITED_ACCOUNT, "exports": -1}},
     ),
     USER: make_token(
-        ACCOUNT, USER.public, "user", nats={"subs": -1, "data": -1, "payload": -1}, name="bob"
+        ACCOUNT,
+        USER.public,
+        "user",
+        nats={"subs": -1, "data": -1, "payload": -1, "tags": ["x:y"]},
+        name="bob",
     ),
 }
 STREAMS: dict[str, dict[str, Any]] = {
@@ -86,6 +90,7 @@ SETUPS = {
     }""",
     "limits": 'max_connections: 5, max_subs: 6, max_payload: 1KB, write_deadline: "3s"',
     "flags": "feature_flags { js_ack_fc_v2: true }",
+    "encrypted-first": f"tls {{ {TLS}, handshake_first: true }}",
     "encrypted-client": f'tls {{ {TLS}, ca_file: "@directory@/ca.pem", verify: true }}',
     "tokens": f"""operator: {TOKENS[OPERATOR]}
         system_account: {SYSTEM.public}
@@ -168,7 +173,8 @@ async def with_certificate(server: Server) -> Raw:
     context.load_cert_chain(
         server.config_path.with_name("cert.pem"), server.config_path.with_name("key.pem")
     )
-    raw = await Raw.open(server.url, context)
+    is_first = "handshake_first" in server.config_path.read_text()
+    raw = await Raw.open(server.url, context, is_tls_first=is_first)
     await raw.connect(tls_required=True)
     return raw
 
@@ -204,6 +210,7 @@ async def with_streams(server: Server) -> Raw:
 
 OPEN: dict[str, Callable[[Server], Awaitable[Raw]]] = {
     "encrypted-client": with_certificate,
+    "encrypted-first": with_certificate,
     "tokens": with_token,
     "nkeys": with_nkey,
     "streams": with_streams,

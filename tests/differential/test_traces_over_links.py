@@ -125,3 +125,54 @@ async def test_traces_go_on_over_leaf_nodes(kinds: tuple[str, str]) -> None:
         at_hub, at_leaf = await pair.at_hub(), await pair.at_leaf()
         await check(at_hub, at_leaf, LEAF, ("HUB", "LEAF"))
         await check(at_leaf, at_hub, LEAF, ("LEAF", "HUB"))
+
+
+BORDERS = """
+accounts {
+  A {
+    users: [{user: a, password: p}]
+    exports: [{stream: "o.>"}]
+    imports: [{service: {account: B, subject: svc.open}}, {service: {account: B, subject: svc.no}}]
+  }
+  B {
+    users: [{user: b, password: p}]
+    exports: [{service: svc.open, allow_trace: true}, {service: svc.no}]
+    imports: [{stream: {account: A, subject: "o.>"}, prefix: in, allow_trace: true}]
+  }
+}
+"""
+BORDER_SUBJECTS = ("svc.open", "svc.no", "o.plain", "o.queue")
+
+
+async def over_borders(kinds: tuple[str, str]) -> list[list[Any]]:
+    """Return the traces of requests and messages from one account here to another one there."""
+    async with Cluster(*kinds, config=BORDERS) as cluster:
+        here = await cluster.client(0, user="a", password="p")
+        there = await cluster.client(1, user="b", password="p")
+        near = await cluster.client(0, user="b", password="p")
+        traces, received = Inbox(), Inbox()
+        await here.subscribe("trace.here", cb=traces.take)
+        for subject, queue in (("svc.*", ""), ("in.o.plain", ""), ("in.o.queue", "q")):
+            await there.subscribe(subject, queue, cb=received.take)
+        await settle_all([near, there])
+        found = []
+        for headers in (DESTINATION, ONLY):
+            for subject in BORDER_SUBJECTS:
+                traces.messages.clear()
+                await here.publish(subject, b"x", headers=headers)
+                await here.flush()
+                wanted = 1 if subject == "svc.no" else 2
+                await until(lambda wanted=wanted: len(traces.messages) >= wanted)
+                of_both = [shown(message) for message in traces.messages]
+                for one in of_both:
+                    one["header"] = sorted(one["header"])  # a reply subject is different each time
+                found.append(sorted(of_both, key=lambda one: one["server"]))
+        await settle_all([near, there])
+        found.append(sorted(message.subject for message in received.messages))
+    return found
+
+
+async def test_traces_cross_borders_of_accounts_and_links() -> None:
+    real = await over_borders(("real", "real"))
+    for kinds in (("midge", "real"), ("real", "midge"), ("midge", "midge")):
+        assert await over_borders(kinds) == real, kinds

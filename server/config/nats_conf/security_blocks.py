@@ -290,7 +290,6 @@ def _latency(section: Section, node: Node) -> None:
 _RESPONSES = {"single": "singleton", "chunk": "chunked"}
 _RESPONSE_TYPES = ("response", "response_type")
 _THRESHOLDS = ("threshold", "response_threshold", "response_max_time", "response_time")
-_TRACES = Ignored("traces of messages end at the border of their account", boolean)
 
 EXPORT: dict[str, Handler] = {
     "stream": partial(_exchanged, "stream"),
@@ -303,7 +302,7 @@ EXPORT: dict[str, Handler] = {
     **dict.fromkeys(_THRESHOLDS, _threshold),
     "account_token_position": Key("account_token_position", integer),
     "latency": _latency,
-    "allow_trace": _TRACES,
+    "allow_trace": Key("allow_trace", boolean),
 }
 
 
@@ -313,7 +312,7 @@ IMPORT: dict[str, Handler] = {
     "prefix": Key("prefix", text),
     "to": Key("to", text),
     "share": Key("share", boolean),
-    "allow_trace": _TRACES,
+    "allow_trace": Key("allow_trace", boolean),
 }
 
 
@@ -346,7 +345,12 @@ def _exports(section: Section, node: Node) -> None:
 
 def _import(section: Section, node: Node) -> None:
     read_map(node, section, IMPORT)
-    if "service" in section.values and section.values.pop("prefix", ""):
+    if "service" not in section.values:
+        return
+    given = {name.lower(): entry for name, entry in entries(node).items()}
+    if "allow_trace" in given:
+        fail(given["allow_trace"], "Detected allow_trace directive on a non-stream")
+    if section.values.pop("prefix", ""):
         section.note(node, 'field "prefix" has no effect: only an import of a stream has one')
 
 
@@ -422,6 +426,9 @@ ACCOUNT: dict[str, Handler] = {
 def read_accounts(section: Section, node: Node) -> None:
     """Read `accounts`: a map of accounts, or a list of names."""
     section.values.setdefault("accounts", [])
+    if not isinstance(node.value, list | dict):
+        section.note(node, 'field "accounts" has no effect: it is neither a map nor a list')
+        return
     if isinstance(node.value, list):
         for item in node.value:
             section.append("accounts", item).put("name", _account_name(text(item), item), item)

@@ -23,8 +23,8 @@ from midge.server.config.nats_conf.values import (
     items,
     limit,
     listed,
+    seconds,
     show,
-    span,
     text,
     texts,
 )
@@ -198,7 +198,7 @@ CLIENT_TLS: dict[str, Handler] = {
 
 RESOLVER_TLS: dict[str, Handler] = {
     **CLIENT_TLS,
-    "timeout": Ignored("a request takes at most 1.9 s", span, ()),
+    "timeout": Ignored("a request takes at most 1.9 s", seconds, ()),
     **dict.fromkeys(
         ("handshake_first", "first", "immediate"), Ignored("HTTPS begins with TLS", show, ())
     ),

@@ -116,4 +116,3 @@ async def test_the_system_account_is_told_of_a_leaf_as_of_a_client() -> None:
         assert client["acc"] == client["name_tag"] == "A"
         assert client["ver"] == "2.15.1"
         assert events["$SYS.ACCOUNT.A.SERVER.CONNS"]["leafnodes"] == 1
-        assert events["$SYS.ACCOUNT.A.LEAFNODE.CONNECT"]["acc"] == "A"

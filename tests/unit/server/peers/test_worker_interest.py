@@ -122,7 +122,9 @@ def test_what_every_worker_has_is_not_told() -> None:
     rig = Rig()
     rig.interest.watch(rig.account)
     rig.interest.join(rig.told)
-    plan = cast("Any", type("Plan", (), {"source": b"news", "transform": None})())
+    plan = cast(
+        "Any", type("Plan", (), {"source": b"news", "transform": None, "allows_trace": False})()
+    )
     carried = StreamLink(cast("Any", None), plan, rig.account)
     rig.account.add(carried)
     answered = RoutedSubscription(b"$SYS.REQ.USER.INFO")
