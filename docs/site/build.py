@@ -42,7 +42,7 @@ SECTIONS = {
     ),
     "Streams": ("jetstream", "consumers", "store-format"),
     "In your program": ("embedding", "interceptors", "testing", "testing-streams", "examples/*"),
-    "Data": ("recorder", "record-format", "pipeline", "pipeline-source", "tables"),
+    "Data": ("recorder", "record-format", "pipeline", "gold-queries", "pipeline-source", "tables"),
     "Inside": ("architecture", "server", "protocol", "subscriptions", "building", "bench/MICRO"),
     "Reference": ("api/*", "names"),
     "Project": ("README", "CHANGELOG", "CONTRIBUTING", "SECURITY"),
