@@ -45,7 +45,7 @@ SECTIONS = {
         *("embedding", "interceptors", "testing", "testing-streams", "api-by-example"),
         "examples/*",
     ),
-    "Data": ("recorder", "record-format", "pipeline", "pipeline-source", "tables"),
+    "Data": ("recorder", "record-format", "pipeline", "gold-queries", "pipeline-source", "tables"),
     "Inside": ("architecture", "server", "protocol", "subscriptions", "building", "bench/MICRO"),
     "Reference": ("api/*", "names"),
     "Project": ("README", "CHANGELOG", "CONTRIBUTING", "SECURITY"),

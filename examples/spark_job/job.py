@@ -1,5 +1,7 @@
 """A Spark job: the day's turnover by item, from the stream of orders."""
 
+import os
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, from_json
 from pyspark.sql.functions import sum as total
@@ -18,3 +20,8 @@ def turnover(spark: SparkSession, url: str) -> DataFrame:
         .agg(total(col("order.quantity") * col("order.price")).alias("amount"))
         .orderBy("item")
     )
+
+
+if __name__ == "__main__":  # spark-submit job.py
+    url = os.environ.get("NATS_URL", "nats://127.0.0.1:4222")
+    turnover(SparkSession.builder.appName("turnover").getOrCreate(), url).show()

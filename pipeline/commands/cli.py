@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,6 @@ from midge.client.commands.argument_types import key_and_value, positive_int, po
 from midge.pipeline.commands import demo
 from midge.pipeline.commands import lake_commands as commands
 from midge.pipeline.commands.terminal import errors_told, termination_told
-from midge.pipeline.lake.tables import FORMATS
 from midge.pipeline.matching.strategies import STRATEGIES
 
 _Command = Callable[[argparse.Namespace], None]
@@ -45,6 +45,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 if TYPE_CHECKING:
+    from midge.pipeline.lake.settings import Days
+
     _Actions = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - its type
 
 
@@ -52,8 +54,29 @@ def _add_run(actions: "_Actions") -> None:
     parser = _add(actions, "run", commands.run_job, _RUN)
     _add_records(parser)
     _add_lake(parser)
-    _add_rebuild(parser)
+    parser.add_argument(
+        "--rebuild",
+        nargs="?",
+        const=True,
+        default=False,
+        type=_days,
+        metavar="DAY[/DAY]",
+        help="make the lake over from the records, or derive silver of some days again",
+    )
     _add_spark(parser)
+
+
+def _days(text: str) -> "Days":
+    """Return the days of `2026-03-02` or `2026-03-02/2026-03-05`."""
+    from midge.pipeline.lake.settings import Days
+
+    first, _, last = text.partition("/")
+    try:
+        return Days(date.fromisoformat(first), date.fromisoformat(last or first))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"expected YYYY-MM-DD or YYYY-MM-DD/YYYY-MM-DD, got {text!r}"
+        ) from None
 
 
 def _add_stream(actions: "_Actions") -> None:
@@ -122,6 +145,9 @@ def _add_report(actions: "_Actions") -> None:
     parser.add_argument(
         "--csv", type=Path, metavar="DIR", help="write each gold table there too, as CSV"
     )
+    parser.add_argument(
+        "--compare", metavar="LAKE", help="show the figures of another recording's lake as well"
+    )
     _add_lake(parser)
     parser.set_defaults(spark=None)
 
@@ -159,7 +185,6 @@ def _add_lake(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="directory or URI of the tables (default: lake)",
     )
-    parser.add_argument("--format", choices=FORMATS, help="plain Parquet, or a Delta log beside it")
 
 
 def _add_rebuild(parser: argparse.ArgumentParser) -> None:

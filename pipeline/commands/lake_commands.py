@@ -19,7 +19,7 @@ from midge.pipeline.commands.terminal import (
     warn,
 )
 from midge.pipeline.errors import PipelineError, sentence_of
-from midge.pipeline.lake.settings import PipelineSettings, load_settings
+from midge.pipeline.lake.settings import Days, PipelineSettings, load_settings
 from midge.sublist.subjects import is_valid_subject
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def settings_of(args: argparse.Namespace) -> PipelineSettings:
     settings = load_settings(args.config)
     given = {
         name: getattr(args, name, None)
-        for name in ("records_directory", "lake_directory", "format", "master")
+        for name in ("records_directory", "lake_directory", "master")
     }
     spark = dict(settings.spark) | dict(args.spark or ())
     chosen = {name: value for name, value in given.items() if value is not None}
@@ -65,7 +65,7 @@ def run_job(args: argparse.Namespace) -> None:
     from midge.pipeline.lake import taken
 
     settings = settings_of(args)
-    _require(settings, rebuild=args.rebuild)
+    _require(settings, rebuild=args.rebuild is True)
     if not args.rebuild and taken.is_complete(settings):
         say(f"nothing new since the last run: {settings.lake_directory}")
         return
@@ -74,15 +74,18 @@ def run_job(args: argparse.Namespace) -> None:
     tell(progress, settings)
 
 
-def fill(settings: PipelineSettings, show: "Bars", *, rebuild: bool = False) -> "Progress":
+def fill(settings: PipelineSettings, show: "Bars", *, rebuild: bool | Days = False) -> "Progress":
     """Fill the lake of `settings` from its records, with progress bars."""
     from midge.pipeline.lake import taken
 
-    _require(settings, rebuild=rebuild)
+    _require(settings, rebuild=rebuild is True)
     is_local = "://" not in settings.records_directory + settings.lake_directory
     files = taken.recorded_files(settings) if is_local else {}
     with session(settings, show) as spark:
-        progress = make_job(spark, settings, show, rebuild=rebuild).run()
+        job = make_job(spark, settings, show, rebuild=rebuild is True)
+        if isinstance(rebuild, Days):
+            job.rebuild(rebuild)
+        progress = job.run()
     if is_local:
         taken.note_complete(settings, files)
     return progress
@@ -213,7 +216,8 @@ def write_html(args: argparse.Namespace) -> None:
 
     settings = settings_of(args)
     gold = read_gold(settings.lake_directory)
-    write_report(gold, args.output, args.title)
+    other = None if args.compare is None else read_gold(args.compare)
+    write_report(gold, args.output, args.title, other, args.compare or "")
     say(f"{args.output}")
     if args.csv is not None:
         write_csv(gold, args.csv)

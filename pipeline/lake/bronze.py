@@ -5,17 +5,19 @@ quarantine instead of failing the job or, worse, being left out in silence.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyarrow import fs
 from pyspark.sql import functions as sf
 
 from midge.pipeline.lake.storage import as_path
-from midge.pipeline.lake.tables import TABLES
 from midge.pipeline.records.files import check_segment
-from midge.pipeline.records.format import DATA_SETS, DataSet, data_set_of
+from midge.pipeline.records.format import DATA_SETS, MESSAGES, DataSet, data_set_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -24,47 +26,76 @@ LISTING = "path string, modificationTime timestamp, length long, content binary"
 """The columns of Spark's `binaryFile` source; `content` is never selected."""
 
 
+@dataclass(frozen=True)
+class Times:
+    """Counts and times of messages, and how many came after the watermark, and how long after."""
+
+    messages: int = 0
+    first_time: datetime | None = None
+    last_time: datetime | None = None
+    late_messages: int = 0
+    max_lateness_s: float = 0.0
+
+
 class Verdict(NamedTuple):
     """A file, its path under the record root, and why it is not a segment; None for a valid one."""
 
     path: str
     segment: str
     reason: str | None
+    times: Times = Times()
 
 
 def inspect_segments(
-    spark: "SparkSession", paths: Sequence[str], record_root: str
+    spark: "SparkSession | None",
+    paths: Sequence[str],
+    record_root: str,
+    watermark: datetime | None = None,
 ) -> list[Verdict]:
-    """Read and check all files in the workers; `paths` are URIs."""
+    """Read and check all files, in Spark's workers unless there is no `spark`; `paths` are URIs."""
 
     def inspect(paths: Iterable[str]) -> Iterator[Verdict]:
         for path in paths:
             segment = segment_of(path, record_root)
-            yield Verdict(path, segment, _judge(path, segment))
+            reason = _judge(path, segment)
+            is_timed = reason is None and data_set_of(segment) is MESSAGES
+            yield Verdict(path, segment, reason, _times(path, watermark) if is_timed else Times())
 
+    if spark is None:
+        return list(inspect(paths))
     context = spark.sparkContext
     slices = max(1, min(len(paths), context.defaultParallelism))
     verdicts: list[Verdict] = context.parallelize(paths, slices).mapPartitions(inspect).collect()
     return verdicts
 
 
-def quarantine(
-    spark: "SparkSession", listing: "Sequence[Row]", bad: Sequence[Verdict]
-) -> "DataFrame":
+def quarantine(listing: "Sequence[Row]", bad: Sequence[Verdict]) -> pa.Table:
     """Return the files that are not segments, with the reason."""
     files = {row.path: row for row in listing}
     seen = datetime.now(UTC)
-    rows = [
-        (
-            each.segment,
-            each.reason,
-            files[each.path].length,
-            files[each.path].modificationTime,
-            seen,
-        )
-        for each in bad
-    ]
-    return spark.createDataFrame(rows, TABLES["bronze/quarantine"].columns)
+    return pa.Table.from_pylist(
+        [
+            {
+                "segment": each.segment,
+                "reason": each.reason,
+                "size_bytes": files[each.path].length,
+                "modified": files[each.path].modificationTime.astimezone(UTC),
+                "seen": seen,
+            }
+            for each in bad
+        ]
+    )
+
+
+def read_small(data_set: DataSet, segments: Iterable[Verdict]) -> pa.Table:
+    """Return what `read_segments` returns, read by this process."""
+    tables = []
+    for each in segments:
+        with _opened(each.path) as file:
+            rows = pq.read_table(file).select(data_set.schema.names).cast(data_set.schema)
+        rows = rows.append_column("segment", pa.repeat(each.segment, len(rows)))
+        tables.append(rows.append_column("row", pa.array(range(len(rows)), pa.int64())))
+    return pa.concat_tables(tables)
 
 
 def read_segments(
@@ -92,14 +123,33 @@ def _judge(path: str, segment: str) -> str | None:
     data_set = data_set_of(segment)
     if data_set is None:
         return f"not in a data set: expected {', '.join(f'{name}/' for name in DATA_SETS)}"
-    if path.startswith("file:"):
-        return check_segment(as_path(path), data_set)
     try:
-        # Hadoop and Arrow call the same store by two names.
-        system, place = fs.FileSystem.from_uri(path.replace("s3a://", "s3://", 1))
-        with system.open_input_file(place) as file:
+        with _opened(path) as file:
             return check_segment(file, data_set)
     except FileNotFoundError:
         return "gone before it was read"
     except (pa.ArrowException, OSError) as error:
         return f"not readable: {error}"
+
+
+def _times(path: str, watermark: datetime | None) -> Times:
+    with _opened(path) as file:
+        column = pq.read_table(file, columns=["time"]).column("time")
+    if not len(column):
+        return Times()
+    bounds = pc.min_max(column).as_py()
+    times = Times(len(column), bounds["min"], bounds["max"])
+    if watermark is None or bounds["min"] >= watermark:
+        return times
+    late = pc.sum(pc.less(column, pa.scalar(watermark, column.type))).as_py()
+    return replace(
+        times, late_messages=late, max_lateness_s=(watermark - bounds["min"]).total_seconds()
+    )
+
+
+def _opened(path: str) -> pa.NativeFile:
+    if path.startswith("file:"):
+        return pa.OSFile(as_path(path))
+    # Hadoop and Arrow call the same store by two names.
+    system, place = fs.FileSystem.from_uri(path.replace("s3a://", "s3://", 1))
+    return system.open_input_file(place)

@@ -1,76 +1,283 @@
-"""The Delta log of a table, written by `deltalake` beside the Parquet files that Spark wrote.
+"""Write the files of a table of the lake, and commit them to its Delta log.
 
-Spark needs no package for that: the executors write Parquet, and the driver commits what they
-wrote, once a batch, with the batch's number as the transaction of that commit.
+Spark needs no package for that: its Python workers write Parquet into the table's directory, with
+the statistics of each file, and the driver commits the files. A reader sees a commit or none of it,
+and a file that was never committed is in no version: `vacuum` deletes it.
 """
 
 import json
-from typing import TYPE_CHECKING
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import fs
 
-from midge.extras import install_command
-from midge.pipeline.errors import PipelineError
-from midge.pipeline.lake.storage import Storage, as_path
+from midge.pipeline.delta import KEEP_HOURS, compacted, delta_reason_of, made, opened
+from midge.pipeline.errors import TableError
+from midge.pipeline.lake.storage import as_path
+from midge.pipeline.lake.table import DATE, LakeError, Table
 
 if TYPE_CHECKING:
-    from midge.pipeline.lake.table import Table
+    from deltalake.transaction import AddAction
 
-_APP_ID = "midge.pipeline"
+APP_ID = "midge.pipeline"
+"""The application whose transaction is the number of a table's last batch."""
+WRITTEN = f"path string, size_bytes bigint, {DATE} string, stats string"
+"""The columns of a `WrittenFile`, as Spark's DDL."""
+FILES_MAX = 32
+"""Compaction joins the files of a table that has at least this many."""
+_ROW_GROUP_BYTES = 32 << 20
+_TEXT_MAX = 64
+"""Longer values have no statistics, because readers compare only whole ones."""
 
 
-def commit(storage: Storage, table: "Table", place: str, batch: int | None) -> None:
-    """Commit the files in `place`: as a growing table's `batch`, or as all that a table now has.
+class WrittenFile(NamedTuple):
+    """A file of a table, by its path in the table's directory."""
 
-    A batch that an earlier commit has already taken is left alone.
+    path: str
+    size_bytes: int
+    date: str
+    """The date of all of its rows; empty in a table that has no dates."""
+    stats: str
 
-    Raises:
-        PipelineError: `deltalake` is not installed.
-    """
-    try:
-        from deltalake import CommitProperties, DeltaTable, Transaction
-        from deltalake.transaction import AddAction
-    except ImportError as error:
-        raise PipelineError(
-            f"the format 'delta' needs deltalake: {install_command('delta')}"
-        ) from error
 
-    uri = as_path(storage.uri(table.name))
-    if not DeltaTable.is_deltatable(uri):
-        partitions = ["batch"] if table.is_growing else None
-        DeltaTable.create(uri, schema=_schema(storage, table), partition_by=partitions)
-    log = DeltaTable(uri)
-    transactions = None
-    if batch is not None:
-        taken = log.transaction_version(_APP_ID)
-        if taken is not None and taken >= batch:
+class Log:
+    """The Delta log of the table at `uri`; one that was never written has no `handle`."""
+
+    def __init__(self, uri: str, table: Table) -> None:
+        """Load the newest version.
+
+        Raises:
+            LakeError: it cannot be read.
+            PipelineError: `deltalake` is not installed.
+        """
+        self.url = delta_url(uri)
+        self._uri = uri
+        self._table = table
+        try:
+            self.handle = opened(self.url)
+        except TableError as error:
+            raise LakeError(str(error)) from error
+
+    @property
+    def batch(self) -> int:
+        """The number of the last batch in the table, -1 without one."""
+        number = None if self.handle is None else self.handle.transaction_version(APP_ID)
+        return -1 if number is None else number
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        if self.handle is None:
+            return 0
+        actions = pa.table(self.handle.get_add_actions(flatten=True))
+        return pc.sum(actions.column("num_records")).as_py() or 0
+
+    def files(self, column: str, low: Any = None, high: Any = None) -> list[str]:
+        """Return the URIs of the files that may have values of `column` from `low` to `high`."""
+        if self.handle is None:
+            return []
+        actions = pa.table(self.handle.get_add_actions(flatten=True))
+        paths = actions.column("path").to_pylist()
+        names = f"min.{column}", f"max.{column}"
+        if names[0] not in actions.column_names:
+            return [f"{self._uri}/{path}" for path in paths]
+        bounds = zip(paths, *(actions.column(name).to_pylist() for name in names), strict=True)
+        return [
+            f"{self._uri}/{path}"
+            for path, least, most in bounds
+            if (high is None or least is None or least <= high)
+            and (low is None or most is None or most >= low)
+        ]
+
+    def commit(
+        self,
+        files: Iterable[WrittenFile],
+        schema: pa.Schema,
+        batch: int | None = None,
+        dates: Sequence[str] = (),
+    ) -> None:
+        """Commit files as those of `batch`, or in place of those of `dates`, or of all.
+
+        Raises:
+            LakeError: the store refused the commit.
+        """
+        from deltalake import CommitProperties, Transaction
+        from deltalake.exceptions import DeltaError
+
+        partitions = [DATE] if self._table.dated_by else []
+        text = f"{self._table.name}: {self._table.row}"
+        try:
+            handle = self.handle or made(self.url, schema, text, partitions)
+            transactions = None if batch is None else [Transaction(APP_ID, batch)]
+            handle.create_write_transaction(
+                [_action(each) for each in files],
+                "append" if batch is not None else "overwrite",
+                handle.schema(),
+                partition_by=partitions or None,
+                partition_filters=[(DATE, "in", list(dates))] if dates else None,
+                commit_properties=CommitProperties(app_transactions=transactions),
+            )
+            self.handle = opened(self.url)
+        except (DeltaError, TableError, OSError) as error:
+            raise LakeError(
+                f"{self.url}: cannot be written to: {delta_reason_of(error)}"
+            ) from error
+
+    def tidy(self, keep_days: float = 0) -> None:
+        """Remove days that are older than `keep_days`, and join files once there are many.
+
+        The files of earlier versions stay for a week, for their readers.
+
+        Raises:
+            LakeError: another writer was first, or the store refused the commit.
+        """
+        from deltalake.exceptions import DeltaError
+
+        if self.handle is None:
             return
-        transactions = [Transaction(_APP_ID, batch)]
-    actions = [
-        AddAction(
-            path=file.place.removeprefix(f"{table.name}/"),
-            size=file.size_bytes,
-            partition_values={} if batch is None else {"batch": str(batch)},
-            modification_time=file.modified_ms,
-            data_change=True,
-            stats=json.dumps({}),
-        )
-        for file in storage.files(place)
-        if file.place.endswith(".parquet")
-    ]
-    log.create_write_transaction(
-        actions,
-        "overwrite" if batch is None else "append",
-        log.schema(),
-        partition_by=["batch"] if table.is_growing else None,
-        commit_properties=CommitProperties(app_transactions=transactions),
+        try:
+            dates = self.dates()
+            if keep_days and dates:
+                first = date.fromisoformat(dates[-1]) - timedelta(days=keep_days)
+                if date.fromisoformat(dates[0]) < first:
+                    self.handle.delete(f"{DATE} < '{first}'")
+            if len(self.handle.file_uris()) >= FILES_MAX + len(dates) or (
+                not self._table.is_growing and self.handle.version() % FILES_MAX == 0
+            ):
+                compacted(self.url, self.handle, KEEP_HOURS)
+            self.handle = opened(self.url)
+        except (DeltaError, TableError, OSError) as error:
+            raise LakeError(f"{self.url}: cannot be compacted: {delta_reason_of(error)}") from error
+
+    def dates(self) -> list[str]:
+        """Return the dates of the rows."""
+        if self.handle is None or not self._table.dated_by:
+            return []
+        return sorted({str(each[DATE]) for each in self.handle.partitions()})
+
+
+def delta_url(uri: str) -> str:
+    """Return a URI of Hadoop as `deltalake` spells it."""
+    return as_path(uri).replace("s3a://", "s3://", 1)
+
+
+def write_files(
+    batches: Iterable[pa.RecordBatch], uri: str, schema: pa.Schema, dated_by: str
+) -> Iterator[WrittenFile]:
+    """Write rows into new files below `uri`, one for each date if the table is `dated_by` one.
+
+    Runs in Spark's workers as well as in the driver.
+    """
+    url = delta_url(uri)
+    system, root = fs.FileSystem.from_uri(url) if "://" in url else (fs.LocalFileSystem(), url)
+    open_files: dict[str, _File] = {}
+    for batch in batches:
+        for day, rows in _by_date(pa.table(batch), dated_by):
+            if day not in open_files:
+                open_files[day] = _File(system, root, day, schema)
+            open_files[day].add(rows)
+    for file in open_files.values():
+        yield file.close()
+
+
+class _File:
+    """A file under way, with the statistics of its columns."""
+
+    def __init__(self, system: fs.FileSystem, root: str, day: str, schema: pa.Schema) -> None:
+        directory = f"{DATE}={day}/" if day else ""
+        self._day = day
+        self._path = f"{directory}part-{uuid.uuid4().hex}.zstd.parquet"
+        self._place = f"{root}/{self._path}"
+        self._system = system
+        system.create_dir(f"{root}/{directory}", recursive=True)
+        self._schema = schema
+        self._output = system.open_output_stream(self._place)
+        self._writer = pq.ParquetWriter(self._output, schema, compression="zstd")
+        self._waiting: list[pa.Table] = []
+        self._bounds: dict[str, tuple[Any, Any]] = {}
+        self._nulls = dict.fromkeys(schema.names, 0)
+        self._rows = 0
+
+    def add(self, rows: pa.Table) -> None:
+        """Take rows, which have at least the columns of the file."""
+        rows = rows.select(self._schema.names).cast(self._schema)
+        self._rows += len(rows)
+        for field in self._schema:
+            column = rows.column(field.name)
+            self._nulls[field.name] += column.null_count
+            if _has_bounds(field.type) and column.null_count < len(column):
+                found = pc.min_max(column).as_py()
+                known = self._bounds.get(field.name, (found["min"], found["max"]))
+                self._bounds[field.name] = min(known[0], found["min"]), max(known[1], found["max"])
+        self._waiting.append(rows)
+        if sum(table.nbytes for table in self._waiting) >= _ROW_GROUP_BYTES:
+            self._flush()
+
+    def close(self) -> WrittenFile:
+        """Write the rest; return the file."""
+        self._flush()
+        self._writer.close()
+        self._output.close()
+        size: int = self._system.get_file_info(self._place).size
+        bounds = {
+            name: pair
+            for name, pair in self._bounds.items()
+            if not any(isinstance(value, str) and len(value) > _TEXT_MAX for value in pair)
+        }
+        stats = {
+            "numRecords": self._rows,
+            "minValues": {name: _stat(pair[0]) for name, pair in bounds.items()},
+            "maxValues": {name: _stat(pair[1]) for name, pair in bounds.items()},
+            "nullCount": {
+                name: nulls for name, nulls in self._nulls.items() if not self._is_nested(name)
+            },
+        }
+        return WrittenFile(self._path, size, self._day, json.dumps(stats))
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.concat_tables(self._waiting))
+            self._waiting.clear()
+
+    def _is_nested(self, name: str) -> bool:
+        return bool(pa.types.is_nested(self._schema.field(name).type))
+
+
+def _by_date(rows: pa.Table, dated_by: str) -> Iterator[tuple[str, pa.Table]]:
+    if not len(rows):
+        return
+    if not dated_by:
+        yield "", rows
+        return
+    days = rows.column(dated_by).cast(pa.timestamp("us")).cast(pa.date32(), safe=False)
+    for day in pc.unique(days).to_pylist():
+        yield str(day), rows.filter(pc.equal(days, pa.scalar(day, pa.date32())))
+
+
+def _has_bounds(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_string(kind)
     )
 
 
-def _schema(storage: Storage, table: "Table") -> pa.Schema:
-    """Return the columns of a table as Delta knows them, the batch included."""
-    from pyspark.sql.pandas.types import to_arrow_schema
+def _stat(value: Any) -> Any:
+    return f"{value:%Y-%m-%dT%H:%M:%S.%f}Z" if isinstance(value, datetime) else value
 
-    columns = f"{table.columns}, batch bigint" if table.is_growing else table.columns
-    frame = storage.spark.createDataFrame([], columns)
-    return to_arrow_schema(frame.schema, timezone="UTC")
+
+def _action(file: WrittenFile) -> "AddAction":
+    from deltalake.transaction import AddAction
+
+    return AddAction(
+        path=file.path,
+        size=file.size_bytes,
+        partition_values={DATE: file.date} if file.date else {},
+        modification_time=int(time.time() * 1000),
+        data_change=True,
+        stats=file.stats,
+    )

@@ -1,8 +1,7 @@
 """The description of a lake: the settings that shape its tables, their columns, the versions.
 
 It is kept in the lake as `_lake.json` and compared at every run that adds to the lake: sums over
-windows of a minute and of an hour in one table, or files that a Delta log knows beside files that
-it does not, give wrong results without an error.
+windows of a minute and of an hour in one table give wrong results without an error.
 """
 
 import json
@@ -12,18 +11,18 @@ from typing import Any
 
 from midge.pipeline.lake.settings import PipelineSettings
 from midge.pipeline.lake.storage import as_uri
-from midge.pipeline.lake.tables import TABLES, LakeError
+from midge.pipeline.lake.table import LakeError
+from midge.pipeline.lake.tables import TABLES
 from midge.version import __version__
 
 FILE = "_lake.json"
 """Its place in the lake; the underscore hides it from readers of Parquet."""
 
-LAKE_VERSION = 1
+LAKE_VERSION = 2
 """Goes up by one when equal records and settings give other rows in a table, or other files."""
 
 SHAPING_SETTINGS = (
     "records_directory",
-    "format",
     "prefix_tokens",
     "window_s",
     "late_after_s",
@@ -43,6 +42,11 @@ class Description:
     """The columns of each table, as Spark's DDL."""
     versions: Mapping[str, Any]
     """Of the lake, of midge, and of Spark."""
+
+    @property
+    def is_old(self) -> bool:
+        """Whether the lake has format 1, which a run converts."""
+        return self.versions.get("lake") == 1
 
     @classmethod
     def of(cls, settings: PipelineSettings) -> "Description":
@@ -112,6 +116,8 @@ def require_readable(lake: str, kept: Description) -> None:
     Raises:
         LakeError: they are not; the text names both.
     """
+    if kept.is_old:
+        raise LakeError(f"{lake}: was filled by an older midge; midge pipeline run converts it")
     columns = {table.name: table.columns for table in TABLES.values()}
     same = Description(kept.settings, columns, {**kept.versions, "lake": LAKE_VERSION})
     require_same(lake, kept, same)
@@ -124,7 +130,7 @@ def _differences(kept: Description, wanted: Description) -> Iterator[tuple[str, 
         if old != new:
             yield name, repr(old), repr(new)
     old, new = kept.versions.get("lake"), wanted.versions["lake"]
-    if old != new:
+    if old != new and not kept.is_old:
         midges = kept.versions.get("midge"), wanted.versions["midge"]
         yield "lake version", f"{old} (midge {midges[0]})", f"{new} (midge {midges[1]})"
     # Spark reads the checkpoints of its own major version.

@@ -7,22 +7,25 @@ Gold is derived from silver afterwards.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as sf
 
 from midge.pipeline.lake import bronze, gold, silver
 from midge.pipeline.lake.opening import CHECKPOINT, clear, prepare
-from midge.pipeline.lake.settings import PipelineSettings
+from midge.pipeline.lake.settings import Days, PipelineSettings
 from midge.pipeline.lake.storage import Storage, as_uri
-from midge.pipeline.lake.tables import GOLD, Lake
+from midge.pipeline.lake.tables import GOLD, TABLES, Lake, table_named
 from midge.pipeline.records.files import require_records
 from midge.pipeline.records.format import CLIENTS, DATA_SETS, INTEREST, MESSAGES
 
@@ -31,6 +34,17 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 _WORKERS = 4
+_DERIVED = ("silver/traffic", "silver/matches", "silver/exchanges")
+"""The tables that are derived from `silver/messages`, with dates."""
+_SMALL_BYTES = 1 << 20
+"""This process reads a batch of smaller segments and writes the results, which Spark computes
+without compiled queries."""
+_LIGHT = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Spark's settings for few rows, which cost less than the compilation of their queries."""
 
 
 @dataclass
@@ -44,6 +58,22 @@ class Progress:
     gold_tables: int = 0
     bad_files: list[tuple[str, str]] = field(default_factory=list)
     """Segment and reason of what went to the quarantine in this run."""
+
+
+class _Batch(NamedTuple):
+    """A batch under way."""
+
+    number: int
+    summary: dict[str, Any]
+    newest: datetime | None
+    """The time of the newest message of all earlier batches."""
+    segments: dict[str, list[bronze.Verdict]]
+    """The good segments of each data set."""
+    is_small: bool
+
+    @property
+    def has_interest(self) -> bool:
+        return bool(self.segments[INTEREST.name] or self.segments[CLIENTS.name])
 
 
 Report = Callable[[str, Progress], None]
@@ -72,7 +102,7 @@ class LakeJob:
         self.settings = settings
         self.is_ending: Callable[[], bool] = lambda: False
         """Whether `stream` is about to be stopped: then batches leave gold to the caller."""
-        self.lake = Lake(spark, settings.lake_directory, settings.format)
+        self.lake = Lake(spark, settings.lake_directory)
         self.progress = Progress()
         self._spark = spark
         self._records = as_uri(settings.records_directory)
@@ -82,6 +112,9 @@ class LakeJob:
         if rebuild:
             clear(self.lake, Storage(spark, settings.records_directory))
         prepare(self.lake, settings)
+        has_interest = any(self.lake.exists(f"bronze/{each.name}") for each in (CLIENTS, INTEREST))
+        if has_interest and not self.lake.exists("silver/subscriptions"):
+            self._derive_subscriptions()
 
     def run(self) -> Progress:
         """Take everything that is recorded and not yet in the lake, then rebuild gold."""
@@ -93,6 +126,39 @@ class LakeJob:
         """Take everything that is recorded and not yet in the lake into bronze and silver."""
         self.wait(self._start(available_now=True))
         return self.progress
+
+    def rebuild(self, days: Days) -> None:
+        """Derive silver of some days again from bronze, each table in one commit."""
+        lake, settings = self.lake, self.settings
+        present = {
+            day
+            for name in ("bronze/messages", *_DERIVED)
+            for day in lake.log(name).dates()
+            if days.first <= date.fromisoformat(day) <= days.last
+        }
+        number = lake.log("silver/messages").batch
+        if not present:
+            return
+        dates = sorted(present)
+        low, high = (datetime.combine(day, datetime.min.time(), UTC) for day in days)
+        raw = lake.read("bronze/messages", low, high + timedelta(days=1)).where(
+            sf.to_date("time").cast("string").isin(dates)
+        )
+        self._report("silver/messages", self.progress)
+        lake.replace("silver/messages", silver.messages(raw, settings.prefix_tokens), dates)
+        reach = timedelta(days=2, seconds=settings.request_timeout_s)
+        messages = lake.read("silver/messages", low - reach, high + reach).drop("batch")
+        intervals = silver.intervals(lake.read("silver/subscriptions"))
+        derived = (
+            silver.traffic(messages, settings.window_s),
+            self._match(messages, intervals),
+            silver.exchanges(messages.withColumn("_new", sf.lit(True)), settings.request_timeout_s),
+        )
+        for name, rows in zip(_DERIVED, derived, strict=True):
+            self._report(name, self.progress)
+            day = sf.to_date(table_named(name).dated_by).cast("string")
+            found = rows.where(day.isin(dates)).withColumn("batch", sf.lit(number))
+            lake.replace(name, found, dates)
 
     def wait(self, query: "StreamingQuery", timeout_s: float | None = None) -> bool:
         """Wait for a query to end; return False when it is still running after `timeout_s`.
@@ -124,6 +190,8 @@ class LakeJob:
 
         wanted = [table.name for table in GOLD] if names is None else list(names)
         _all_at_once(*(partial(build, name) for name in wanted))
+        for table in TABLES.values():
+            self.lake.log(table.name).tidy(self.settings.keep_days)
         self._gold_built_s = time.monotonic()
 
     def _start(self, *, available_now: bool) -> "StreamingQuery":
@@ -159,36 +227,56 @@ class LakeJob:
         if is_due and not self.is_ending():
             self.build_gold()
 
-    def _take_batch(self, listing: "DataFrame", batch: int) -> None:
+    def _take_batch(self, listing: "DataFrame", number: int) -> None:
         """Bring a batch of files through bronze and silver."""
         self._report("checking segments", self.progress)
         files = listing.collect()
-        verdicts = bronze.inspect_segments(self._spark, [f.path for f in files], self._records)
+        is_small = sum(file.length for file in files) < _SMALL_BYTES
+        newest = self._newest_before(number)
+        watermark = newest and newest - timedelta(seconds=self.settings.late_after_s)
+        verdicts = bronze.inspect_segments(
+            None if is_small else self._spark, [f.path for f in files], self._records, watermark
+        )
         bad = [each for each in verdicts if each.reason is not None]
         good = [each for each in verdicts if each.reason is None]
         if bad:
-            self.lake.append("bronze/quarantine", bronze.quarantine(self._spark, files, bad), batch)
-        paths = {
-            name: [each.path for each in good if each.segment.startswith(f"{name}/")]
+            self.lake.append("bronze/quarantine", bronze.quarantine(files, bad), number)
+        summary = _summary(verdicts, watermark, quarantined=len(bad))
+        segments = {
+            name: [each for each in good if each.segment.startswith(f"{name}/")]
             for name in DATA_SETS
         }
-        self._report("bronze", self.progress)
-        _all_at_once(
-            *(
-                partial(self._append_bronze, name, paths[name], batch)
-                for name in DATA_SETS
-                if paths[name]
-            )
-        )
-        is_interest_new = bool(paths[INTEREST.name] or paths[CLIENTS.name])
-        if is_interest_new:
-            self._derive_subscriptions()
-        self._refine(batch, len(files), len(bad), is_interest_new=is_interest_new)
-        self._note(len(files), [(each.segment, str(each.reason)) for each in bad], batch)
+        with self._light() if is_small else nullcontext():
+            self._refine(_Batch(number, summary, newest, segments, is_small))
+        # Last, since a batch that has its row here is known to be complete.
+        self.lake.append("silver/batches", pa.Table.from_pylist([summary]), number)
+        self._note(summary, [(each.segment, str(each.reason)) for each in bad])
 
-    def _append_bronze(self, name: str, paths: list[str], batch: int) -> None:
-        rows = bronze.read_segments(self._spark, DATA_SETS[name], paths, self._records)
-        self.lake.append(f"bronze/{name}", rows, batch)
+    @contextmanager
+    def _light(self) -> Iterator[None]:
+        """Make Spark interpret its queries meanwhile."""
+        conf = self._spark.conf
+        before = {name: conf.get(name) for name in _LIGHT}
+        for name, value in _LIGHT.items():
+            conf.set(name, value)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                conf.set(name, str(value))
+
+    def _append_bronze(self, batch: _Batch) -> None:
+        def append(name: str, good: list[bronze.Verdict]) -> None:
+            paths = [each.path for each in good]
+            rows: DataFrame | pa.Table = (
+                bronze.read_small(DATA_SETS[name], good)
+                if batch.is_small
+                else bronze.read_segments(self._spark, DATA_SETS[name], paths, self._records)
+            )
+            self.lake.append(f"bronze/{name}", rows, batch.number)
+
+        self._report("bronze", self.progress)
+        _all_at_once(*(partial(append, *each) for each in batch.segments.items() if each[1]))
 
     def _derive_subscriptions(self) -> None:
         """Derive sessions and intervals from all that is known of clients and interest."""
@@ -206,70 +294,88 @@ class LakeJob:
         interest = self.lake.read_before(f"bronze/{INTEREST.name}", batch)
         return silver.subscriptions(interest, silver.sessions(clients))
 
-    def _refine(self, batch: int, files: int, quarantined: int, *, is_interest_new: bool) -> None:
-        """Derive silver from the messages that a batch added to bronze."""
-        lake, settings = self.lake, self.settings
+    def _refine(self, batch: _Batch) -> None:
+        """Bring the segments of a batch into bronze, and derive silver from them."""
+        lake, settings, number = self.lake, self.settings, batch.number
+        self._append_bronze(batch)
+        if batch.has_interest:
+            self._derive_subscriptions()
+        first, last = batch.summary["first_time"], batch.summary["last_time"]
+        if first is None and not batch.has_interest:
+            return
         self._report("silver/messages", self.progress)
-        raw = lake.read_batch(f"bronze/{MESSAGES.name}", batch)
-        lake.append("silver/messages", silver.messages(raw, settings.prefix_tokens), batch)
-        added = lake.read_batch("silver/messages", batch)
-        before = lake.read_before("silver/messages", batch).drop("batch")
+        raw = lake.read_batch(f"bronze/{MESSAGES.name}", number)
+        messages = silver.messages(raw, settings.prefix_tokens)
+        lake.append("silver/messages", messages.toArrow() if batch.is_small else messages, number)
+        added = lake.read_batch("silver/messages", number)
 
         def append(name: str, make: Callable[[], "DataFrame"]) -> None:
-            lake.append(f"silver/{name}", make(), batch)
+            rows = make()
+            lake.append(f"silver/{name}", rows.toArrow() if batch.is_small else rows, number)
             self._report(f"silver/{name}", self.progress)
 
-        _all_at_once(
-            lambda: append("traffic", lambda: silver.traffic(added, settings.window_s)),
-            lambda: append(
-                "matches", lambda: self._matches(added, batch, is_interest_new=is_interest_new)
-            ),
-            lambda: append(
-                "exchanges",
-                lambda: silver.exchanges_batch(added, before, settings.request_timeout_s),
-            ),
-        )
-        # Last, since a batch that has its row here is known to be complete.
-        newest = _newest(lake.read_before("silver/batches", batch))
-        summary = silver.batch_summary(added, newest, settings.late_after_s, files, quarantined)
-        lake.append("silver/batches", summary, batch)
+        works = [partial(append, "matches", partial(self._matches, added, batch))]
+        if first is not None:
+            timeout_s = settings.request_timeout_s
+            since = first - timedelta(seconds=timeout_s)
+            before = lake.read_before("silver/messages", number, since).drop("batch")
+            works += [
+                partial(append, "traffic", partial(silver.traffic, added, settings.window_s)),
+                partial(
+                    append,
+                    "exchanges",
+                    partial(silver.exchanges_batch, added, before, (first, last), timeout_s),
+                ),
+            ]
+        _all_at_once(*works)
 
-    def _matches(self, added: "DataFrame", batch: int, *, is_interest_new: bool) -> "DataFrame":
+    def _matches(self, added: "DataFrame", batch: _Batch) -> "DataFrame":
         """Match the new messages; correct earlier matches by the new subscriptions."""
         now = self.lake.read("silver/subscriptions")
-        found = self._match(added, silver.intervals(now))
-        newest = _newest(self.lake.read_before("silver/batches", batch))
-        if newest is None or not is_interest_new:
+        found = self._match(added, silver.intervals(now), is_small=batch.is_small)
+        if batch.newest is None or not batch.has_interest:
             return found
-        changes = silver.interval_changes(self._subscriptions_before(batch), now).where(
-            sf.col("begin") <= sf.lit(newest)
+        changes = silver.interval_changes(self._subscriptions_before(batch.number), now).where(
+            sf.col("begin") <= sf.lit(batch.newest)
         )
         changes = changes.localCheckpoint()
         first = changes.agg(sf.min("begin")).first()
         if first is None or first[0] is None:
             return found
-        concerned = self.lake.read_before("silver/messages", batch).where(
+        concerned = self.lake.read_before("silver/messages", batch.number).where(
             sf.col("time") >= sf.lit(first[0])
         )
         return found.unionByName(self._match(concerned, changes))
 
-    def _match(self, messages: "DataFrame", intervals: "DataFrame") -> "DataFrame":
-        settings = self.settings
-        return silver.matches(
-            messages,
-            intervals,
-            settings.window_s,
-            settings.match_strategy,
-            settings.broadcast_max_patterns,
-        )
+    def _newest_before(self, batch: int) -> datetime | None:
+        """Return the time of the newest message of all batches before one."""
+        handle = self.lake.log("silver/batches").handle
+        if handle is None:
+            return None
+        rows = handle.to_pyarrow_table(columns=["batch", "last_time"])
+        earlier = rows.filter(pc.less(rows.column("batch"), batch))
+        newest: datetime | None = pc.max(earlier.column("last_time")).as_py()
+        return newest
 
-    def _note(self, files: int, bad: list[tuple[str, str]], batch: int) -> None:
+    def _match(
+        self, messages: "DataFrame", intervals: "DataFrame", *, is_small: bool = False
+    ) -> "DataFrame":
+        settings = self.settings
+        most = settings.broadcast_max_patterns
+        is_direct = (
+            is_small
+            and settings.match_strategy == "auto"
+            and self.lake.log("silver/subscriptions").rows <= most
+        )
+        strategy = "direct" if is_direct else settings.match_strategy
+        return silver.matches(messages, intervals, settings.window_s, strategy, most)
+
+    def _note(self, summary: dict[str, Any], bad: list[tuple[str, str]]) -> None:
         self.progress.batches += 1
-        self.progress.files += files
+        self.progress.files += summary["files"]
         self.progress.quarantined += len(bad)
         self.progress.bad_files += bad
-        row = self.lake.read_batch("silver/batches", batch).first()
-        self.progress.messages += row.messages if row else 0
+        self.progress.messages += summary["messages"]
         self._report("batch done", self.progress)
 
 
@@ -283,7 +389,22 @@ def _all_at_once(*works: Callable[[], None]) -> None:
             done.result()
 
 
-def _newest(batches: "DataFrame") -> datetime | None:
-    row = batches.agg(sf.max("last_time")).first()
-    newest: datetime | None = row[0] if row else None
-    return newest
+def _summary(
+    verdicts: list[bronze.Verdict], watermark: datetime | None, quarantined: int
+) -> dict[str, Any]:
+    """Return the row that a batch adds to `silver/batches`.
+
+    The watermark is the newest time of all earlier batches less `late_after_s`; older messages are
+    late. The first batch has no watermark.
+    """
+    times = [each.times for each in verdicts if each.times.messages]
+    return {
+        "files": len(verdicts),
+        "quarantined": quarantined,
+        "messages": sum(each.messages for each in times),
+        "first_time": min((each.first_time for each in times if each.first_time), default=None),
+        "last_time": max((each.last_time for each in times if each.last_time), default=None),
+        "watermark": watermark if times else None,
+        "late_messages": sum(each.late_messages for each in times),
+        "max_lateness_s": max((each.max_lateness_s for each in times), default=0.0),
+    }

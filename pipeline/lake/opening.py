@@ -13,7 +13,8 @@ from midge.pipeline.lake.description import (
 )
 from midge.pipeline.lake.settings import PipelineSettings
 from midge.pipeline.lake.storage import Storage, as_path
-from midge.pipeline.lake.tables import TABLES, Lake, LakeError
+from midge.pipeline.lake.table import LakeError
+from midge.pipeline.lake.tables import TABLES, Lake
 from midge.pipeline.records.format import DATA_SETS
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def open_lake(spark: "SparkSession", settings: PipelineSettings) -> tuple[Lake, 
         LakeError: the directory holds no lake, or its tables differ from this midge's.
     """
     lake = Lake(spark, settings.lake_directory)
-    description = description_of(lake) if lake.exists("silver/batches") else None
+    description = description_of(lake) if lake.storage.exists("silver/batches") else None
     if description is None:
         raise LakeError(
             f"{settings.lake_directory}: holds no lake yet; "
@@ -43,13 +44,15 @@ def open_lake(spark: "SparkSession", settings: PipelineSettings) -> tuple[Lake, 
 def prepare(lake: Lake, settings: PipelineSettings) -> None:
     """Write the description of a new lake; compare an old lake's description with `settings`.
 
+    A lake of format 1 is converted.
+
     Raises:
         LakeError: the lake was made with other settings, or lacks its description or checkpoint.
     """
     wanted = Description.of(settings)
     kept = description_of(lake)
-    has_tables = any(lake.exists(name) for name in TABLES)
-    has_checkpoint = lake.exists(CHECKPOINT)
+    has_tables = any(lake.storage.exists(name) for name in TABLES)
+    has_checkpoint = lake.storage.exists(CHECKPOINT)
     if not has_tables and not has_checkpoint:
         lake.storage.write_text(FILE, wanted.to_json())
         return
@@ -60,6 +63,34 @@ def prepare(lake: Lake, settings: PipelineSettings) -> None:
             "make it over with --rebuild"
         )
     require_same(settings.lake_directory, kept, wanted)
+    if kept.is_old:
+        _convert(lake)
+        lake.storage.write_text(FILE, wanted.to_json())
+
+
+def _convert(lake: Lake) -> None:
+    """Make Delta tables of a lake of format 1; an interruption does no harm.
+
+    There, a growing table was a directory `batch=N` of Parquet files for each batch, with or
+    without a Delta log that had the batch as its partition. Derived tables are derived again.
+    """
+    for table in TABLES.values():
+        if not table.is_growing:
+            lake.storage.delete(table.name)
+            continue
+        if not lake.storage.exists(table.name):
+            continue
+        parts = (file.place.split("/")[2] for file in lake.storage.files(table.name))
+        batches = {part for part in parts if part.startswith("batch=")}
+        handle = lake.log(table.name).handle
+        if batches and (handle is None or "batch" in handle.metadata().partition_columns):
+            lake.storage.delete(f"{table.name}/_delta_log")
+            root = lake.path(table.name)
+            rows = lake.spark.read.schema(table.stored_columns).option("basePath", root)
+            last = max(int(each.removeprefix("batch=")) for each in batches)
+            lake.append_all(table.name, rows.parquet(*(f"{root}/{each}" for each in batches)), last)
+        for each in batches:
+            lake.storage.delete(f"{table.name}/{each}")
 
 
 def require_same_here(settings: PipelineSettings) -> None:
@@ -76,7 +107,7 @@ def require_same_here(settings: PipelineSettings) -> None:
 
 def description_of(lake: Lake) -> Description | None:
     """Return what a lake was made with, or None when it has no description."""
-    if not lake.exists(FILE):
+    if not lake.storage.exists(FILE):
         return None
     return read_description(lake.storage.root, lake.storage.read_text(FILE))
 
@@ -97,7 +128,7 @@ def clear(lake: Lake, records: Storage) -> None:
             "another --lake"
         )
     # The description goes first: what an interruption leaves is not taken for a whole lake.
-    for place in (FILE, taken.FILE, CHECKPOINT, "_scratch", *TABLES):
+    for place in (FILE, taken.FILE, CHECKPOINT, *TABLES):
         lake.storage.delete(place)
 
 
@@ -105,5 +136,5 @@ def _segments(lake: Lake, name: str) -> set[str]:
     """Return the segments that a table of bronze has rows of."""
     if not lake.exists(name):
         return set()
-    rows = lake.spark.read.schema("segment string").parquet(lake.path(name)).distinct().collect()
+    rows = lake.read(name).select("segment").distinct().collect()
     return {row.segment for row in rows}

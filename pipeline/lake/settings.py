@@ -3,18 +3,25 @@
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from datetime import date
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from midge.client.errors import reason_of
 from midge.pipeline.errors import PipelineError
-from midge.pipeline.lake.tables import FORMATS, Format
 from midge.pipeline.matching.strategies import BROADCAST_MAX_PATTERNS, STRATEGIES, Strategy
 
 
 class SettingsError(PipelineError):
     """A setting is invalid; the text names the file, the key and the expected value."""
+
+
+class Days(NamedTuple):
+    """A range of days, both included."""
+
+    first: date
+    last: date
 
 
 @dataclass(frozen=True)
@@ -25,8 +32,6 @@ class PipelineSettings:
     """Where a server records; by default the file's `recorder.directory`, if there is one."""
     lake_directory: str = "lake"
     """Where the tables go: a path, or a URI of a file system that Spark knows."""
-    format: Format = "parquet"
-    """`parquet`, or `delta` for a Delta log beside the same files."""
     master: str = "local[*]"
     """The Spark master."""
     spark: Mapping[str, str] = field(default_factory=dict)
@@ -45,19 +50,23 @@ class PipelineSettings:
     """How often `stream` looks for new segments."""
     gold_interval_s: float = 60.0
     """How often `stream` rebuilds the gold tables, at most."""
+    keep_days: float = 0.0
+    """How many days before the newest one the lake keeps; 0 keeps all."""
     match_strategy: Strategy = "auto"
     """How messages meet subscriptions: `auto`, `broadcast` or `shuffle`."""
     broadcast_max_patterns: int = BROADCAST_MAX_PATTERNS
     """Up to how many patterns `auto` broadcasts."""
 
     def __post_init__(self) -> None:
-        for name, choices in (("format", FORMATS), ("match_strategy", STRATEGIES)):
-            value = getattr(self, name)
-            if value not in choices:
-                raise SettingsError(f"{name}: expected one of {', '.join(choices)}, got {value!r}")
+        if self.match_strategy not in STRATEGIES:
+            raise SettingsError(
+                f"match_strategy: expected one of {', '.join(STRATEGIES)}, "
+                f"got {self.match_strategy!r}"
+            )
         for each in fields(self):
             value = getattr(self, each.name)
-            if isinstance(value, int | float) and value <= 0:
+            least = 0 if each.name == "keep_days" else 1e-9
+            if isinstance(value, int | float) and value < least:
                 raise SettingsError(f"{each.name}: expected more than 0, got {value}")
 
 

@@ -6,7 +6,7 @@ result of one run over all records.
 """
 
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import Window
 from pyspark.sql import functions as sf
@@ -159,15 +159,19 @@ def matches(
     silver_messages: "DataFrame",
     subscription_intervals: "DataFrame",
     window_s: int = 60,
-    strategy: Strategy = "auto",
+    strategy: Strategy | Literal["direct"] = "auto",
     broadcast_max_patterns: int = BROADCAST_MAX_PATTERNS,
 ) -> "DataFrame":
     """Return how many messages each subscription matched; see `silver/matches`.
 
     A message meets the intervals of its account on its server that hold its time, and counts with
-    their sign.
+    their sign. With the strategy `direct`, few messages meet the broadcast intervals themselves.
     """
     scope = ("server", "account")
+    slim = silver_messages.select(*scope, "subject", "time", "size")
+    if strategy == "direct":
+        met = match(slim, subscription_intervals, strategy="broadcast", scope=scope)
+        return _summed(met, window_s)
     patterns = subscription_intervals.select(*scope, "pattern").distinct()
     subjects = silver_messages.select(*scope, "subject").distinct()
     pairs = match(
@@ -178,77 +182,68 @@ def matches(
         broadcast_max_patterns=broadcast_max_patterns,
     )
     interested = pairs.join(subscription_intervals, [*scope, "pattern"])
-    slim = silver_messages.select(*scope, "subject", "time", "size")
-    met = slim.join(interested, [*scope, "subject"]).where(
-        "time >= begin AND (end IS NULL OR time <= end)"
-    )
+    return _summed(slim.join(interested, [*scope, "subject"]), window_s)
+
+
+def _summed(met: "DataFrame", window_s: int) -> "DataFrame":
+    """Sum up messages with the intervals that they meet."""
+    met = met.where("time >= begin AND (end IS NULL OR time <= end)")
     start = window_column(sf.col("time"), window_s).alias("window_start")
-    keys = ("cid", "sid", "client_name", "since", "pattern", "queue", "subject")
-    return met.groupBy(start, *scope, *keys).agg(
+    keys = (
+        "server",
+        "account",
+        "cid",
+        "sid",
+        "client_name",
+        "since",
+        "pattern",
+        "queue",
+        "subject",
+    )
+    return met.groupBy(start, *keys).agg(
         sf.sum("sign").alias("messages"), sf.sum(sf.col("sign") * sf.col("size")).alias("bytes")
     )
 
 
 def exchanges_batch(
-    added: "DataFrame", before: "DataFrame", timeout_s: float = 30.0
+    added: "DataFrame",
+    before: "DataFrame",
+    bounds: tuple[datetime, datetime],
+    timeout_s: float = 30.0,
 ) -> "DataFrame":
     """Return the requests and replies that a batch completes; see `silver/exchanges`.
 
-    `before` are the messages of the batches before; those too old to belong to the batch are
-    passed over. A reply is a message to the reply subject of a request, at most `timeout_s` later.
+    `bounds` are the times of the batch's first and last message. `before` are the messages of the
+    batches before; those too old to belong to the batch are passed over. A reply is a message to
+    the reply subject of a request, at most `timeout_s` later.
     """
-    bounds = added.agg(sf.min("time").alias("low"), sf.max("time").alias("high")).first()
-    if bounds is None or bounds["low"] is None:
-        return _exchanges(added, added, timeout_s)
-    near = before.where(_within(bounds["low"], bounds["high"], timeout_s))
-    fresh = _exchanges(added, added.unionByName(near), timeout_s)
-    awaited = _exchanges(near, added, timeout_s)
-    return fresh.unionByName(awaited)
-
-
-def _exchanges(requests: "DataFrame", replies: "DataFrame", timeout_s: float) -> "DataFrame":
-    asked = requests.where("reply IS NOT NULL").select(
-        *_ROUTE, sf.col("cid").alias("requester"), sf.col("time").alias("asked")
+    near = before.where(_within(*bounds, timeout_s))
+    both = added.withColumn("_new", sf.lit(True)).unionByName(
+        near.withColumn("_new", sf.lit(False))
     )
-    answered = replies.select(
+    return exchanges(both, timeout_s).where("_asked_new OR _answered_new")
+
+
+def exchanges(messages: "DataFrame", timeout_s: float = 30.0) -> "DataFrame":
+    """Return requests and replies, each marked whether its message is `_new`."""
+    asked = messages.where("reply IS NOT NULL").select(
+        *_ROUTE,
+        sf.col("cid").alias("requester"),
+        sf.col("time").alias("asked"),
+        sf.col("_new").alias("_asked_new"),
+    )
+    answered = messages.select(
         "account",
         sf.col("subject").alias("reply"),
         sf.col("cid").alias("responder"),
         sf.col("time").alias("answered"),
+        sf.col("_new").alias("_answered_new"),
     )
     latency = sf.unix_micros("answered") - sf.unix_micros("asked")
     return (
         asked.join(answered, ["account", "reply"])
         .withColumn("latency_us", latency)
         .where(sf.col("latency_us").between(0, int(timeout_s * 1_000_000)))
-        .select(*_ROUTE, "requester", "responder", "asked", "answered", "latency_us")
-    )
-
-
-def batch_summary(
-    added: "DataFrame",
-    newest_before: datetime | None,
-    late_after_s: float,
-    files: int,
-    quarantined: int,
-) -> "DataFrame":
-    """Return the one row that a batch adds to `silver/batches`.
-
-    The watermark is the newest time of all earlier batches less `late_after_s`; older messages are
-    late. The first batch has no watermark.
-    """
-    newest = sf.lit(newest_before).cast("timestamp")
-    watermark = sf.timestamp_micros(sf.unix_micros(newest) - int(late_after_s * 1_000_000))
-    lateness_s = (sf.unix_micros(watermark) - sf.unix_micros("time")) / 1_000_000
-    return added.agg(
-        sf.lit(files).alias("files"),
-        sf.lit(quarantined).alias("quarantined"),
-        sf.count("*").alias("messages"),
-        sf.min("time").alias("first_time"),
-        sf.max("time").alias("last_time"),
-        sf.max(watermark).alias("watermark"),
-        sf.sum(sf.when(lateness_s > 0, 1).otherwise(0)).alias("late_messages"),
-        sf.max(sf.when(lateness_s > 0, lateness_s).otherwise(0.0)).alias("max_lateness_s"),
     )
 
 

@@ -1,7 +1,7 @@
 """Files of the lake, through whichever file system Spark has for them."""
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,23 +41,6 @@ class Storage:
         """Return whether there is a file or directory."""
         return bool(self._fs.exists(self._path(place)))
 
-    def rename(self, place: str, target: str) -> None:
-        """Move a directory to where nothing is yet, in one step on a real file system."""
-        target_path = self._path(target)
-        self._fs.mkdirs(target_path.getParent())
-        if not self._fs.rename(self._path(place), target_path):
-            raise OSError(f"could not rename {self.uri(place)} to {self.uri(target)}")
-
-    def swap(self, place: str, target: str) -> None:
-        """Put a directory in the place of another; a reader misses it for an instant."""
-        if self.exists(target):
-            old = f"{place}.old"
-            self.rename(target, old)
-            self.rename(place, target)
-            self.delete(old)
-        else:
-            self.rename(place, target)
-
     def read_text(self, place: str) -> str:
         """Return all of a small file."""
         stream = self._fs.open(self._path(place))
@@ -77,13 +60,6 @@ class Storage:
     def delete(self, place: str) -> None:
         """Delete a file, or a directory with its content; not an error if it does not exist."""
         self._fs.delete(self._path(place), True)
-
-    def delete_siblings(self, place: str, keep: Collection[str] = ()) -> None:
-        """Delete everything beside `place`, except it and the names to keep."""
-        parent, _, name = place.rpartition("/")
-        for status in self._fs.listStatus(self._path(parent)):
-            if status.getPath().getName() not in {name, *keep}:
-                self._fs.delete(status.getPath(), True)
 
     def files(self, place: str) -> Iterator[StoredFile]:
         """Yield the visible files below a directory."""

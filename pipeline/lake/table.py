@@ -2,6 +2,15 @@
 
 from dataclasses import dataclass
 
+from midge.pipeline.errors import PipelineError
+
+DATE = "date"
+"""The column that partitions a table by the date of its rows, in UTC."""
+
+
+class LakeError(PipelineError):
+    """A table of the lake is missing or unexpected; the text names it."""
+
 
 @dataclass(frozen=True)
 class Table:
@@ -11,8 +20,15 @@ class Table:
     row: str
     columns: str
     is_growing: bool = False
+    dated_by: str = ""
+    """The column whose date partitions the table."""
 
     @property
     def layer(self) -> str:
         """The layer that it belongs to."""
         return self.name.split("/")[0]
+
+    @property
+    def stored_columns(self) -> str:
+        """The columns with the one that a growing table adds, the number of the batch."""
+        return f"{self.columns}, batch bigint" if self.is_growing else self.columns

@@ -1,37 +1,30 @@
 """The lake's tables: their columns, and how they are stored so that no batch counts twice.
 
-A table is a directory of Parquet files under `bronze/`, `silver/` or `gold/`. A growing table has
-one directory `batch=N` for each batch of the job that fills it, put there whole by a rename: a
-batch that is repeated after a crash finds its directory and leaves it. A derived table is replaced
-as a whole. With the format `delta` each of these is one commit as well, in a Delta log beside the
-same files, so that every reader of Delta sees a consistent table; no JVM package takes part.
+A table is a Delta table under `bronze/`, `silver/` or `gold/`. Each batch of the job that fills the
+lake is one commit of each growing table, with the number of the batch as its transaction: a batch
+that is repeated after a crash finds its number and leaves the table. A derived table is replaced as
+a whole, in one commit. No package for Java takes part.
 """
 
 import os
-import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from midge.client.errors import reason_of
-from midge.pipeline.errors import PipelineError
+from midge.pipeline.lake.delta_log import WRITTEN, Log, WrittenFile, write_files
 from midge.pipeline.lake.storage import Storage, as_path
-from midge.pipeline.lake.table import Table
+from midge.pipeline.lake.table import DATE, LakeError, Table
 from midge.protocol import record_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Format = Literal["parquet", "delta"]
-FORMATS: tuple[Format, ...] = ("parquet", "delta")
-
-
 INBOX = "_INBOX."
 """First token of reply subjects; the other tokens are unique to one client and one request."""
-
-
-class LakeError(PipelineError):
-    """A table of the lake is missing or unexpected; the text names it."""
 
 
 def require_writable(lake: str) -> None:
@@ -75,6 +68,7 @@ _TABLES = (
         "a recorded message, as it is, and the segment and row it came from",
         f"{_recorded('messages')}, {_ORIGIN}",
         is_growing=True,
+        dated_by="time",
     ),
     Table(
         "bronze/interest",
@@ -101,6 +95,7 @@ _TABLES = (
         "prefix string, reply string, has_headers boolean, size bigint, plain_deliveries int, "
         f"queue_deliveries int, deliveries int, no_interest boolean, {_ORIGIN}",
         is_growing=True,
+        dated_by="time",
     ),
     Table(
         "silver/traffic",
@@ -109,6 +104,7 @@ _TABLES = (
         f"queue_deliveries int, {_USE}, no_interest bigint, first_time timestamp, "
         "last_time timestamp",
         is_growing=True,
+        dated_by="window_start",
     ),
     Table(
         "silver/matches",
@@ -117,6 +113,7 @@ _TABLES = (
         f"window_start timestamp, {_SUBSCRIPTION}, since timestamp, pattern string, queue string, "
         f"subject string, {_USE}",
         is_growing=True,
+        dated_by="window_start",
     ),
     Table(
         "silver/exchanges",
@@ -124,6 +121,7 @@ _TABLES = (
         "account string, subject string, reply string, requester bigint, responder bigint, "
         "asked timestamp, answered timestamp, latency_us bigint",
         is_growing=True,
+        dated_by="asked",
     ),
     Table(
         "silver/batches",
@@ -235,87 +233,116 @@ GOLD = tuple(table for table in _TABLES if table.layer == "gold")
 
 
 class Lake:
-    """A directory of tables that Spark writes and anything that knows Parquet reads.
+    """A directory of Delta tables, which Spark fills and any reader of Delta reads.
 
-    `root` is a path or a URI of any file system that Spark knows.
+    `root` is a path, or a URI of an object store that both Spark and `deltalake` know.
     """
 
-    def __init__(self, spark: "SparkSession", root: str, table_format: Format = "parquet") -> None:
+    def __init__(self, spark: "SparkSession", root: str) -> None:
         self.spark = spark
         self.storage = Storage(spark, root)
-        self.format = table_format
 
     def path(self, name: str) -> str:
         """Return the URI of a table, or of anything else in the lake."""
         return self.storage.uri(name)
 
+    def log(self, name: str) -> Log:
+        """Return the Delta log of a table.
+
+        Raises:
+            LakeError: no table has this name, or its log cannot be read.
+        """
+        return Log(self.path(name), table_named(name))
+
     def exists(self, name: str) -> bool:
         """Return whether a table has ever been written."""
-        return self.storage.exists(name)
+        return self.storage.exists(f"{name}/_delta_log")
 
-    def read(self, name: str) -> "DataFrame":
+    def read(
+        self, name: str, low: datetime | None = None, high: datetime | None = None
+    ) -> "DataFrame":
         """Return a table; one that was never written is empty. Growing ones have a column `batch`.
+
+        With `low` and `high`, leave out the files whose rows all have another `time`.
 
         Raises:
             LakeError: no table has this name.
         """
-        table = table_named(name)
-        columns = f"{table.columns}, batch bigint" if table.is_growing else table.columns
-        if not self.storage.exists(name):
-            return self.spark.createDataFrame([], columns)
-        frame = self.spark.read.schema(columns).parquet(self.path(name))
-        return frame.select(*self.spark.createDataFrame([], columns).columns)
+        return self._read_files(name, self.log(name).files("time", low, high))
 
-    def read_before(self, name: str, batch: int) -> "DataFrame":
+    def read_before(self, name: str, batch: int, low: datetime | None = None) -> "DataFrame":
         """Return the rows of a growing table from batches before `batch`."""
-        return self.read(name).where(f"batch < {batch}")
+        log = self.log(name)
+        recent = log.files("time", low)
+        files = [file for file in log.files("batch", high=batch - 1) if file in recent]
+        rows = self._read_files(name, files)
+        return rows if log.batch < batch else rows.where(f"batch < {batch}")
 
     def read_batch(self, name: str, batch: int) -> "DataFrame":
         """Return the rows that `batch` added to a growing table."""
-        table = table_named(name)
-        place = f"{name}/batch={batch}"
-        if not self.storage.exists(place):
-            return self.spark.createDataFrame([], table.columns)
-        return self.spark.read.schema(table.columns).parquet(self.path(place))
+        files = self.log(name).files("batch", batch, batch)
+        return self._read_files(name, files).where(f"batch = {batch}").drop("batch")
 
-    def append(self, name: str, frame: "DataFrame", batch: int) -> bool:
+    def append(self, name: str, rows: "DataFrame | pa.Table", batch: int) -> bool:
         """Add one batch to a growing table; return False when it was already there."""
-        place = f"{name}/batch={batch}"
-        is_new = not self.storage.exists(place)
-        if is_new:
-            scratch = self._write_scratch(name, frame)
-            self.storage.rename(scratch, place)
-        if self.format == "delta":
-            self._commit(name, place, batch)
-        return is_new
+        log = self.log(name)
+        if log.batch >= batch:
+            return False
+        if isinstance(rows, pa.Table):
+            rows = rows.append_column("batch", pa.repeat(pa.scalar(batch, pa.int64()), len(rows)))
+        else:
+            rows = rows.selectExpr("*", f"{batch}L AS batch")
+        log.commit(self._write(name, rows), self._schema(name), batch)
+        return True
 
-    def replace(self, name: str, frame: "DataFrame") -> None:
-        """Replace a derived table by `frame`, which may have been read from it."""
-        scratch = self._write_scratch(name, frame)
-        if self.format == "delta":
-            # The files of two versions lie side by side; the Delta log lists the valid ones.
-            version = f"{name}/version={uuid.uuid4().hex}"
-            self.storage.rename(scratch, version)
-            self._commit(name, version, None)
-            self.storage.delete_siblings(version, keep={"_delta_log"})
-            return
-        self.storage.swap(scratch, name)
+    def append_all(self, name: str, rows: "DataFrame", last: int) -> None:
+        """Add rows that have their batches, up to `last`, to a growing table."""
+        self.log(name).commit(self._write(name, rows), self._schema(name), last)
 
-    def _write_scratch(self, name: str, frame: "DataFrame") -> str:
-        """Write `frame` with exactly the table's columns to a place that no reader looks at."""
-        table = table_named(name)
-        expected = self.spark.createDataFrame([], table.columns).schema
-        scratch = f"_scratch/{uuid.uuid4().hex}"
-        chosen = frame.select(
-            *(frame[field.name].cast(field.dataType).alias(field.name) for field in expected)
+    def replace(self, name: str, frame: "DataFrame", dates: Sequence[str] = ()) -> None:
+        """Replace a table, or the rows of its `dates`, in one commit; `frame` may read from it."""
+        self.log(name).commit(self._write(name, frame), self._schema(name), None, dates)
+
+    def empty(self, name: str) -> "DataFrame":
+        """Return a table's columns without rows."""
+        return self.spark.createDataFrame([], table_named(name).stored_columns)
+
+    def _schema(self, name: str) -> pa.Schema:
+        """Return the stored columns, with the date, as Delta knows them."""
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        schema: pa.Schema = to_arrow_schema(self.empty(name).schema, timezone="UTC")
+        dated = table_named(name).dated_by
+        return schema.append(pa.field(DATE, pa.date32())) if dated else schema
+
+    def _write(self, name: str, rows: "DataFrame | pa.Table") -> list[WrittenFile]:
+        """Write rows with exactly the table's columns to files that no version has yet.
+
+        Rows of a DataFrame are written by Spark's workers, those of Arrow here.
+        """
+        uri, dated_by = self.path(name), table_named(name).dated_by
+        schema = self._schema(name)
+        stored = schema.remove(schema.get_field_index(DATE)) if dated_by else schema
+        if isinstance(rows, pa.Table):
+            return list(write_files(rows.to_batches(), uri, stored, dated_by))
+        chosen = rows.select(
+            *(
+                rows[field.name].cast(field.dataType).alias(field.name)
+                for field in self.empty(name).schema
+            )
         )
-        chosen.write.option("compression", "zstd").parquet(self.path(scratch))
-        return scratch
 
-    def _commit(self, name: str, place: str, batch: int | None) -> None:
-        from midge.pipeline.lake.delta_log import commit
+        def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for file in write_files(batches, uri, stored, dated_by):
+                yield pa.RecordBatch.from_pylist([file._asdict()])
 
-        commit(self.storage, TABLES[name], place, batch)
+        return [WrittenFile(*row) for row in chosen.mapInArrow(write, WRITTEN).collect()]
+
+    def _read_files(self, name: str, files: list[str]) -> "DataFrame":
+        empty = self.empty(name)
+        if not files:
+            return empty
+        return self.spark.read.schema(empty.schema).parquet(*files)
 
 
 def table_named(name: str) -> Table:

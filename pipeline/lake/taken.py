@@ -43,7 +43,7 @@ def is_complete(settings: PipelineSettings) -> bool:
     return (
         version == __version__
         and all(files.get(place) == about for place, about in here.items())
-        and all((lake / table.name).is_dir() for table in GOLD)
+        and all((lake / table.name / "_delta_log").is_dir() for table in GOLD)
     )
 
 

@@ -10,14 +10,14 @@ from typing import Any
 
 import plotly.io
 import pyarrow as pa
-import pyarrow.dataset as ds
 from plotly.offline import get_plotlyjs
-from pyarrow import fs
 
 from midge.client.errors import reason_of
 from midge.pipeline.errors import PipelineError
-from midge.pipeline.lake.storage import as_path
-from midge.pipeline.lake.tables import GOLD, LakeError
+from midge.pipeline.lake.delta_log import Log
+from midge.pipeline.lake.storage import as_uri
+from midge.pipeline.lake.table import LakeError
+from midge.pipeline.lake.tables import GOLD
 from midge.pipeline.report.rows import Gold, Row, listened, span, subjects
 from midge.pipeline.report.sections import LISTENED, NOT_RECORDED, SECTIONS, Section
 from midge.pipeline.report.tables import render_table
@@ -31,27 +31,34 @@ def read_gold(lake: str) -> Gold:
     Raises:
         LakeError: the lake does not exist, or a table is missing or cannot be read.
     """
-    system, root = _open(lake)
+    if "://" not in lake and not Path(lake).expanduser().is_dir():
+        raise LakeError(f"{lake}: no such directory; expected a lake of `midge pipeline run`")
     gold: dict[str, list[dict[str, Any]]] = {}
     for table in GOLD:
-        place = f"{root}/{table.name}"
-        if system.get_file_info(place).type != fs.FileType.Directory:
+        handle = Log(f"{as_uri(lake)}/{table.name}", table).handle
+        if handle is None:
             raise LakeError(f"{lake}: has no {table.name}; run `midge pipeline run` first")
         try:
-            rows = ds.dataset(place, filesystem=system, format="parquet").to_table()
+            rows = handle.to_pyarrow_table()
         except (pa.ArrowException, OSError) as error:
             raise LakeError(f"{lake}: {table.name} cannot be read: {reason_of(error)}") from error
         gold[table.name.removeprefix("gold/")] = rows.to_pylist()
     return gold
 
 
-def write_report(gold: Gold, path: Path, title: str = "midge traffic report") -> None:
+def write_report(
+    gold: Gold,
+    path: Path,
+    title: str = "midge traffic report",
+    other: Gold | None = None,
+    other_name: str = "",
+) -> None:
     """Write the report to `path`; an existing file is replaced only by a complete report.
 
     Raises:
         PipelineError: it cannot be written there.
     """
-    document = render(gold, title)
+    document = render(gold, title, other, other_name)
     scratch = path.with_name(f".{path.name}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -80,9 +87,16 @@ def write_csv(gold: Gold, directory: Path) -> None:
         raise PipelineError(f"{directory}: cannot be written: {reason_of(error)}") from error
 
 
-def render(gold: Gold, title: str = "midge traffic report") -> str:
-    """Return the report as one HTML document."""
+def render(
+    gold: Gold,
+    title: str = "midge traffic report",
+    other: Gold | None = None,
+    other_name: str = "",
+) -> str:
+    """Return the report as one HTML document, with a comparison if there is another recording."""
     sections = "\n".join(_render_section(section, gold) for section in SECTIONS)
+    if other is not None:
+        sections = f"{_render_comparison(gold, other, other_name)}\n{sections}"
     links = "".join(f'<a href="#{each.anchor}">{escape(each.title)}</a>' for each in SECTIONS)
     figures = "".join(
         f'<div class="figure"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
@@ -171,6 +185,36 @@ def _render_section(section: Section, gold: Gold) -> str:
     )
 
 
+def _render_comparison(gold: Gold, other: Gold, name: str) -> str:
+    """Return the figures of two recordings, and the subjects whose messages changed most."""
+    figures = [
+        {"figure": figure, "this": now, "other": was}
+        for (figure, now), (_, was) in zip(headline(gold), headline(other), strict=True)
+    ]
+    here, there = (
+        {row["subject"]: row["messages"] for row in subjects(each)} for each in (gold, other)
+    )
+    changes = [
+        {
+            "subject": subject,
+            "this": here.get(subject, 0),
+            "other": there.get(subject, 0),
+            "change": here.get(subject, 0) - there.get(subject, 0),
+        }
+        for subject in here.keys() | there.keys()
+    ]
+    changed = [each for each in changes if each["change"]]
+    changed.sort(key=lambda each: (-abs(each["change"]), each["subject"]))
+    tables = render_table("subjects", figures, ("figure", "this", "other"))
+    if changed:
+        tables += render_table("subjects", changed, ("subject", "this", "other", "change"))
+    return (
+        f'<section id="compared" class="wide"><h2>Compared with {escape(name)}</h2>'
+        f'<p class="about">The figures of both recordings, and the subjects by the change of their '
+        f"messages.</p>{tables}</section>"
+    )
+
+
 def _render_body(section: Section, gold: Gold) -> str:
     """Return the plot or the table of a section, or the reason why it is empty."""
     by_themselves, listened_to = listened(gold) if section.needs_server else ([], [])
@@ -204,16 +248,3 @@ def _span(gold: Gold) -> str:
     if times is None:
         return "No messages were recorded."
     return f"{times[0]:%Y-%m-%d %H:%M:%S} to {times[1]:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _open(lake: str) -> tuple[fs.FileSystem, str]:
-    if "://" in lake and not lake.startswith("file:"):
-        try:
-            system, root = fs.FileSystem.from_uri(lake.replace("s3a://", "s3://", 1))
-        except (pa.ArrowException, OSError) as error:
-            raise LakeError(f"{lake}: {reason_of(error)}") from error
-        return system, root
-    path = Path(as_path(lake)) if lake.startswith("file:") else Path(lake).expanduser()
-    if not path.is_dir():
-        raise LakeError(f"{lake}: no such directory; expected a lake of `midge pipeline run`")
-    return fs.LocalFileSystem(), str(path.absolute())

@@ -12,13 +12,9 @@ of Delta's log, never the position of a consumer. What `deltalake` does by itsel
 """
 
 import json
-import os
-import re
 import shutil
 import time
 from collections.abc import Iterable, Iterator
-from configparser import ConfigParser
-from configparser import Error as ConfigParserError
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -28,8 +24,16 @@ import pyarrow.compute as pc
 
 from midge import platforms
 from midge.client.errors import reason_of
-from midge.extras import install_command
-from midge.pipeline.errors import PipelineError, TableError
+from midge.pipeline.delta import (
+    KEEP_HOURS,
+    compacted,
+    delta_reason_of,
+    is_table,
+    load,
+    made,
+    opened,
+)
+from midge.pipeline.errors import TableError
 from midge.pipeline.tables.decoding import QUARANTINE, Decoded, Decoder, columns_of
 
 if TYPE_CHECKING:
@@ -41,25 +45,7 @@ PARTITIONS_MAX = 100
 """A commit adds files to at most 100 partitions; a block with more becomes several commits."""
 LOCK_WAIT_S = 60.0
 """Compaction and a rebuild wait so long for a writer to commit."""
-KEEP_HOURS = 7.0 * 24
-"""Compaction keeps the files of earlier versions so long, for their readers."""
 _FORMAT = 1
-_PROPERTIES = {
-    "delta.checkpointInterval": "100",
-    "delta.logRetentionDuration": "interval 7 days",
-}
-"""A checkpoint every 100 commits; each removes the log's files that are older than a week."""
-_BRANCH = re.compile(r"\n\s*(?:\x1b\[\d+m)?\u21b3(?:\x1b\[0m)? ")
-_RETRIES = re.compile(r" in [0-9.]+(?:ms|µs|s)(?:, after .*?)? - ", re.DOTALL)
-_KEYS_FROM = {
-    "AWS_ACCESS_KEY_ID",
-    "AWS_WEB_IDENTITY_TOKEN_FILE",
-    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-}
-"""Variables that give an S3 store's keys by themselves."""
-_STAGED = re.compile(r"#[0-9]+$")
-"""What the name of a file ends with until it is whole, in a directory."""
 _ATTEMPTS = 10
 _LOCK_FILE = "_midge.lock"
 _LOCK_LOOK_S = 0.1
@@ -126,7 +112,7 @@ class StreamTable:
 
     def reload(self, version: int | None = None) -> None:
         """Load the newest version, or another; its columns may be others."""
-        self.handle = _load(self.url, version)
+        self.handle = load(self.url, version)
         self.source = _source_of(self.url, self.handle)
         self.layout = Layout(
             columns_of(pa.schema(self.handle.schema().to_arrow())),
@@ -162,7 +148,7 @@ class StreamTable:
                 ),
             )
         except (DeltaError, OSError) as error:
-            raise TableError(f"{self.url}: cannot be replaced: {_reason_of(error)}") from error
+            raise TableError(f"{self.url}: cannot be replaced: {delta_reason_of(error)}") from error
         finally:
             self.reload()
 
@@ -180,11 +166,11 @@ class StreamTable:
         Raises:
             TableError: another writer was first, or the store refused the commit.
         """
-        quarantine = _found(self.url + QUARANTINE_SUFFIX)
+        quarantine = opened(self.url + QUARANTINE_SUFFIX)
         if quarantine is not None:
-            _compact(self.url + QUARANTINE_SUFFIX, quarantine, keep_hours)
+            compacted(self.url + QUARANTINE_SUFFIX, quarantine, keep_hours)
         try:
-            return _compact(self.url, self.handle, keep_hours)
+            return compacted(self.url, self.handle, keep_hours)
         finally:
             self.reload()
 
@@ -193,7 +179,7 @@ class StreamTable:
         url = self.url + QUARANTINE_SUFFIX
         if not is_table(url):
             return QUARANTINE.empty_table()
-        return _load(url).to_pyarrow_table().cast(QUARANTINE)
+        return load(url).to_pyarrow_table().cast(QUARANTINE)
 
     def add_quarantined(self, bad: pa.Table) -> None:
         """Add messages to the quarantine, whatever its position.
@@ -220,11 +206,11 @@ class StreamTable:
         try:
             write_deltalake(handle, bad, mode=mode)
         except (DeltaError, OSError) as error:
-            raise TableError(f"{url}: cannot be written to: {_reason_of(error)}") from error
+            raise TableError(f"{url}: cannot be written to: {delta_reason_of(error)}") from error
 
     def _made_quarantine(self) -> tuple[str, "DeltaTable"]:
         url = self.url + QUARANTINE_SUFFIX
-        return url, _made(url, QUARANTINE, f"messages that did not fit into {self.url}")
+        return url, made(url, QUARANTINE, f"messages that did not fit into {self.url}")
 
     def _commit(self, rows: pa.Table, upto: int) -> bool:
         try:
@@ -238,7 +224,7 @@ class StreamTable:
             position = _position(handle)
             if upto <= position or _append(url, handle, _after(bad, position), upto):
                 return
-            handle = _load(url)
+            handle = load(url)
         raise TableError(f"{url}: other writers committed first {_ATTEMPTS} times")
 
 
@@ -251,7 +237,7 @@ def create(
         TableError: there is one of another stream or with other columns.
     """
     layout = Layout(decoder.columns, tuple(partition_by))
-    _made(url, decoder.schema, _description(source), layout.partition_by)
+    made(url, decoder.schema, _description(source), layout.partition_by)
     table = StreamTable(url)
     if table.source != source:
         raise TableError(f"{url}: is a table of {table.source}, not of {source}")
@@ -378,111 +364,8 @@ def _append(url: str, handle: "DeltaTable", rows: pa.Table, upto: int) -> bool:
     except CommitFailedError:
         return False
     except (DeltaError, OSError) as error:
-        raise TableError(f"{url}: cannot be written to: {_reason_of(error)}") from error
+        raise TableError(f"{url}: cannot be written to: {delta_reason_of(error)}") from error
     return True
-
-
-def _compact(url: str, handle: "DeltaTable", keep_hours: float) -> tuple[int, int]:
-    from deltalake.exceptions import DeltaError
-
-    try:
-        done = handle.optimize.compact()
-        # A full vacuum also finds the files of writers that were killed before their commit.
-        handle.vacuum(round(keep_hours), False, False, full=True)
-        for path in [] if "://" in url else Path(url).rglob("*#*"):
-            is_old = path.stat().st_mtime < time.time() - keep_hours * 3600
-            if _STAGED.search(path.name) and is_old:
-                path.unlink()
-    except (DeltaError, OSError) as error:
-        raise TableError(f"{url}: cannot be compacted: {_reason_of(error)}") from error
-    return int(done["numFilesAdded"]), int(done["numFilesRemoved"])
-
-
-def is_table(url: str) -> bool:
-    """Return whether there is a Delta table.
-
-    Raises:
-        PipelineError: `deltalake` is not installed.
-        TableError: the store cannot be read.
-    """
-    return _found(url) is not None
-
-
-def _made(
-    url: str, schema: pa.Schema, description: str, partition_by: Iterable[str] = ()
-) -> "DeltaTable":
-    """Return the table, made empty if there is none yet."""
-    if (handle := _found(url)) is not None:
-        return handle
-    from deltalake import DeltaTable
-    from deltalake.exceptions import DeltaError
-
-    try:
-        DeltaTable.create(
-            url,
-            schema=schema,
-            mode="error",
-            description=description,
-            partition_by=list(partition_by),
-            configuration=_PROPERTIES,
-            storage_options=_keys_of(url),
-        )
-    except (DeltaError, OSError) as error:
-        raise TableError(f"{url}: cannot be made: {_reason_of(error)}") from error
-    return _load(url)
-
-
-def _load(url: str, version: int | None = None) -> "DeltaTable":
-    if (handle := _found(url, version)) is None:
-        raise TableError(f"{url}: is no Delta table")
-    return handle
-
-
-def _found(url: str, version: int | None = None) -> "DeltaTable | None":
-    """Return the table, or None where there is none.
-
-    `DeltaTable.is_deltatable` holds up all threads until a store answers; opening a table does
-    not.
-    """
-    try:
-        from deltalake import DeltaTable
-    except ImportError as error:
-        raise PipelineError(f"tables need deltalake: {install_command('tables')}") from error
-    from deltalake.exceptions import DeltaError, TableNotFoundError
-
-    try:
-        return DeltaTable(url, version=version, storage_options=_keys_of(url))
-    except TableNotFoundError:
-        return None
-    except (DeltaError, OSError) as error:
-        what = "cannot be read" if version is None else f"version {version} cannot be read"
-        raise TableError(f"{url}: {what}: {_reason_of(error)}") from error
-
-
-def _keys_of(url: str) -> dict[str, str] | None:
-    """Return the keys of an S3 store from the file that AWS's tools use, unless set otherwise.
-
-    Raises:
-        TableError: the file cannot be read.
-    """
-    if not url.startswith("s3") or _KEYS_FROM & os.environ.keys():
-        return None
-    place = os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")
-    file = ConfigParser(interpolation=None)
-    try:
-        file.read(Path(place).expanduser())
-    except (OSError, ValueError, ConfigParserError):  # its text may have a part of a key
-        raise TableError(f"{place}: expected sections with aws_access_key_id and so on") from None
-    profile = os.environ.get("AWS_PROFILE", "default")
-    return dict(file[profile]) if file.has_section(profile) else None
-
-
-def _reason_of(error: Exception) -> str:
-    """Return an error of deltalake, a tree in colours, as one line that is the same each time."""
-    if isinstance(error, OSError) and error.strerror:
-        return reason_of(error)
-    line = _BRANCH.sub(": ", str(error)).strip()
-    return _RETRIES.sub(": ", line) or repr(error)
 
 
 def _description(source: Source) -> str:

@@ -15,6 +15,7 @@ import pyarrow.dataset as ds
 
 from midge.client.errors import DataLossError
 from midge.extras import install_command
+from midge.pipeline.delta import load
 from midge.pipeline.errors import PipelineError, TableError
 from midge.pipeline.spark_source.partitions import SequenceRange
 from midge.pipeline.tables.delta import StreamTable
@@ -151,9 +152,9 @@ def _quoted(name: str) -> str:
 
 
 def _parts(url: str, server: Server | None) -> _Parts:
-    table = StreamTable(url)
     if server is None:
-        return _Parts(table.handle, None)
+        return _Parts(load(url), None)
+    table = StreamTable(url)
     options = options_of(table, server)
     state = stream_state(options)
     end = state.end_seq

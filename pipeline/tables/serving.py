@@ -6,7 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from midge.pipeline.tables.delta import KEEP_HOURS, LOCK_WAIT_S, StreamTable, locked
+from midge.pipeline.delta import KEEP_HOURS
+from midge.pipeline.tables.delta import LOCK_WAIT_S, StreamTable, locked
 from midge.pipeline.tables.landing import Landed, Server, create_table, land
 
 EVERY_S = 60.0

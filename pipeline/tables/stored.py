@@ -8,6 +8,7 @@ position are those that `land` would make, so a table may get messages in both w
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from midge.pipeline.delta import is_table
 from midge.pipeline.spark_source.store_reader import (
     GLOBAL_ACCOUNT,
     StoredStream,
@@ -15,7 +16,7 @@ from midge.pipeline.spark_source.store_reader import (
     warn_of_skipped,
 )
 from midge.pipeline.tables.decoding import Decoder
-from midge.pipeline.tables.delta import Source, StreamTable, create, is_table, locked
+from midge.pipeline.tables.delta import Source, StreamTable, create, locked
 from midge.pipeline.tables.landing import (
     BLOCK_BYTES,
     Landed,

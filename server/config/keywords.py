@@ -678,8 +678,6 @@ class Keywords(TypedDict, total=False):
     """Directory of the recording; empty means `recorder.directory`, or else `records`."""
     pipeline_lake_directory: str
     """Path or URI of the lake's tables; empty means `lake`."""
-    pipeline_format: Literal["delta", "parquet"]
-    """Plain Parquet tables, or the same with a Delta log beside them."""
     pipeline_master: str
     """Spark master."""
     pipeline_spark: Any
@@ -698,6 +696,8 @@ class Keywords(TypedDict, total=False):
     """Seconds between two looks of `stream` for new segments."""
     pipeline_gold_interval_s: float
     """Least seconds between two rebuilds of the gold tables by `stream`."""
+    pipeline_keep_days: float
+    """Days before the newest one that the lake keeps; 0 keeps all."""
     pipeline_match_strategy: Literal["auto", "broadcast", "shuffle"]
     """How messages meet subscriptions."""
     pipeline_broadcast_max_patterns: int

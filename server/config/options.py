@@ -354,8 +354,6 @@ class Pipeline(Table, frozen=True, kw_only=True):
     """Directory of the recording; empty means `recorder.directory`, or else `records`."""
     lake_directory: str = ""
     """Path or URI of the lake's tables; empty means `lake`."""
-    format: Literal["parquet", "delta"] = "parquet"
-    """Plain Parquet tables, or the same with a Delta log beside them."""
     master: str = "local[*]"
     """Spark master."""
     spark: dict[str, str] = {}  # noqa: RUF012 - msgspec copies the default
@@ -374,6 +372,8 @@ class Pipeline(Table, frozen=True, kw_only=True):
     """Seconds between two looks of `stream` for new segments."""
     gold_interval_s: Annotated[float, Meta(gt=0)] = 60.0
     """Least seconds between two rebuilds of the gold tables by `stream`."""
+    keep_days: Annotated[float, Meta(ge=0)] = 0.0
+    """Days before the newest one that the lake keeps; 0 keeps all."""
     match_strategy: Literal["auto", "broadcast", "shuffle"] = "auto"
     """How messages meet subscriptions."""
     broadcast_max_patterns: Positive = 250_000

@@ -8,7 +8,8 @@ The conventions, block by block:
   the page ends. `$ make TARGET` is only checked to have such a target.
 - A block with a file name behind its language (`toml midge.toml`, `python hello.py`) is written to
   that file in the page's folder, for the blocks below it.
-- Other `toml` and `json` blocks must parse. `text`, `mermaid` and `conf` are only shown.
+- Other `toml` and `json` blocks must parse. `text`, `mermaid`, `conf`, `sql` and `yaml` are only
+  shown.
 - `<!-- no-run: REASON -->` above a block is for what cannot run here.
 
 All blocks of a page run in one scratch folder, in order. The default ports are replaced by free
@@ -28,7 +29,7 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-SHOWN = frozenset({"text", "mermaid", "conf"})
+SHOWN = frozenset({"text", "mermaid", "conf", "sql", "yaml"})
 DEFAULT_PORTS = ("4222", "4223", "4443", "6222", "8222", "8443", "9222")
 COMMAND_TIMEOUT_S = 150
 

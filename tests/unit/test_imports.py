@@ -173,7 +173,7 @@ CLIENT_ROOMS = (
 
 PIPELINE_ROOMS = (
     ("errors",),
-    ("matching", "offsets", "records", "session", "subject_rewriting"),
+    ("delta", "matching", "offsets", "records", "session", "subject_rewriting"),
     ("match",),
     ("fleet", "lake", "spark_source"),
     ("source",),

@@ -1,8 +1,14 @@
-"""The Delta format: the same files under a log that every reader of Delta understands."""
+"""The tables of a lake: each batch is one commit, and a replaced table is replaced in one."""
 
+import json
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from midge.pipeline.lake import delta_log
+from midge.pipeline.lake.table import Table
 from midge.pipeline.lake.tables import Lake
 
 COLUMNS = "segment string, reason string, size_bytes long, modified timestamp, seen timestamp"
@@ -10,11 +16,14 @@ DISCONNECTS = (
     "server string, account string, reason string, disconnects long, clients long, "
     "slow_consumers long, mean_duration_s double"
 )
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+DATED = Table("silver/test", "a row", "n bigint, text string, time timestamp", True, "time")
+SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string()), ("time", pa.timestamp("us", "UTC"))])
 
 
 @pytest.fixture
 def lake(spark, tmp_path):
-    return Lake(spark, str(tmp_path / "lake"), "delta")
+    return Lake(spark, str(tmp_path / "lake"))
 
 
 def bad_files(spark, *names):
@@ -26,8 +35,10 @@ def log_of(lake, name):
 
 
 def test_a_growing_table_has_one_commit_per_batch(spark, lake):
-    for batch, name in enumerate(["a", "b", "c"]):
+    for batch, name in enumerate(["a", "b"]):
         assert lake.append("bronze/quarantine", bad_files(spark, name), batch)
+    small = bad_files(spark, "c").toArrow()
+    assert lake.append("bronze/quarantine", small, 2)
     log = log_of(lake, "bronze/quarantine")
     assert [entry["operation"] for entry in log.history()].count("WRITE") == 3
     found = log.to_pyarrow_table()
@@ -36,8 +47,9 @@ def test_a_growing_table_has_one_commit_per_batch(spark, lake):
         ("b", 1),
         ("c", 2),
     ]
-    # The same rows, read as plain Parquet.
-    assert lake.read("bronze/quarantine").count() == 3
+    assert [row.segment for row in lake.read_batch("bronze/quarantine", 1).collect()] == ["b"]
+    before = lake.read_before("bronze/quarantine", 2).collect()
+    assert sorted(row.segment for row in before) == ["a", "b"]
 
 
 def test_a_repeated_batch_is_neither_written_nor_committed_again(spark, lake):
@@ -47,17 +59,81 @@ def test_a_repeated_batch_is_neither_written_nor_committed_again(spark, lake):
     assert log_of(lake, "bronze/quarantine").version() == version
 
 
-def test_a_crash_between_write_and_commit_is_mended_by_the_repeat(spark, lake):
-    plain = Lake(spark, lake.storage.root, "parquet")
-    plain.append("bronze/quarantine", bad_files(spark, "a"), 0)
+def test_files_of_a_crash_before_the_commit_are_in_no_version(spark, lake):
+    lake._write("bronze/quarantine", bad_files(spark, "a").selectExpr("*", "0L AS batch"))
+    assert lake.read("bronze/quarantine").count() == 0
     lake.append("bronze/quarantine", bad_files(spark, "a"), 0)
-    assert log_of(lake, "bronze/quarantine").to_pyarrow_table()["segment"].to_pylist() == ["a"]
+    assert [row.segment for row in lake.read("bronze/quarantine").collect()] == ["a"]
 
 
-def test_a_replaced_table_shows_only_its_last_version(spark, lake):
+def test_a_replaced_table_shows_only_its_last_version_and_keeps_the_files_of_readers(spark, lake):
+    rows = {}
     for reason in ("first", "second"):
         frame = spark.createDataFrame([("s", "$G", reason, 1, 1, 0, 0.5)], DISCONNECTS)
         lake.replace("gold/disconnects", frame)
+        rows[reason] = lake.read("gold/disconnects")
     found = log_of(lake, "gold/disconnects").to_pyarrow_table()
     assert found["reason"].to_pylist() == ["second"]
-    assert [row.reason for row in lake.read("gold/disconnects").collect()] == ["second"]
+    for reason, read in rows.items():
+        assert [row.reason for row in read.collect()] == [reason]
+
+
+# Without Spark
+
+
+def write(log, numbers, batch, per_day=1):
+    rows = [
+        {"n": n, "text": f"t{n}" * (1 + 40 * (n == 3)), "time": NOON + timedelta(days=n // per_day)}
+        for n in numbers
+    ]
+    batches = pa.Table.from_pylist(rows, SCHEMA).to_batches()
+    files = list(delta_log.write_files(batches, log.url, SCHEMA, "time"))
+    log.commit(files, SCHEMA.append(pa.field("date", pa.date32())), batch)
+    return files
+
+
+def numbers(log):
+    return sorted(log.handle.to_pyarrow_table()["n"].to_pylist())
+
+
+def test_a_file_holds_one_date_and_has_statistics(tmp_path):
+    log = delta_log.Log(f"file://{tmp_path}/t", DATED)
+    files = write(log, range(4), 0, per_day=2)
+    assert [each.date for each in files] == ["2026-03-02", "2026-03-03"]
+    stats = [json.loads(each.stats) for each in files]
+    assert stats[0]["numRecords"] == 2
+    assert stats[0]["minValues"] == {"n": 0, "text": "t0", "time": "2026-03-02T12:00:00.000000Z"}
+    # Long texts have none, since a cut maximum would be too small.
+    assert stats[1]["maxValues"] == {"n": 3, "time": "2026-03-03T12:00:00.000000Z"}
+    assert log.rows == 4
+    assert len(log.files("n", 2, 9)) == len(log.files("time", NOON + timedelta(hours=1))) == 1
+    found = log.handle.to_pyarrow_table(filters=[("n", ">", 2)])
+    assert (found["n"].to_pylist(), [str(day) for day in found["date"].to_pylist()]) == (
+        [3],
+        ["2026-03-03"],
+    )
+
+
+def test_days_are_replaced_in_one_commit(tmp_path):
+    log = delta_log.Log(f"file://{tmp_path}/t", DATED)
+    write(log, range(4), 0)
+    rows = [{"n": 11, "text": "new", "time": NOON + timedelta(days=1)}]
+    files = delta_log.write_files(
+        pa.Table.from_pylist(rows, SCHEMA).to_batches(), log.url, SCHEMA, "time"
+    )
+    log.commit(files, SCHEMA, dates=["2026-03-03", "2026-03-04"])
+    assert numbers(log) == [0, 3, 11]
+    assert log.batch == 0
+
+
+def test_old_days_go_and_many_files_become_few(tmp_path, monkeypatch):
+    log = delta_log.Log(f"file://{tmp_path}/t", DATED)
+    for batch in range(delta_log.FILES_MAX + 2):
+        write(log, [batch], batch, per_day=20)
+    log.tidy()
+    assert (numbers(log), len(log.files("n"))) == (list(range(34)), 2)
+    assert log.batch == 33
+    log.tidy(keep_days=1)
+    assert len(log.dates()) == 2
+    log.tidy(keep_days=0.5)
+    assert numbers(log) == list(range(20, 34))

@@ -20,7 +20,7 @@ SETTINGS = PipelineSettings()
 
 HOW_AND_WHEN = {
     *("lake_directory", "master", "spark", "max_files_per_batch", "trigger_interval_s"),
-    *("gold_interval_s", "match_strategy", "broadcast_max_patterns"),
+    *("gold_interval_s", "keep_days", "match_strategy", "broadcast_max_patterns"),
 }
 """Settings that change no row."""
 
@@ -41,15 +41,14 @@ def test_a_description_comes_back_as_it_was_written():
     ("changes", "was", "now"),
     [
         ({"window_s": 1}, "window_s = 60", "window_s = 1"),
-        ({"format": "delta"}, "format = 'parquet'", "format = 'delta'"),
         ({"prefix_tokens": 3}, "prefix_tokens = 2", "prefix_tokens = 3"),
         ({"late_after_s": 5.0}, "late_after_s = 60.0", "late_after_s = 5.0"),
         ({"request_timeout_s": 1.0}, "request_timeout_s = 30.0", "request_timeout_s = 1.0"),
         ({"records_directory": "/r"}, "/records'", "records_directory = 'file:///r'"),
         (
-            {"window_s": 1, "format": "delta"},
-            "format = 'parquet', window_s = 60",
-            "format = 'delta', window_s = 1",
+            {"window_s": 1, "prefix_tokens": 3},
+            "prefix_tokens = 2, window_s = 60",
+            "prefix_tokens = 3, window_s = 1",
         ),
     ],
 )
@@ -72,7 +71,7 @@ def test_other_versions_and_tables_are_errors_that_name_both():
     )
     with pytest.raises(LakeError) as caught:
         require_same("lake", old, now)
-    for text in ("0 (midge 0.0.9)", "1 (midge ", "Spark = 3.5.1", "columns of gold/rates = (a st"):
+    for text in ("0 (midge 0.0.9)", "2 (midge ", "Spark = 3.5.1", "columns of gold/rates = (a st"):
         assert text in str(caught.value)
     assert f"({now.tables['gold/rates']})" in str(caught.value)
     with pytest.raises(LakeError, match="columns of gold/rates"):
@@ -80,7 +79,7 @@ def test_other_versions_and_tables_are_errors_that_name_both():
 
 
 def test_a_reader_takes_any_settings():
-    require_readable("lake", Description.of(replace(SETTINGS, window_s=1, format="delta")))
+    require_readable("lake", Description.of(replace(SETTINGS, window_s=1)))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"settings": 1}'])

@@ -40,7 +40,8 @@ def test_what_is_given_counts(tmp_path):
             directory = "/data/records"
             [pipeline]
             lake_directory = "s3a://bucket/lake"
-            format = "delta"
+            match_strategy = "shuffle"
+            keep_days = 30
             late_after_s = 5
             [pipeline.spark]
             "spark.executor.memory" = "4g"
@@ -49,7 +50,8 @@ def test_what_is_given_counts(tmp_path):
     )
     assert settings.records_directory == "/data/records"
     assert settings.lake_directory == "s3a://bucket/lake"
-    assert (settings.format, settings.late_after_s) == ("delta", 5.0)
+    assert (settings.match_strategy, settings.late_after_s) == ("shuffle", 5.0)
+    assert settings.keep_days == 30.0
     assert settings.spark == {"spark.executor.memory": "4g"}
 
 
@@ -61,8 +63,8 @@ def test_what_is_given_counts(tmp_path):
         ("[pipeline]\nwindow_s = 0", "pipeline.window_s: expected more than 0, got 0"),
         ("[pipeline]\nwindow_s = true", "pipeline.window_s: expected int, got True"),
         (
-            "[pipeline]\nformat = 'orc'",
-            "pipeline.format: expected one of parquet, delta, got 'orc'",
+            "[pipeline]\nmatch_strategy = 'orc'",
+            "pipeline.match_strategy: expected one of auto, broadcast, shuffle, got 'orc'",
         ),
         ("[pipeline]\nspark = 'x'", "pipeline.spark: expected a table, got 'x'"),
         ("pipeline = 3", "pipeline: expected a table, got 3"),

@@ -17,7 +17,7 @@ def settings(tmp_path):
     (tmp_path / "records" / "messages").mkdir(parents=True)
     (tmp_path / "records" / "messages" / "one.parquet").write_bytes(b"1")
     for table in GOLD:
-        (tmp_path / "lake" / table.name).mkdir(parents=True)
+        (tmp_path / "lake" / table.name / "_delta_log").mkdir(parents=True)
     taken.note_complete(made, taken.recorded_files(made))
     return made
 
@@ -30,7 +30,7 @@ def changed(tmp_path, what):
         case "rewritten":
             (records / "one.parquet").write_bytes(b"12")
         case "table":
-            (lake / GOLD[0].name).rmdir()
+            (lake / GOLD[0].name / "_delta_log").rmdir()
         case "list":
             (lake / taken.FILE).write_text("[]")
         case "no list":

@@ -6,8 +6,8 @@ import shutil
 from datetime import datetime, timedelta
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
 from midge.pipeline.errors import PipelineError
 from midge.pipeline.lake.tables import GOLD, LakeError
@@ -174,10 +174,9 @@ def test_what_one_of_several_servers_did_not_record_is_named():
     assert "what listens to a server" not in render(sample())
 
 
-def test_gold_is_read_from_plain_parquet(tmp_path):
+def test_gold_is_read_without_spark(tmp_path):
     for table in GOLD:
-        (tmp_path / table.name).mkdir(parents=True)
-        pq.write_table(pa.table({"n": [1, 2]}), tmp_path / table.name / "part-0.parquet")
+        write_deltalake(tmp_path / table.name, pa.table({"n": [1, 2]}))
     assert read_gold(str(tmp_path))["rates"] == [{"n": 1}, {"n": 2}]
     shutil.rmtree(tmp_path / "gold" / "latency")
     with pytest.raises(LakeError, match="has no gold/latency"):
@@ -190,8 +189,9 @@ def test_gold_is_read_from_plain_parquet(tmp_path):
 
 def test_a_damaged_gold_table_is_named(tmp_path):
     table = tmp_path / GOLD[0].name
-    table.mkdir(parents=True)
-    (table / "part-0.parquet").write_bytes(b"junk")
+    write_deltalake(table, pa.table({"n": [1]}))
+    [part] = table.glob("*.parquet")
+    part.write_bytes(b"junk")
     with pytest.raises(LakeError, match=f"{GOLD[0].name} cannot be read: "):
         read_gold(str(tmp_path))
 
@@ -203,6 +203,20 @@ def test_a_place_that_cannot_be_written_to_is_named(tmp_path):
             {table.name.removeprefix("gold/"): [] for table in GOLD},
             tmp_path / "file" / "report.html",
         )
+
+
+def test_two_lakes_are_compared():
+    before, now = sample(), sample()
+    now["subjects"][0]["messages"] += 900
+    before["subjects"].append({**before["subjects"][0], "subject": "gone", "messages": 40})
+    page = render(now, "now", before, "last week")
+    assert "Compared with last week" in page
+    rows = re.findall(r'data-name="subject">(.*?)</td>.*?</tr>', page)
+    section = page.partition('id="compared"')[2].partition("</section>")[0]
+    assert [name for name in rows if name in section][:1]
+    changes = re.findall(r'data-name="change">(-?[\d,]+)</td>', section)
+    assert changes == ["900", "-40"]
+    assert "Compared with" not in render(now)
 
 
 def test_sizes_are_for_people():

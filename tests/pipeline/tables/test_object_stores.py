@@ -19,8 +19,8 @@ import pytest
 
 from midge.client.client import Client
 from midge.client.options import ConnectOptions
+from midge.pipeline import delta
 from midge.pipeline.errors import TableError
-from midge.pipeline.tables import delta
 from midge.pipeline.tables.delta import StreamTable
 from midge.tables import create_table, land, rebuild, scan, scan_duckdb, scan_polars
 from tests.pipeline.conftest import Stream
@@ -182,7 +182,7 @@ def orders(server):
 
 @pytest.fixture
 def table(store, server, orders, monkeypatch):
-    monkeypatch.setitem(delta._PROPERTIES, "delta.checkpointInterval", "5")  # moto is slow
+    monkeypatch.setitem(delta.PROPERTIES, "delta.checkpointInterval", "5")  # moto is slow
     url = f"s3://{store.bucket}/orders"
     create_table(url, "ORDERS", server.url, columns={"n": "int64"}, infer=True)
     return url
