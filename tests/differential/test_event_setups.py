@@ -129,7 +129,7 @@ class Rig:
         return raw
 
     async def play(self) -> Shapes:
-        """Let all happen, and return the fields of the events."""
+        """Play the set-up, and return the fields of the events."""
         by_token = {"jwt": TOKENS[SYSTEM_USER], "sig": signature_of(SYSTEM_USER)}
         self.listener = await self.connect(
             by_token if "operator:" in self.setup.config else SYSTEM_LOGIN
@@ -233,7 +233,7 @@ async def join_links(rig: Rig) -> None:
         await asyncio.sleep(0.02)
     await rig.client.ask(b"SUB over.link 5", b"SUB over.link q 6")
     rig.pages = read(rig.server)
-    if name == "/leafz":  # which it may have joined before anybody listened
+    if name == "/leafz":  # which it may have joined before the listener came
         await other.stop()
         await rig.listener.until(b".DISCONNECT ")
         while not site.get("/connz?state=closed").page["connections"]:
