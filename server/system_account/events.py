@@ -103,12 +103,15 @@ class SystemEvents(Observer):
             self._tell(connection, "CONNECT", self._documents.connect_event)
 
     def client_closed(self, connection: Connection) -> None:
-        """Publish the event of a client that has disconnected, or was refused."""
+        """Publish the event of a client that has disconnected, was refused, or lost its user."""
+        is_refused = connection.reason is ClosedReason.AUTHENTICATION_FAILURE
+        if is_refused and connection.introduced:
+            self.client_refused(connection, Refusal("", account=connection.account.name))
         if not self._has_listeners():
             return
         if connection.introduced:
             self.tell_connections(connection.account, leaving=len(connection.subscriptions))
-        elif connection.reason is ClosedReason.AUTHENTICATION_FAILURE:
+        if is_refused:
             self._publish_own("CLIENT.AUTH.ERR", self._documents.disconnect_event(connection))
         self._tell(connection, "DISCONNECT", self._documents.disconnect_event)
 
