@@ -7,7 +7,7 @@ awaitable otherwise (for bcrypt or a hook).
 
 from __future__ import annotations
 
-import secrets
+import os
 import time
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     SharedRules = options.Authorization | options.WebSocketAuthorization
 
 _ANYBODY = Identity()
-_UNNAMED = Identity(user=f"nats-{secrets.token_hex(4)}")
+_UNNAMED = Identity(user=f"nats-{os.urandom(4).hex()}")
 """A client without credentials where only the system account has users; nats-server makes up such
 a name, too, and reports it."""
 _LISTENERS = ("STANDARD", "WEBSOCKET")

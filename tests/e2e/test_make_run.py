@@ -87,7 +87,7 @@ def suggested(printed: str) -> list[str]:
     return [re.split(r"  +", row.strip())[0] for row in rows]
 
 
-def test_every_suggestion_works(root: Path, compiled: str) -> None:
+def test_every_suggestion_works(root: Path, folder: Path, compiled: str) -> None:
     subscribe, publish, bench, python, pages, console = suggested(compiled)
     (token,) = re.findall(r"its token is (\S+)", compiled)
     (nats,) = re.findall(r"Clients connect to (\S+)\. ", compiled)
@@ -101,12 +101,12 @@ def test_every_suggestion_works(root: Path, compiled: str) -> None:
         with urllib.request.urlopen(page) as answer:
             assert answer.status == 200
     printing = subprocess.Popen(
-        [*words[0], "--count", "1"], cwd=root, stdout=subprocess.PIPE, text=True
+        [*words[0], "--count", "1"], cwd=folder, stdout=subprocess.PIPE, text=True
     )
     await_subscription(pages)
-    subprocess.run(words[1], cwd=root, check=True, timeout=60)
+    subprocess.run(words[1], cwd=folder, check=True, timeout=60)
     assert "hello" in printing.communicate(timeout=60)[0]
-    subprocess.run([*words[2], "--count", "1000"], cwd=root, check=True, timeout=60)
+    subprocess.run([*words[2], "--count", "1000"], cwd=folder, check=True, timeout=60)
     action = urllib.request.Request(
         f"{console}/publish",
         json.dumps({"subject": "orders.new", "payload": "hello"}).encode(),
@@ -118,7 +118,7 @@ def test_every_suggestion_works(root: Path, compiled: str) -> None:
     program = next(block.body for block in readme if block.language == "python")
     first = subprocess.run(
         [python, "-c", program.replace("nats://127.0.0.1:4222", nats)],
-        cwd=root,
+        cwd=folder,
         check=True,
         timeout=60,
         capture_output=True,
