@@ -15,7 +15,6 @@ from midge.pipeline.commands import replay as replay_command
 from midge.pipeline.commands import terminal as console
 from midge.pipeline.fleet.fleet import build_fleet
 from midge.pipeline.fleet.recorded import Simulation
-from midge.pipeline.lake.opening import CHECKPOINT
 from midge.pipeline.records.files import list_segments
 from midge.pipeline.records.format import MESSAGES
 
@@ -242,11 +241,9 @@ def test_a_lake_that_cannot_be_is_told_before_spark_starts(records, tmp_path, ca
     assert capsys.readouterr().err.endswith("file/lake: cannot be made: not a directory\n")
 
 
-def test_what_spark_raises_is_one_line(one_session, records, tmp_path, capsys):
-    """A lake whose checkpoint is in the way: nothing that we look for by ourselves."""
+def test_what_spark_raises_is_one_line(one_session, records, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(commands, "make_job", lambda spark, *_, **__: spark.sql("nonsense"))
     lake = tmp_path / "lake"
-    lake.mkdir()
-    (lake / CHECKPOINT).write_text("not a directory")
     assert call(cli, "run", "--records", records, "--lake", lake) == 1
     told = capsys.readouterr().err
     assert told.startswith("midge pipeline run: Spark: ")
