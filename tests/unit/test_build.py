@@ -108,7 +108,7 @@ def test_a_compiler_that_fails_ends_the_build(checkout: Path) -> None:
 
 def test_ctrl_c_ends_the_build(checkout: Path) -> None:
     slow = checkout / "midge" / "protocol" / "slow.py"
-    slow.write_text("".join(f"def f{n}(x):\n    return x[{n}] + 1\n" for n in range(300)))
+    slow.write_text("".join(f"def f{n}(x):\n    return x[{n}] + 1\n" for n in range(900)))
     slow.with_suffix(".pxd").write_text("cpdef object f0(object x)\n")
     process = subprocess.Popen(
         [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"],

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from midge.jetstream.archive import tar_restore
+from midge.jetstream.archive import restored, tar_restore
 from midge.jetstream.archive.entries import ArchiveError, Entry
 from midge.jetstream.archive.nats_store.blocks import Block
 from midge.jetstream.archive.tar import TarReader
@@ -147,9 +147,9 @@ def test_an_older_backup_with_such_a_file_is_refused(name: str, data: bytes) -> 
 
 
 def test_consumers_take_only_so_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    files = {f"obs/C{number}/meta.inf": b" " * (1 << 20) for number in range(65)}
-    assert "larger than allowed" in refused(packed({**files_of(OF_2_14), **files}))
-    monkeypatch.undo()
+    monkeypatch.setattr(restored, "_CONSUMERS_MAX_BYTES", 1 << 20)
+    files = {f"obs/C{number}/meta.inf": b" " * (1 << 18) for number in range(5)}
+    assert "states of the consumers are larger" in refused(packed({**files_of(OF_2_14), **files}))
 
 
 @pytest.mark.parametrize(
