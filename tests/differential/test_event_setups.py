@@ -178,7 +178,8 @@ def shapes_of(received: bytes, server_id: str) -> Shapes:
         origin = event.get("server")
         if not isinstance(origin, dict) or origin["id"] == server_id:
             for path, kind in fields(event):
-                shapes[subject][path].add(kind)
+                if not path.endswith("rtt"):  # there once a PONG has been measured
+                    shapes[subject][path].add(kind)
     return shapes
 
 
