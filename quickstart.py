@@ -33,7 +33,10 @@ def main(make: str, arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     if os.environ.get("MIDGE_PURE", "") in {"", "0"}:
         if not is_compiled():
-            return serve_and_compile(make, arguments)
+            try:
+                return serve_and_compile(make, arguments)
+            except KeyboardInterrupt:  # the children have got it, too
+                return 128 + signal.SIGINT
         build(make)
     with Server(arguments) as server:
         say(suggestions(server.urls(), str(PROGRAMS), server.token))
