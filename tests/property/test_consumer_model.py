@@ -321,7 +321,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(seq=st.integers(min_value=0, max_value=6))
     def reset(self, seq: int) -> None:
-        self.rig.consumers.get(b"C").reset(seq)  # type: ignore[union-attr]
+        self.rig.consumers.reset(self.consumer, seq)
         self.model.reset(seq)
 
     @rule()
