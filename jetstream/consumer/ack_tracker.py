@@ -45,8 +45,8 @@ class AckTracker(Position):
     """The deliveries of a consumer and their acks.
 
     `deliveries` says how often the chosen message has been delivered, with the delivery to come.
-    `log` stores the state, None for a consumer that only memory has. The caller sees to the timer
-    for `pending.next_due_ns()`, and to a turn of deliveries when messages are queued or `is_full`
+    `log` stores the state; it is None for a consumer in memory. The caller sets the timer for
+    `pending.next_due_ns()`, and starts a turn of deliveries when messages are queued or `is_full`
     has ended.
     """
 

@@ -22,7 +22,7 @@ MESSAGE_COST = 256
 byte."""
 
 _MESSAGE_COST = MESSAGE_COST  # a C number where this is compiled
-_ACK_TIMER_SLACK_NS = 1_000_000  # messages that fall due within it are seen to together
+_ACK_TIMER_SLACK_NS = 1_000_000  # messages that fall due within it are queued together
 _SECOND_NS = 1_000_000_000
 
 
@@ -101,7 +101,7 @@ class Deliverer:
     def _deliver_run(self, budget: int) -> int:
         """Deliver messages straight from the store, for about `budget` bytes; return the cost.
 
-        It ends, with 0 if at once, before a message that `_deliver_next` has to see to.
+        It ends before a message that `_deliver_next` has to handle; 0 if that is the first one.
         """
         acks = self.acks
         if self.headers_only or acks.last_per_subject_upto or self._pace is not None:

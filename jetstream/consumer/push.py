@@ -139,7 +139,7 @@ class DeliverSubject(Receivers):
     def delivered(self, size: int, *, is_taken: bool) -> None:
         """See `Receivers.delivered`."""
         if not is_taken:
-            self._interest_changed(False)  # wait for a subscriber, though none was seen to leave
+            self._interest_changed(False)  # wait for a subscriber: the last one has gone
             return
         if self._heartbeat_ns:
             self._heartbeat_due_ns = self._consumer.host.now_ns + self._heartbeat_ns

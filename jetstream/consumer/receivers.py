@@ -33,7 +33,7 @@ class Receivers:
         return None
 
     def delivered(self, size: int, *, is_taken: bool) -> None:
-        """Count the bytes of a delivery, or take the choice back where nobody took the message."""
+        """Count the bytes of a delivery, or take the choice back if the message was not taken."""
 
     def end_turn(self, *, is_drained: bool, is_at_end: bool) -> None:
         """End a turn; `is_drained` if nothing more can be delivered, `is_at_end` of the stream."""

@@ -437,7 +437,7 @@ class Trace:
         return {"acc": name} if is_named else {}
 
     def _note_import(self) -> None:
-        """Add the event of the import through which the next receiver gets the message, if any."""
+        """Add the event of the import by which the next receiver gets a message of a stream."""
         if self._import is not None:
             self._events.append(self._event(**self._import[1]))
 

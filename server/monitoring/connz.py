@@ -385,10 +385,7 @@ def _interest(client: Client, held: list[Any], *, detail: bool) -> dict[str, Any
     if not detail:
         return {"subscriptions_list": [go_format.text(one.subject) for one in held]}
     account = {}
-    is_named = _is_closed(client) and (
-        client.account_name != GLOBAL_ACCOUNT or client.kind == "Leafnode"
-    )
-    if is_named and _is_closed(client):
+    if _is_closed(client) and (client.account_name != GLOBAL_ACCOUNT or client.kind == "Leafnode"):
         account = {"account": client.account_name, "account_tag": client.account_name}
     details = [account | subscription_detail(one, client.cid) for one in held]
     return {"subscriptions_list_detail": details}

@@ -91,7 +91,7 @@ class Router(FlushScheduler):
         self.spans: Any = None
 
     def count_sizes(self, size: int, number: int) -> None:
-        """Count `number` messages of `size` bytes, in 2 ns."""
+        """Count `number` messages of `size` bytes, without an object for any of them."""
         bucket = 0
         left = size - 1
         while left > 0:
@@ -140,7 +140,7 @@ class Router(FlushScheduler):
     def show_traced(
         self, publisher: Client, frame: Frame, plain: int, queued: int, crossed: int
     ) -> None:
-        """Show the observer a message that a trace has delivered to so many receivers."""
+        """Show the observer a message that a trace has delivered, with the numbers of receivers."""
         if self.observer is not None:
             self.crossed = crossed
             self._show_message(publisher.account, publisher, frame, plain, queued)
