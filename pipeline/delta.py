@@ -3,11 +3,12 @@
 import os
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from configparser import ConfigParser
 from configparser import Error as ConfigParserError
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -34,6 +35,8 @@ _KEYS_FROM = {
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 }
 """Variables that give an S3 store's keys by themselves."""
+_UNFIT = re.compile(r"[\[\]^|\\\x00-\x1f\x7f]|%[0-9A-Fa-f]{2}")
+"""What deltalake 1.6 does not take in a directory's path: some panic, others name another place."""
 _STAGED = re.compile(r"#[0-9]+$")
 """What the name of a file ends with until it is whole, in a directory."""
 
@@ -66,7 +69,11 @@ def is_table(url: str) -> bool:
 
 
 def made(
-    url: str, schema: pa.Schema, description: str, partition_by: Iterable[str] = ()
+    url: str,
+    schema: pa.Schema,
+    description: str,
+    partition_by: Iterable[str] = (),
+    properties: Mapping[str, str] = PROPERTIES,
 ) -> "DeltaTable":
     """Return the table, made empty if there is none yet."""
     if (handle := opened(url)) is not None:
@@ -81,7 +88,7 @@ def made(
             mode="error",
             description=description,
             partition_by=list(partition_by),
-            configuration=PROPERTIES,
+            configuration=dict(properties),
             storage_options=_keys_of(url),
         )
     except (DeltaError, OSError) as error:
@@ -112,6 +119,9 @@ def opened(url: str, version: int | None = None) -> "DeltaTable | None":
         raise PipelineError(f"tables need deltalake: {install_command('tables')}") from error
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
+    check_path(url)
+    if "://" not in url and Path(url).is_file():
+        return None
     try:
         return DeltaTable(url, version=version, storage_options=_keys_of(url))
     except TableNotFoundError:
@@ -119,6 +129,40 @@ def opened(url: str, version: int | None = None) -> "DeltaTable | None":
     except (DeltaError, OSError) as error:
         what = "cannot be read" if version is None else f"version {version} cannot be read"
         raise TableError(f"{url}: {what}: {delta_reason_of(error)}") from error
+
+
+def files_of(url: str, handle: "DeltaTable") -> list[str]:
+    """Return the paths, or the URIs, of the files of a version.
+
+    `DeltaTable.file_uris` quotes the table's own place even where that is a directory.
+    """
+    paths = pa.table(handle.get_add_actions()).column("path").to_pylist()
+    return [f"{url.rstrip('/')}/{unquote(path)}" for path in paths]
+
+
+def check_path(url: str) -> None:
+    """Check that deltalake takes a path.
+
+    Raises:
+        TableError: it does not.
+    """
+    unfit = None if "://" in url else _UNFIT.search(str(Path(url).absolute()))
+    if unfit is not None:
+        raise TableError(f"{url}: cannot be a table: deltalake takes no {unfit[0]!r} in a path")
+
+
+def updated(url: str, handle: "DeltaTable") -> None:
+    """Load the later commits; to open the table again takes twenty times as long.
+
+    Raises:
+        TableError: the log cannot be read.
+    """
+    from deltalake.exceptions import DeltaError
+
+    try:
+        handle.update_incremental()
+    except (DeltaError, OSError) as error:
+        raise TableError(f"{url}: cannot be read: {delta_reason_of(error)}") from error
 
 
 def _keys_of(url: str) -> dict[str, str] | None:
@@ -140,8 +184,12 @@ def _keys_of(url: str) -> dict[str, str] | None:
 
 
 def delta_reason_of(error: Exception) -> str:
-    """Return an error of deltalake, a tree in colours, as one line that is the same each time."""
+    """Return an error of deltalake, a tree in colours, as one line that is the same each time.
+
+    What follows the first line is a stack: Rust's with `RUST_BACKTRACE=1`, or Python's.
+    """
     if isinstance(error, OSError) and error.strerror:
         return reason_of(error)
-    line = _BRANCH.sub(": ", str(error)).strip()
-    return _RETRIES.sub(": ", line) or repr(error)
+    text = _RETRIES.sub(": ", _BRANCH.sub(": ", str(error)).strip())
+    line, _, _ = text.partition("\n")
+    return line.partition(" Detail: Python exception:")[0] or repr(error)

@@ -6,7 +6,7 @@ MidgeError
 +-- PipelineError              root of the errors that the pipeline raises on purpose
     +-- JavaNotFoundError      no Java 17 or newer was found for Spark
     +-- PublishError           a row could not be written; names it
-    +-- TableError             a stream's table cannot be read, made or written to
+    +-- TableError             a table cannot be read, made or written to
 """
 
 import re
@@ -34,7 +34,7 @@ class PublishError(PipelineError):
 
 
 class TableError(PipelineError):
-    """A stream's table is missing, of another stream, or cannot be written to."""
+    """A table is missing, of another stream, or cannot be read or written to."""
 
 
 def sentence_of(error: BaseException) -> str:

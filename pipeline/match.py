@@ -96,6 +96,9 @@ def match_broadcast(
     of_message = [name for name in schema.names if name in messages.columns]
     of_pattern = [name for name in schema.names if name not in messages.columns]
     table = patterns.select(*{"pattern", *scope, *of_pattern}).toArrow()
+    needed = messages.select(*dict.fromkeys([*of_message, "subject", *scope]))
+    by_side = StructType([schema[name] for name in (*of_message, *of_pattern)])
+
     shared = messages.sparkSession.sparkContext.broadcast(_to_ipc(table))
     matcher_name = uuid.uuid4().hex
 
@@ -110,8 +113,6 @@ def match_broadcast(
                 arrays = [*left.columns, *(_only_chunk(column) for column in right.columns)]
                 yield pa.RecordBatch.from_arrays(arrays, names=[*of_message, *of_pattern])
 
-    needed = messages.select(*dict.fromkeys([*of_message, "subject", *scope]))
-    by_side = StructType([schema[name] for name in (*of_message, *of_pattern)])
     return needed.mapInArrow(match_partition, by_side).select(*schema.names)
 
 

@@ -2,7 +2,7 @@
 
 import argparse
 from collections.abc import Callable
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 if TYPE_CHECKING:
-    from midge.pipeline.lake.settings import Days
+    from midge.pipeline.lake.settings import Days, Times
 
     _Actions = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - its type
 
@@ -76,6 +76,19 @@ def _days(text: str) -> "Days":
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"expected YYYY-MM-DD or YYYY-MM-DD/YYYY-MM-DD, got {text!r}"
+        ) from None
+
+
+def _times(text: str) -> "Times":
+    """Return the range of `2026-03-02T08:00/2026-03-02T09:30`; a time without a zone is in UTC."""
+    from midge.pipeline.lake.settings import Times
+
+    try:
+        first, end = (datetime.fromisoformat(each) for each in text.split("/"))
+        return Times(*(each if each.tzinfo else each.replace(tzinfo=UTC) for each in (first, end)))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"expected two ISO 8601 times with a slash between them, got {text!r}"
         ) from None
 
 
@@ -148,8 +161,14 @@ def _add_report(actions: "_Actions") -> None:
     parser.add_argument(
         "--compare", metavar="LAKE", help="show the figures of another recording's lake as well"
     )
+    parser.add_argument(
+        "--times",
+        type=_times,
+        metavar="TIME/TIME",
+        help="report on this range of time alone, which needs Spark",
+    )
     _add_lake(parser)
-    parser.set_defaults(spark=None)
+    _add_spark(parser)
 
 
 def _add_demo(actions: "_Actions") -> None:

@@ -19,7 +19,7 @@ from midge.pipeline.commands.terminal import (
     warn,
 )
 from midge.pipeline.errors import PipelineError, sentence_of
-from midge.pipeline.lake.settings import Days, PipelineSettings, load_settings
+from midge.pipeline.lake.settings import Days, PipelineSettings, Times, load_settings
 from midge.sublist.subjects import is_valid_subject
 
 if TYPE_CHECKING:
@@ -27,9 +27,14 @@ if TYPE_CHECKING:
 
     from midge.pipeline.commands.terminal import Bars
     from midge.pipeline.lake.job import LakeJob, Progress
-    from midge.pipeline.what_if.plan import Outcome
+    from midge.pipeline.what_if.plan import PlanOutcome
 
 _POLL_S = 1.0
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_PLAIN = {"spark.python.sql.dataFrameDebugging.enabled": "false"}
+"""Spark asks Java six times for each operation, to know its line in the program, by default."""
+_SMALL_RUN_BYTES = 16 << 20
+"""A run over less ends before Java's optimizing compiler has made up for its work."""
 
 
 def settings_of(args: argparse.Namespace) -> PipelineSettings:
@@ -45,13 +50,18 @@ def settings_of(args: argparse.Namespace) -> PipelineSettings:
 
 
 @contextmanager
-def session(settings: PipelineSettings, show: "Bars") -> "Iterator[SparkSession]":
+def session(
+    settings: PipelineSettings, show: "Bars", *, is_short: bool = False
+) -> "Iterator[SparkSession]":
     """Start Spark for a command, and stop it at the end."""
     from midge.pipeline.session import spark_session
 
+    config = _PLAIN | dict(settings.spark)
+    if is_short:
+        config[_JAVA_OPTIONS] = f"-XX:TieredStopAtLevel=1 {config.get(_JAVA_OPTIONS, '')}".strip()
     show.update("starting Spark", 0, 1)
     with spark_errors_told("Spark did not start"):
-        spark = spark_session("midge-pipeline", settings.master, settings.spark)
+        spark = spark_session("midge-pipeline", settings.master, config)
     show.update("starting Spark", 1, 1)
     try:
         with quiet_interrupts(), spark_errors_told("Spark"):
@@ -81,7 +91,8 @@ def fill(settings: PipelineSettings, show: "Bars", *, rebuild: bool | Days = Fal
     _require(settings, rebuild=rebuild is True)
     is_local = "://" not in settings.records_directory + settings.lake_directory
     files = taken.recorded_files(settings) if is_local else {}
-    with session(settings, show) as spark:
+    is_short = is_local and not rebuild and taken.new_bytes(settings, files) < _SMALL_RUN_BYTES
+    with session(settings, show, is_short=is_short) as spark:
         job = make_job(spark, settings, show, rebuild=rebuild is True)
         if isinstance(rebuild, Days):
             job.rebuild(rebuild)
@@ -211,17 +222,38 @@ def what_if(args: argparse.Namespace) -> None:
 
 
 def write_html(args: argparse.Namespace) -> None:
-    """Write the report of a lake that is there already; needs no Spark."""
+    """Write the report of a lake that is there already; a range of time alone needs Spark."""
     from midge.pipeline.report.page import read_gold, write_csv, write_report
 
     settings = settings_of(args)
-    gold = read_gold(settings.lake_directory)
+    if args.times is None:
+        gold = read_gold(settings.lake_directory)
+    else:
+        gold = _gold_of(settings, args.times)
     other = None if args.compare is None else read_gold(args.compare)
     write_report(gold, args.output, args.title, other, args.compare or "")
     say(f"{args.output}")
     if args.csv is not None:
         write_csv(gold, args.csv)
         say(f"{args.csv}")
+
+
+def _gold_of(settings: PipelineSettings, times: Times) -> dict[str, list[dict[str, Any]]]:
+    """Return the gold tables of a range of time, which are not kept."""
+    from midge.pipeline.lake.gold import build
+    from midge.pipeline.lake.opening import open_lake
+    from midge.pipeline.lake.tables import GOLD
+
+    gold = {}
+    with bars() as show, session(settings, show, is_short=True) as spark:
+        lake, made_with = open_lake(spark, settings)
+        made = made_with.settings
+        builds = build(lake, made["window_s"], made["prefix_tokens"], times)
+        for done, table in enumerate(GOLD, 1):
+            rows = builds[table.name]().select(*lake.empty(table.name).columns).toArrow()
+            gold[table.name.removeprefix("gold/")] = rows.to_pylist()
+            show.update("gold tables", done, len(GOLD), table.name)
+    return gold
 
 
 def _require(settings: PipelineSettings, *, rebuild: bool) -> None:
@@ -278,13 +310,13 @@ def spark_errors_told(what: str) -> Iterator[None]:
         raise PipelineError(f"{what}: {sentence_of(error)}") from error
 
 
-def _document(outcome: "Outcome") -> dict[str, Any]:
+def _document(outcome: "PlanOutcome") -> dict[str, Any]:
     document = asdict(outcome)
     document["totals"]["fan_out"] = outcome.totals.fan_out
     return document
 
 
-def _show_outcomes(recorded: "Outcome", proposed: "Outcome") -> None:
+def _show_outcomes(recorded: "PlanOutcome", proposed: "PlanOutcome") -> None:
     def change_of(before: float, after: float) -> str:
         return f"{(after - before) / before:+.1%}" if before else "\N{EN DASH}"
 

@@ -214,7 +214,6 @@ def _compact(args: argparse.Namespace) -> None:
     from midge.pipeline.tables.delta import LOCK_WAIT_S, StreamTable, locked
 
     for url in args.urls:
-        StreamTable(url)  # before the lock, whose file would make the directory
         with locked(url, LOCK_WAIT_S):
             added, removed = StreamTable(url).compact()
         say(f"{url}: {counted(removed, 'file')} joined into {added:,}")

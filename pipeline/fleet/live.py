@@ -50,7 +50,7 @@ class _Step:
     leaves: bool = False
 
 
-class Connection(asyncio.Protocol):
+class FleetConnection(asyncio.Protocol):
     """One member on the wire: publishes on demand, and answers requests by itself."""
 
     def __init__(self, member: Member, truth: Truth, rng: random.Random) -> None:
@@ -161,7 +161,7 @@ async def perform(
     """
     truth = Truth()
     rng = random.Random(seed)
-    connections: dict[int, Connection] = {}
+    connections: dict[int, FleetConnection] = {}
     numbers = count()
     begun_s = time.monotonic()
     for step in heapq.merge(*_scripts(members, duration_s, rng)):
@@ -214,13 +214,13 @@ def _publishing(
 
 async def _connect(
     member: Member, address: tuple[str, int], truth: Truth, rng: random.Random
-) -> Connection:
+) -> FleetConnection:
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(_CONNECT_TIMEOUT_S):
             sock = await _open_socket(member, address)
             _, connection = await loop.create_connection(
-                lambda: Connection(member, truth, rng), sock=sock
+                lambda: FleetConnection(member, truth, rng), sock=sock
             )
             await connection.ready
     except (OSError, TimeoutError) as error:

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyarrow import fs
 from pyspark.sql import functions as sf
 
-from midge.pipeline.lake.storage import as_path
+from midge.pipeline.lake.storage import arrow_file_system, as_path
 from midge.pipeline.records.files import check_segment
 from midge.pipeline.records.format import DATA_SETS, MESSAGES, DataSet, data_set_of
 
@@ -58,7 +57,7 @@ def inspect_segments(
         for path in paths:
             segment = segment_of(path, record_root)
             reason = _judge(path, segment)
-            is_timed = reason is None and data_set_of(segment) is MESSAGES
+            is_timed = reason is None and segment.startswith(f"{MESSAGES.name}/")
             yield Verdict(path, segment, reason, _times(path, watermark) if is_timed else Times())
 
     if spark is None:
@@ -148,8 +147,5 @@ def _times(path: str, watermark: datetime | None) -> Times:
 
 
 def _opened(path: str) -> pa.NativeFile:
-    if path.startswith("file:"):
-        return pa.OSFile(as_path(path))
-    # Hadoop and Arrow call the same store by two names.
-    system, place = fs.FileSystem.from_uri(path.replace("s3a://", "s3://", 1))
+    system, place = arrow_file_system(path)
     return system.open_input_file(place)

@@ -17,12 +17,22 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from midge.pipeline.delta import KEEP_HOURS, compacted, delta_reason_of, made, opened
+from midge.client.errors import reason_of
+from midge.pipeline.delta import (
+    KEEP_HOURS,
+    PROPERTIES,
+    compacted,
+    delta_reason_of,
+    made,
+    opened,
+    updated,
+)
 from midge.pipeline.errors import TableError
-from midge.pipeline.lake.storage import as_path
-from midge.pipeline.lake.table import DATE, LakeError, Table
+from midge.pipeline.lake.storage import arrow_file_system, as_path
+from midge.pipeline.lake.table import DATE, LakeError, LakeTable
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
     from deltalake.transaction import AddAction
 
 APP_ID = "midge.pipeline"
@@ -31,6 +41,10 @@ WRITTEN = f"path string, size_bytes bigint, {DATE} string, stats string"
 """The columns of a `WrittenFile`, as Spark's DDL."""
 FILES_MAX = 32
 """Compaction joins the files of a table that has at least this many."""
+_VERSIONS_MAX = 100
+"""A handle is opened again after this many versions, because it becomes slower with each."""
+_PROPERTIES = PROPERTIES | {"delta.logRetentionDuration": "interval 1 hour"}
+"""Each look for later versions lists the log: 1 ms of CPU time for 100 files."""
 _ROW_GROUP_BYTES = 32 << 20
 _TEXT_MAX = 64
 """Longer values have no statistics, because readers compare only whole ones."""
@@ -46,10 +60,10 @@ class WrittenFile(NamedTuple):
     stats: str
 
 
-class Log:
+class DeltaLog:
     """The Delta log of the table at `uri`; one that was never written has no `handle`."""
 
-    def __init__(self, uri: str, table: Table) -> None:
+    def __init__(self, uri: str, table: LakeTable) -> None:
         """Load the newest version.
 
         Raises:
@@ -57,10 +71,25 @@ class Log:
             PipelineError: `deltalake` is not installed.
         """
         self.url = delta_url(uri)
+        self.handle: DeltaTable | None = None
         self._uri = uri
         self._table = table
+        self._opened_at = 0
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Load the newest version.
+
+        Raises:
+            LakeError: it cannot be read.
+            PipelineError: `deltalake` is not installed.
+        """
         try:
-            self.handle = opened(self.url)
+            if self.handle is None or self.handle.version() >= self._opened_at + _VERSIONS_MAX:
+                self.handle = opened(self.url)
+                self._opened_at = 0 if self.handle is None else self.handle.version()
+            else:
+                updated(self.url, self.handle)
         except TableError as error:
             raise LakeError(str(error)) from error
 
@@ -78,22 +107,24 @@ class Log:
         actions = pa.table(self.handle.get_add_actions(flatten=True))
         return pc.sum(actions.column("num_records")).as_py() or 0
 
-    def files(self, column: str, low: Any = None, high: Any = None) -> list[str]:
-        """Return the URIs of the files that may have values of `column` from `low` to `high`."""
+    def files(self, column: str, low: Any = None, high: Any = None) -> dict[str, int]:
+        """Return the files that may have values of `column` from `low` to `high`.
+
+        Each has its size in bytes by its URI.
+        """
         if self.handle is None:
-            return []
+            return {}
         actions = pa.table(self.handle.get_add_actions(flatten=True))
-        paths = actions.column("path").to_pylist()
-        names = f"min.{column}", f"max.{column}"
-        if names[0] not in actions.column_names:
-            return [f"{self._uri}/{path}" for path in paths]
-        bounds = zip(paths, *(actions.column(name).to_pylist() for name in names), strict=True)
-        return [
-            f"{self._uri}/{path}"
-            for path, least, most in bounds
-            if (high is None or least is None or least <= high)
-            and (low is None or most is None or most >= low)
-        ]
+        names = ["path", "size_bytes", f"min.{column}", f"max.{column}"]
+        has_bounds = names[2] in actions.column_names
+        return {
+            f"{self._uri}/{path}": size
+            for path, size, *bounds in zip(
+                *(actions.column(name).to_pylist() for name in names[: 4 if has_bounds else 2]),
+                strict=True,
+            )
+            if not bounds or _overlap(bounds[0], bounds[1], low, high)
+        }
 
     def commit(
         self,
@@ -104,6 +135,8 @@ class Log:
     ) -> None:
         """Commit files as those of `batch`, or in place of those of `dates`, or of all.
 
+        `refresh` loads the new version.
+
         Raises:
             LakeError: the store refused the commit.
         """
@@ -113,7 +146,7 @@ class Log:
         partitions = [DATE] if self._table.dated_by else []
         text = f"{self._table.name}: {self._table.row}"
         try:
-            handle = self.handle or made(self.url, schema, text, partitions)
+            handle = self.handle or made(self.url, schema, text, partitions, _PROPERTIES)
             transactions = None if batch is None else [Transaction(APP_ID, batch)]
             handle.create_write_transaction(
                 [_action(each) for each in files],
@@ -123,7 +156,6 @@ class Log:
                 partition_filters=[(DATE, "in", list(dates))] if dates else None,
                 commit_properties=CommitProperties(app_transactions=transactions),
             )
-            self.handle = opened(self.url)
         except (DeltaError, TableError, OSError) as error:
             raise LakeError(
                 f"{self.url}: cannot be written to: {delta_reason_of(error)}"
@@ -151,15 +183,32 @@ class Log:
                 not self._table.is_growing and self.handle.version() % FILES_MAX == 0
             ):
                 compacted(self.url, self.handle, KEEP_HOURS)
-            self.handle = opened(self.url)
         except (DeltaError, TableError, OSError) as error:
             raise LakeError(f"{self.url}: cannot be compacted: {delta_reason_of(error)}") from error
+        self.refresh()
 
     def dates(self) -> list[str]:
         """Return the dates of the rows."""
         if self.handle is None or not self._table.dated_by:
             return []
         return sorted({str(each[DATE]) for each in self.handle.partitions()})
+
+
+def read_files(uris: Iterable[str]) -> pa.Table:
+    """Return the rows of files of a table, without the column of their dates.
+
+    Raises:
+        TableError: a file cannot be read.
+    """
+    tables = []
+    for uri in uris:
+        try:
+            system, place = arrow_file_system(uri)
+            with system.open_input_file(place) as file:
+                tables.append(pq.ParquetFile(file).read())
+        except (OSError, pa.ArrowInvalid) as error:
+            raise TableError(f"{uri}: cannot be read: {reason_of(error)}") from error
+    return pa.concat_tables(tables)
 
 
 def delta_url(uri: str) -> str:
@@ -173,17 +222,22 @@ def write_files(
     """Write rows into new files below `uri`, one for each date if the table is `dated_by` one.
 
     Runs in Spark's workers as well as in the driver.
+
+    Raises:
+        TableError: a file cannot be written.
     """
-    url = delta_url(uri)
-    system, root = fs.FileSystem.from_uri(url) if "://" in url else (fs.LocalFileSystem(), url)
     open_files: dict[str, _File] = {}
-    for batch in batches:
-        for day, rows in _by_date(pa.table(batch), dated_by):
-            if day not in open_files:
-                open_files[day] = _File(system, root, day, schema)
-            open_files[day].add(rows)
-    for file in open_files.values():
-        yield file.close()
+    try:
+        system, root = arrow_file_system(uri)
+        for batch in batches:
+            for day, rows in _by_date(pa.table(batch), dated_by):
+                if day not in open_files:
+                    open_files[day] = _File(system, root, day, schema)
+                open_files[day].add(rows)
+        for file in open_files.values():
+            yield file.close()
+    except OSError as error:
+        raise TableError(f"{uri}: cannot be written to: {reason_of(error)}") from error
 
 
 class _File:
@@ -258,6 +312,13 @@ def _by_date(rows: pa.Table, dated_by: str) -> Iterator[tuple[str, pa.Table]]:
     days = rows.column(dated_by).cast(pa.timestamp("us")).cast(pa.date32(), safe=False)
     for day in pc.unique(days).to_pylist():
         yield str(day), rows.filter(pc.equal(days, pa.scalar(day, pa.date32())))
+
+
+def _overlap(least: Any, most: Any, low: Any, high: Any) -> bool:
+    """Return whether two ranges meet; None is an open end."""
+    return (high is None or least is None or least <= high) and (
+        low is None or most is None or most >= low
+    )
 
 
 def _has_bounds(kind: pa.DataType) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as sf
 
+from midge.pipeline.lake.settings import Times
 from midge.pipeline.lake.silver import prefix_column
 from midge.pipeline.records.format import SLOW_CONSUMER_REASON
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from midge.pipeline.lake.tables import Lake
 
 _CLIENT = ("server", "account", "cid")
+_LONG_ACK_TOKENS = 11
+"""An acknowledgement's subject with domain and account has at least as many tokens as this."""
 _SUBSCRIPTION = (*_CLIENT, "sid", "since")
 
 
@@ -93,14 +96,19 @@ def no_interest(traffic: "DataFrame") -> "DataFrame":
 def dead_subscriptions(
     subscriptions: "DataFrame", matches: "DataFrame", batches: "DataFrame"
 ) -> "DataFrame":
-    """Return the subscriptions that no message matched, with how long they have been there."""
+    """Return the subscriptions that no message matched, with how long they have been there.
+
+    One that got messages under other subjects, as a consumer's inbox does, is left out as soon as
+    its end is recorded with their number.
+    """
     # What a later batch took back leaves a sum of nothing.
     sums = matches.groupBy(*_SUBSCRIPTION).agg(sf.sum("messages").alias("messages"))
     used = sums.where("messages > 0")
     newest = batches.agg(sf.max("last_time").alias("_newest"))
     age = sf.unix_micros(sf.coalesce("until", "_newest", "since")) - sf.unix_micros("since")
     return (
-        subscriptions.join(used, list(_SUBSCRIPTION), "left_anti")
+        subscriptions.where("coalesce(delivered, 0) = 0")
+        .join(used, list(_SUBSCRIPTION), "left_anti")
         .crossJoin(sf.broadcast(newest))
         .withColumn("age_s", sf.greatest(age / 1_000_000, sf.lit(0.0)))
     )
@@ -215,6 +223,38 @@ def latency(exchanges: "DataFrame", prefix_tokens: int = 2) -> "DataFrame":
     )
 
 
+def consumers(traffic: "DataFrame") -> "DataFrame":
+    """Return the consumers of streams, by the subjects of their clients' replies.
+
+    `$JS.ACK.` is followed, from some servers, by domain and account; then come stream, consumer,
+    number of deliveries, sequences in the stream and of the consumer, time and pending messages.
+    """
+    tokens = sf.split("subject", r"\.")
+    start = sf.when(sf.size(tokens) >= _LONG_ACK_TOKENS, 4).otherwise(2)
+    names = ("stream", "consumer", "deliveries", "seq", "consumer_seq", "_time", "pending")
+    parts = {name: sf.get(tokens, start + number) for number, name in enumerate(names)}
+    numbers = {name: parts[name].try_cast("bigint") for name in names if name not in names[:2]}
+    replies = (
+        traffic.where(sf.col("subject").startswith("$JS.ACK."))
+        .select(
+            *("account", "messages", "last_time"),
+            *(part.alias(name) for name, part in (parts | numbers).items()),
+        )
+        .where("pending IS NOT NULL")
+    )
+    repeated = sf.when(sf.col("deliveries") > 1, sf.col("consumer_seq"))
+    return replies.groupBy("account", "stream", "consumer").agg(
+        sf.count_distinct("seq").alias("messages"),
+        sf.sum("messages").alias("replies"),
+        sf.count_distinct(repeated).alias("redelivered"),
+        sf.max("deliveries").alias("max_deliveries"),
+        sf.max_by("pending", "consumer_seq").alias("lag"),
+        sf.max("pending").alias("max_lag"),
+        sf.max("seq").alias("last_seq"),
+        sf.max("last_time").alias("last_time"),
+    )
+
+
 def late_data(batches: "DataFrame") -> "DataFrame":
     """Return how much of each batch came after the watermark."""
     share = sf.when(sf.col("messages") > 0, sf.col("late_messages") / sf.col("messages"))
@@ -224,9 +264,9 @@ def late_data(batches: "DataFrame") -> "DataFrame":
 def reconciliation(traffic: "DataFrame", matches: "DataFrame") -> "DataFrame":
     """Return what the server counted as plain deliveries beside what matching finds.
 
-    They differ where permissions, `no echo` or a dying connection kept a message from a match, and
-    where records were lost. Messages recorded by a listener have no delivery counts and are left
-    out.
+    They differ where permissions, `no echo` or a dying connection kept a message from a match,
+    where records were lost, and by the deliveries to streams and of streams to their consumers.
+    Messages recorded by a listener have no delivery counts and are left out.
     """
     counted = (
         traffic.where(_is_counted())
@@ -274,11 +314,32 @@ def coverage(
     )
 
 
-def build(lake: "Lake", window_s: int = 60, prefix_tokens: int = 2) -> "Mapping[str, Build]":
-    """Return how each gold table of a lake is made, by its name."""
+_SPANS = {
+    "traffic": ("window_start", "window_start"),
+    "matches": ("window_start", "window_start"),
+    "exchanges": ("asked", "asked"),
+    "batches": ("first_time", "last_time"),
+    "subscriptions": ("since", "until"),
+    "sessions": ("connected", "disconnected"),
+}
+"""The columns with the first and the last time of a row of silver; no last one is no end."""
+
+
+def build(
+    lake: "Lake", window_s: int = 60, prefix_tokens: int = 2, times: Times | None = None
+) -> "Mapping[str, Build]":
+    """Return how each gold table of a lake is made, by its name.
+
+    With `times`, from the windows that begin in them and from the rest that they meet.
+    """
 
     def read(name: str) -> "DataFrame":
-        return lake.read(f"silver/{name}")
+        rows = lake.read(f"silver/{name}")
+        if times is None:
+            return rows
+        first, last = _SPANS[name]
+        is_over = sf.coalesce(sf.col(last) < sf.lit(times.first), sf.lit(False))
+        return rows.where((sf.col(first) < sf.lit(times.end)) & ~is_over)
 
     traffic = read("traffic")
     builds: dict[str, Build] = {
@@ -297,6 +358,7 @@ def build(lake: "Lake", window_s: int = 60, prefix_tokens: int = 2) -> "Mapping[
         "disconnects": lambda: disconnects(read("sessions")),
         "slow_consumers": lambda: slow_consumers(read("sessions")),
         "latency": lambda: latency(read("exchanges"), prefix_tokens),
+        "consumers": lambda: consumers(traffic),
         "late_data": lambda: late_data(read("batches")),
         "reconciliation": lambda: reconciliation(traffic, read("matches")),
         "coverage": lambda: coverage(traffic, read("subscriptions"), read("sessions")),

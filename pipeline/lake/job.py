@@ -14,37 +14,44 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as sf
 
+from midge.pipeline.errors import sentence_of
 from midge.pipeline.lake import bronze, gold, silver
 from midge.pipeline.lake.opening import CHECKPOINT, clear, prepare
 from midge.pipeline.lake.settings import Days, PipelineSettings
 from midge.pipeline.lake.storage import Storage, as_uri
-from midge.pipeline.lake.tables import GOLD, TABLES, Lake, table_named
+from midge.pipeline.lake.table import LakeError
+from midge.pipeline.lake.tables import GOLD, SMALL_BYTES, TABLES, Lake, table_named
 from midge.pipeline.records.files import require_records
-from midge.pipeline.records.format import CLIENTS, DATA_SETS, INTEREST, MESSAGES
+from midge.pipeline.records.format import CLIENTS, DATA_SETS, INTEREST, MESSAGES, DataSet
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
+
 _WORKERS = 4
 _DERIVED = ("silver/traffic", "silver/matches", "silver/exchanges")
 """The tables that are derived from `silver/messages`, with dates."""
-_SMALL_BYTES = 1 << 20
-"""This process reads a batch of smaller segments and writes the results, which Spark computes
-without compiled queries."""
+_NOT_IN_GOLD = "silver/messages"
+_PAIRS_MAX = 1_000_000
+"""So many pairs of a message and a subscription, at most, are matched by this process."""
 _LIGHT = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.leafNodeDefaultParallelism": "1",
+    "spark.sql.shuffle.partitions": "1",
 }
-"""Spark's settings for few rows, which cost less than the compilation of their queries."""
+"""Spark's settings for few rows, which cost less than the compilation of their queries, a broadcast
+or a second task."""
 
 
 @dataclass
@@ -76,6 +83,8 @@ class _Batch(NamedTuple):
         return bool(self.segments[INTEREST.name] or self.segments[CLIENTS.name])
 
 
+_Rows: TypeAlias = "DataFrame | pa.Table"
+"""Rows in Spark's hands, or in this process, which are few."""
 Report = Callable[[str, Progress], None]
 """Called with the name of the current step and the progress so far."""
 
@@ -108,6 +117,8 @@ class LakeJob:
         self._records = as_uri(settings.records_directory)
         self._report = report
         self._gold_built_s = float("-inf")
+        self._newest: tuple[int, datetime | None] | None = None
+        """The last complete batch, and the time of the newest message up to its end."""
         self._failure: Exception | None = None
         if rebuild:
             clear(self.lake, Storage(spark, settings.records_directory))
@@ -164,16 +175,23 @@ class LakeJob:
         """Wait for a query to end; return False when it is still running after `timeout_s`.
 
         The original exception of a failed batch is raised, without Spark's wrapper.
+
+        Raises:
+            LakeError: Spark failed between batches, as from a damaged checkpoint.
         """
         try:
             if timeout_s is None:
                 query.awaitTermination()
                 return True
             return bool(query.awaitTermination(max(1, round(timeout_s))))
-        except StreamingQueryException:
+        except StreamingQueryException as error:
             if self._failure is not None:
                 raise self._failure from None
-            raise
+            _, _, reason = sentence_of(error).rpartition("terminated with exception: ")
+            raise LakeError(
+                f"{self.settings.lake_directory}: Spark cannot go on from {CHECKPOINT}: {reason}; "
+                "if that is damaged, make the lake over with --rebuild"
+            ) from error
 
     def stream(self) -> "StreamingQuery":
         """Follow the records as they are written; gold is rebuilt every `gold_interval_s`."""
@@ -189,7 +207,10 @@ class LakeJob:
             self._report(name, self.progress)
 
         wanted = [table.name for table in GOLD] if names is None else list(names)
-        _all_at_once(*(partial(build, name) for name in wanted))
+        sources = (name for name in TABLES if name.startswith("silver/") and name != _NOT_IN_GOLD)
+        size = sum(sum(self.lake.log(name).files("").values()) for name in sources)
+        with self._light() if size < SMALL_BYTES else nullcontext():
+            _all_at_once(*(partial(build, name) for name in wanted))
         for table in TABLES.values():
             self.lake.log(table.name).tidy(self.settings.keep_days)
         self._gold_built_s = time.monotonic()
@@ -231,7 +252,7 @@ class LakeJob:
         """Bring a batch of files through bronze and silver."""
         self._report("checking segments", self.progress)
         files = listing.collect()
-        is_small = sum(file.length for file in files) < _SMALL_BYTES
+        is_small = sum(file.length for file in files) < SMALL_BYTES
         newest = self._newest_before(number)
         watermark = newest and newest - timedelta(seconds=self.settings.late_after_s)
         verdicts = bronze.inspect_segments(
@@ -250,33 +271,50 @@ class LakeJob:
             self._refine(_Batch(number, summary, newest, segments, is_small))
         # Last, since a batch that has its row here is known to be complete.
         self.lake.append("silver/batches", pa.Table.from_pylist([summary]), number)
+        times = (time for time in (newest, summary["last_time"]) if time is not None)
+        self._newest = number, max(times, default=None)
         self._note(summary, [(each.segment, str(each.reason)) for each in bad])
 
     @contextmanager
     def _light(self) -> Iterator[None]:
         """Make Spark interpret its queries meanwhile."""
         conf = self._spark.conf
-        before = {name: conf.get(name) for name in _LIGHT}
+        before = {name: conf.get(name, None) for name in _LIGHT}
         for name, value in _LIGHT.items():
             conf.set(name, value)
+        self.lake.is_light = True
         try:
             yield
         finally:
-            for name, value in before.items():
-                conf.set(name, str(value))
+            self.lake.is_light = False
+            for name, old in before.items():
+                if old is None:
+                    conf.unset(name)
+                else:
+                    conf.set(name, old)
 
-    def _append_bronze(self, batch: _Batch) -> None:
-        def append(name: str, good: list[bronze.Verdict]) -> None:
-            paths = [each.path for each in good]
-            rows: DataFrame | pa.Table = (
-                bronze.read_small(DATA_SETS[name], good)
-                if batch.is_small
-                else bronze.read_segments(self._spark, DATA_SETS[name], paths, self._records)
+    def _append(self, name: str, rows: _Rows, batch: _Batch) -> _Rows:
+        """Add rows to a growing table; return those that the table has of the batch."""
+        if batch.is_small and not isinstance(rows, pa.Table):
+            rows = rows.toArrow()
+        is_new = self.lake.append(name, rows, batch.number)
+        self._report(name, self.progress)
+        is_known = is_new and isinstance(rows, pa.Table)
+        return rows if is_known else self.lake.read_batch(name, batch.number)
+
+    def _frame(self, rows: _Rows) -> "DataFrame":
+        return self._spark.createDataFrame(rows) if isinstance(rows, pa.Table) else rows
+
+    def _append_bronze(self, batch: _Batch, data_set: DataSet) -> _Rows:
+        good = batch.segments[data_set.name]
+        rows = (
+            bronze.read_small(data_set, good)
+            if batch.is_small
+            else bronze.read_segments(
+                self._spark, data_set, [each.path for each in good], self._records
             )
-            self.lake.append(f"bronze/{name}", rows, batch.number)
-
-        self._report("bronze", self.progress)
-        _all_at_once(*(partial(append, *each) for each in batch.segments.items() if each[1]))
+        )
+        return self._append(f"bronze/{data_set.name}", rows, batch)
 
     def _derive_subscriptions(self) -> None:
         """Derive sessions and intervals from all that is known of clients and interest."""
@@ -289,66 +327,94 @@ class LakeJob:
         self.lake.replace("silver/subscriptions", subscriptions)
 
     def _subscriptions_before(self, batch: int) -> "DataFrame":
-        """Return the subscriptions as they were known before a batch, also when it is repeated."""
-        clients = self.lake.read_before(f"bronze/{CLIENTS.name}", batch)
-        interest = self.lake.read_before(f"bronze/{INTEREST.name}", batch)
+        """Return the subscriptions as they were known before a batch, also when it is repeated.
+
+        Called before the batch is in bronze, which then has it only as a repeated one.
+        """
+        names = [f"bronze/{each.name}" for each in (CLIENTS, INTEREST)]
+        if all(self.lake.log(name).batch < batch for name in names):
+            return self.lake.read("silver/subscriptions")
+        clients, interest = (self.lake.read_before(name, batch) for name in names)
         return silver.subscriptions(interest, silver.sessions(clients))
 
     def _refine(self, batch: _Batch) -> None:
         """Bring the segments of a batch into bronze, and derive silver from them."""
-        lake, settings, number = self.lake, self.settings, batch.number
-        self._append_bronze(batch)
+        settings = self.settings
+        known = None
+        if batch.newest is not None and batch.has_interest:
+            known = self._subscriptions_before(batch.number)
+        present = [each for each in DATA_SETS.values() if batch.segments[each.name]]
+        rows = dict(
+            zip(
+                (each.name for each in present),
+                _all_at_once(*(partial(self._append_bronze, batch, each) for each in present)),
+                strict=True,
+            )
+        )
         if batch.has_interest:
             self._derive_subscriptions()
         first, last = batch.summary["first_time"], batch.summary["last_time"]
         if first is None and not batch.has_interest:
             return
-        self._report("silver/messages", self.progress)
-        raw = lake.read_batch(f"bronze/{MESSAGES.name}", number)
-        messages = silver.messages(raw, settings.prefix_tokens)
-        lake.append("silver/messages", messages.toArrow() if batch.is_small else messages, number)
-        added = lake.read_batch("silver/messages", number)
-
-        def append(name: str, make: Callable[[], "DataFrame"]) -> None:
-            rows = make()
-            lake.append(f"silver/{name}", rows.toArrow() if batch.is_small else rows, number)
-            self._report(f"silver/{name}", self.progress)
-
-        works = [partial(append, "matches", partial(self._matches, added, batch))]
+        if MESSAGES.name in rows:
+            raw = self._frame(rows[MESSAGES.name])
+        else:
+            raw = self.lake.empty("bronze/messages").drop("batch")
+        new = self._append("silver/messages", silver.messages(raw, settings.prefix_tokens), batch)
+        added = self._frame(new)
+        derived: dict[str, Callable[[], _Rows]] = {
+            "matches": partial(self._matches, new, known, batch)
+        }
         if first is not None:
             timeout_s = settings.request_timeout_s
             since = first - timedelta(seconds=timeout_s)
-            before = lake.read_before("silver/messages", number, since).drop("batch")
-            works += [
-                partial(append, "traffic", partial(silver.traffic, added, settings.window_s)),
-                partial(
-                    append,
-                    "exchanges",
-                    partial(silver.exchanges_batch, added, before, (first, last), timeout_s),
-                ),
-            ]
-        _all_at_once(*works)
-
-    def _matches(self, added: "DataFrame", batch: _Batch) -> "DataFrame":
-        """Match the new messages; correct earlier matches by the new subscriptions."""
-        now = self.lake.read("silver/subscriptions")
-        found = self._match(added, silver.intervals(now), is_small=batch.is_small)
-        if batch.newest is None or not batch.has_interest:
-            return found
-        changes = silver.interval_changes(self._subscriptions_before(batch.number), now).where(
-            sf.col("begin") <= sf.lit(batch.newest)
+            before = self.lake.read_before("silver/messages", batch.number, since).drop("batch")
+            derived["traffic"] = partial(silver.traffic, added, settings.window_s)
+            derived["exchanges"] = partial(
+                silver.exchanges_batch, added, before, (first, last), timeout_s
+            )
+        _all_at_once(
+            *(
+                partial(lambda name, make: self._append(f"silver/{name}", make(), batch), *each)
+                for each in derived.items()
+            )
         )
-        changes = changes.localCheckpoint()
-        first = changes.agg(sf.min("begin")).first()
-        if first is None or first[0] is None:
+
+    def _matches(self, new: _Rows, known: "DataFrame | None", batch: _Batch) -> _Rows:
+        """Match the new messages; correct earlier matches where not all interest was `known`."""
+        name = "silver/subscriptions"
+        is_auto = self.settings.match_strategy == "auto"
+        is_few = isinstance(new, pa.Table) and len(new) * self.lake.log(name).rows <= _PAIRS_MAX
+        if is_auto and is_few:
+            found = silver.matches_here(new, self.lake.read_here(name), self.settings.window_s)
+        else:
+            found = self._match(self._frame(new), silver.intervals(self.lake.read(name)))
+        if known is None:
+            return found
+        now = self.lake.read(name)
+        changes = silver.interval_changes(known, now).where(sf.col("begin") <= sf.lit(batch.newest))
+        if batch.is_small:
+            table = changes.toArrow()
+            first = pc.min(table.column("begin")).as_py()
+            changes = self._spark.createDataFrame(table, changes.schema)
+        else:
+            changes = changes.localCheckpoint()
+            first = changes.agg(sf.min("begin")).collect()[0][0]
+        if first is None:
             return found
         concerned = self.lake.read_before("silver/messages", batch.number).where(
-            sf.col("time") >= sf.lit(first[0])
+            sf.col("time") >= sf.lit(first)
         )
-        return found.unionByName(self._match(concerned, changes))
+        again = self._match(concerned, changes)
+        if isinstance(found, pa.Table):
+            again = again.select(found.column_names).toArrow()
+            return pa.concat_tables([found, again.cast(found.schema)])
+        return found.unionByName(again)
 
     def _newest_before(self, batch: int) -> datetime | None:
         """Return the time of the newest message of all batches before one."""
+        if self._newest is not None and self._newest[0] == batch - 1:
+            return self._newest[1]
         handle = self.lake.log("silver/batches").handle
         if handle is None:
             return None
@@ -357,18 +423,10 @@ class LakeJob:
         newest: datetime | None = pc.max(earlier.column("last_time")).as_py()
         return newest
 
-    def _match(
-        self, messages: "DataFrame", intervals: "DataFrame", *, is_small: bool = False
-    ) -> "DataFrame":
+    def _match(self, messages: "DataFrame", intervals: "DataFrame") -> "DataFrame":
         settings = self.settings
         most = settings.broadcast_max_patterns
-        is_direct = (
-            is_small
-            and settings.match_strategy == "auto"
-            and self.lake.log("silver/subscriptions").rows <= most
-        )
-        strategy = "direct" if is_direct else settings.match_strategy
-        return silver.matches(messages, intervals, settings.window_s, strategy, most)
+        return silver.matches(messages, intervals, settings.window_s, settings.match_strategy, most)
 
     def _note(self, summary: dict[str, Any], bad: list[tuple[str, str]]) -> None:
         self.progress.batches += 1
@@ -379,14 +437,13 @@ class LakeJob:
         self._report("batch done", self.progress)
 
 
-def _all_at_once(*works: Callable[[], None]) -> None:
+def _all_at_once(*works: Callable[[], Any]) -> list[Any]:
     """Run independent functions in threads: small Spark jobs mostly wait for planning.
 
     The first exception is raised after all have ended.
     """
     with ThreadPoolExecutor(_WORKERS) as pool:
-        for done in [pool.submit(work) for work in works]:
-            done.result()
+        return [done.result() for done in [pool.submit(work) for work in works]]
 
 
 def _summary(

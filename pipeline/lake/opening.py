@@ -76,7 +76,7 @@ def _convert(lake: Lake) -> None:
     """
     for table in TABLES.values():
         if not table.is_growing:
-            lake.storage.delete(table.name)
+            lake.delete(table.name)
             continue
         if not lake.storage.exists(table.name):
             continue
@@ -84,7 +84,7 @@ def _convert(lake: Lake) -> None:
         batches = {part for part in parts if part.startswith("batch=")}
         handle = lake.log(table.name).handle
         if batches and (handle is None or "batch" in handle.metadata().partition_columns):
-            lake.storage.delete(f"{table.name}/_delta_log")
+            lake.delete(f"{table.name}/_delta_log")
             root = lake.path(table.name)
             rows = lake.spark.read.schema(table.stored_columns).option("basePath", root)
             last = max(int(each.removeprefix("batch=")) for each in batches)
@@ -129,7 +129,7 @@ def clear(lake: Lake, records: Storage) -> None:
         )
     # The description goes first: what an interruption leaves is not taken for a whole lake.
     for place in (FILE, taken.FILE, CHECKPOINT, *TABLES):
-        lake.storage.delete(place)
+        lake.delete(place)
 
 
 def _segments(lake: Lake, name: str) -> set[str]:

@@ -3,7 +3,7 @@
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from datetime import date
+from datetime import date, datetime
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -22,6 +22,13 @@ class Days(NamedTuple):
 
     first: date
     last: date
+
+
+class Times(NamedTuple):
+    """A range of time, from its first moment up to its end, which is not in it."""
+
+    first: datetime
+    end: datetime
 
 
 @dataclass(frozen=True)

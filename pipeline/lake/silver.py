@@ -6,14 +6,18 @@ result of one run over all records.
 """
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Window
 from pyspark.sql import functions as sf
 
 from midge.pipeline.lake.tables import INBOX
 from midge.pipeline.match import match
 from midge.pipeline.matching.strategies import BROADCAST_MAX_PATTERNS, Strategy
+from midge.pipeline.matching.sublist_matcher import Matcher
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -21,6 +25,9 @@ if TYPE_CHECKING:
 _CLIENT = ("server", "account", "cid")
 _INTERVAL = (*_CLIENT, "sid", "since")
 _ROUTE = ("account", "subject", "reply")
+_MATCHED = (*_INTERVAL, "client_name", "pattern", "queue", "subject")
+_ACK = "$JS.ACK."
+"""How the reply subjects of a stream's deliveries begin."""
 
 
 def messages(bronze: "DataFrame", prefix_tokens: int = 2) -> "DataFrame":
@@ -159,19 +166,18 @@ def matches(
     silver_messages: "DataFrame",
     subscription_intervals: "DataFrame",
     window_s: int = 60,
-    strategy: Strategy | Literal["direct"] = "auto",
+    strategy: Strategy = "auto",
     broadcast_max_patterns: int = BROADCAST_MAX_PATTERNS,
 ) -> "DataFrame":
     """Return how many messages each subscription matched; see `silver/matches`.
 
     A message meets the intervals of its account on its server that hold its time, and counts with
-    their sign. With the strategy `direct`, few messages meet the broadcast intervals themselves.
+    their sign. What a stream delivers to its consumers is left out: it is recorded with the subject
+    of the stored message, but goes to the consumer's own subscription alone.
     """
     scope = ("server", "account")
+    silver_messages = silver_messages.where(~_is_delivery_of_a_stream())
     slim = silver_messages.select(*scope, "subject", "time", "size")
-    if strategy == "direct":
-        met = match(slim, subscription_intervals, strategy="broadcast", scope=scope)
-        return _summed(met, window_s)
     patterns = subscription_intervals.select(*scope, "pattern").distinct()
     subjects = silver_messages.select(*scope, "subject").distinct()
     pairs = match(
@@ -182,27 +188,51 @@ def matches(
         broadcast_max_patterns=broadcast_max_patterns,
     )
     interested = pairs.join(subscription_intervals, [*scope, "pattern"])
-    return _summed(slim.join(interested, [*scope, "subject"]), window_s)
-
-
-def _summed(met: "DataFrame", window_s: int) -> "DataFrame":
-    """Sum up messages with the intervals that they meet."""
-    met = met.where("time >= begin AND (end IS NULL OR time <= end)")
-    start = window_column(sf.col("time"), window_s).alias("window_start")
-    keys = (
-        "server",
-        "account",
-        "cid",
-        "sid",
-        "client_name",
-        "since",
-        "pattern",
-        "queue",
-        "subject",
+    met = slim.join(interested, [*scope, "subject"]).where(
+        "time >= begin AND (end IS NULL OR time <= end)"
     )
-    return met.groupBy(start, *keys).agg(
+    start = window_column(sf.col("time"), window_s).alias("window_start")
+    return met.groupBy(start, *_MATCHED).agg(
         sf.sum("sign").alias("messages"), sf.sum(sf.col("sign") * sf.col("size")).alias("bytes")
     )
+
+
+def matches_here(
+    silver_messages: pa.Table, silver_subscriptions: pa.Table, window_s: int = 60
+) -> pa.Table:
+    """Return what `matches` returns for few messages and subscriptions, by this process alone."""
+    scope = ("server", "account")
+    is_delivery = pc.and_(
+        pc.equal(silver_messages["cid"], 0), pc.starts_with(silver_messages["reply"], _ACK)
+    )
+    others = silver_messages.filter(pc.invert(pc.fill_null(is_delivery, False)))
+    messages = others.select([*scope, "subject", "time", "size"]).combine_chunks()
+    matcher = Matcher(silver_subscriptions, scope)
+    nothing = np.empty(0, np.int64)
+    batches = messages.to_batches()  # one, or none
+    pairs = [(nothing, nothing), *(pair for each in batches for pair in matcher.pairs(each))]
+    rows, found = (pa.array(np.concatenate(side)) for side in zip(*pairs, strict=True))
+    met = messages.take(rows)
+    for name, column in zip(
+        matcher.patterns.column_names, matcher.patterns.take(found).columns, strict=True
+    ):
+        met = met if name in scope else met.append_column(name, column)
+    time = met["time"].cast(met["since"].type)
+    has_begun = pc.greater_equal(time, met["since"])
+    is_on = pc.or_kleene(pc.is_null(met["until"]), pc.less_equal(time, met["until"]))
+    window_us = window_s * 1_000_000
+    start = pc.multiply(pc.divide(time.cast(pa.int64()), window_us), window_us).cast(time.type)
+    lasting = met.append_column("window_start", start).filter(pc.and_(has_begun, is_on))
+    sums = lasting.group_by(["window_start", *_MATCHED]).aggregate(
+        [([], "count_all"), ("size", "sum")]
+    )
+    return sums.rename_columns({"count_all": "messages", "size_sum": "bytes"})
+
+
+def _is_delivery_of_a_stream() -> "Column":
+    """Select the server's own messages whose receivers acknowledge them."""
+    is_delivery = (sf.col("cid") == 0) & sf.col("reply").startswith(_ACK)
+    return sf.coalesce(is_delivery, sf.lit(False))
 
 
 def exchanges_batch(

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from pyarrow import fs
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -88,3 +90,13 @@ def as_path(uri: str) -> str:
     if uri.startswith("file:"):
         return "/" + uri.removeprefix("file:").strip("/")
     return uri.rstrip("/")
+
+
+def arrow_file_system(uri: str) -> tuple[fs.FileSystem, str]:
+    """Return Arrow's file system for a URI of Hadoop, and the path in it."""
+    path = as_path(uri)
+    if "://" not in path:
+        return fs.LocalFileSystem(), path
+    # Hadoop and Arrow call the same store by two names.
+    system, place = fs.FileSystem.from_uri(path.replace("s3a://", "s3://", 1))
+    return system, place

@@ -13,7 +13,7 @@ class LakeError(PipelineError):
 
 
 @dataclass(frozen=True)
-class Table:
+class LakeTable:
     """One table: its name with the layer, what a row is, and its columns as Spark's DDL."""
 
     name: str

@@ -33,18 +33,32 @@ def is_complete(settings: PipelineSettings) -> bool:
     """Return whether the lake has all that is recorded, by the list of its last complete run."""
     if "://" in settings.records_directory or "://" in settings.lake_directory:
         return False
-    lake = _lake(settings)
     try:
-        kept = json.loads((lake / FILE).read_text(encoding="utf-8"))
-        version, files = kept["midge"], kept["files"]
         here = recorded_files(settings)
-    except (OSError, ValueError, KeyError, TypeError):
+    except OSError:
         return False
+    kept = _kept(settings)
     return (
-        version == __version__
-        and all(files.get(place) == about for place, about in here.items())
-        and all((lake / table.name / "_delta_log").is_dir() for table in GOLD)
+        kept is not None
+        and all(kept.get(place) == about for place, about in here.items())
+        and all((_lake(settings) / table.name / "_delta_log").is_dir() for table in GOLD)
     )
+
+
+def new_bytes(settings: PipelineSettings, files: dict[str, list[int]]) -> int:
+    """Return the size of the files that the last complete run did not find."""
+    kept = _kept(settings) or {}
+    return sum(about[0] for place, about in files.items() if kept.get(place) != about)
+
+
+def _kept(settings: PipelineSettings) -> dict[str, list[int]] | None:
+    """Return the list of this midge's last complete run, None without one."""
+    try:
+        document = json.loads((_lake(settings) / FILE).read_text(encoding="utf-8"))
+        files: dict[str, list[int]] = document["files"]
+        return files if document["midge"] == __version__ else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def note_complete(settings: PipelineSettings, files: dict[str, list[int]]) -> None:

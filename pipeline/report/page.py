@@ -14,12 +14,12 @@ from plotly.offline import get_plotlyjs
 
 from midge.client.errors import reason_of
 from midge.pipeline.errors import PipelineError
-from midge.pipeline.lake.delta_log import Log
+from midge.pipeline.lake.delta_log import DeltaLog
 from midge.pipeline.lake.storage import as_uri
 from midge.pipeline.lake.table import LakeError
 from midge.pipeline.lake.tables import GOLD
-from midge.pipeline.report.rows import Gold, Row, listened, span, subjects
-from midge.pipeline.report.sections import LISTENED, NOT_RECORDED, SECTIONS, Section
+from midge.pipeline.report.rows import Gold, Row, exchanges, listened, span, subjects
+from midge.pipeline.report.sections import LISTENED, NOT_RECORDED, SECTIONS, ReportSection
 from midge.pipeline.report.tables import render_table
 
 _DASH = "\N{EN DASH}"
@@ -35,7 +35,7 @@ def read_gold(lake: str) -> Gold:
         raise LakeError(f"{lake}: no such directory; expected a lake of `midge pipeline run`")
     gold: dict[str, list[dict[str, Any]]] = {}
     for table in GOLD:
-        handle = Log(f"{as_uri(lake)}/{table.name}", table).handle
+        handle = DeltaLog(f"{as_uri(lake)}/{table.name}", table).handle
         if handle is None:
             raise LakeError(f"{lake}: has no {table.name}; run `midge pipeline run` first")
         try:
@@ -134,14 +134,14 @@ def render(
 def headline(gold: Gold) -> list[tuple[str, str]]:
     """Return the figures at the top of the report, each with its name and value."""
     fan_out = gold["fan_out"]
-    slowest = max((row["p99_us"] for row in gold["latency"]), default=None)
+    slowest = max((row["p99_us"] for row in exchanges(gold)), default=None)
     return [
         ("messages", f"{sum(row['messages'] for row in fan_out):,}"),
         ("received", format_bytes(sum(row["bytes"] for row in fan_out))),
         *_of_deliveries(fan_out),
         ("subjects", f"{len(subjects(gold)):,}"),
         *_of_clients(gold),
-        ("slowest p99 of replies", _DASH if slowest is None else f"{slowest / 1000:,.1f} ms"),
+        ("slowest p99 of replies", _DASH if slowest is None else format_time(slowest)),
     ]
 
 
@@ -168,6 +168,11 @@ def _of_clients(gold: Gold) -> list[tuple[str, str]]:
     return [(name, f"{value:,}") for name, value in values.items()]
 
 
+def format_time(us: int) -> str:
+    """Return a time for people: milliseconds, or seconds from the first one on."""
+    return f"{us / 1000:,.1f} ms" if us < 1_000_000 else f"{us / 1_000_000:,.2f} s"
+
+
 def format_bytes(size: float) -> str:
     """Return a size for people, in powers of 1024."""
     for unit in ("B", "KiB", "MiB", "GiB"):
@@ -177,7 +182,7 @@ def format_bytes(size: float) -> str:
     return f"{size:,.1f} TiB"
 
 
-def _render_section(section: Section, gold: Gold) -> str:
+def _render_section(section: ReportSection, gold: Gold) -> str:
     wide = ' class="wide"' if section.is_wide else ""
     return (
         f'<section id="{section.anchor}"{wide}><h2>{escape(section.title)}</h2>'
@@ -215,7 +220,7 @@ def _render_comparison(gold: Gold, other: Gold, name: str) -> str:
     )
 
 
-def _render_body(section: Section, gold: Gold) -> str:
+def _render_body(section: ReportSection, gold: Gold) -> str:
     """Return the plot or the table of a section, or the reason why it is empty."""
     by_themselves, listened_to = listened(gold) if section.needs_server else ([], [])
     if listened_to and not by_themselves:

@@ -23,6 +23,12 @@ recordings of a minute, a year apart, would otherwise be half a million points."
 _TICKS_EACH_MAX = 10
 """Up to this value every whole number has a tick; beyond it, Plotly's steps are whole anyway."""
 
+_DECADES_MAX = 4
+"""Most powers of ten of a logarithmic axis with three labels for each."""
+
+_MEMBERS_MIN = 8
+"""Places of a plot of members at least, so that the bars of two are not as wide as the page."""
+
 _PALETTE = (
     *("#2d86a6", "#e08e45", "#5a9f70", "#c2607e", "#8a7fc4", "#c9b03c", "#4ba3c3", "#a07d66"),
     *("#9aa7b2", "#d17a9a", "#4f9170", "#b5693a"),
@@ -145,7 +151,8 @@ def queue_balance(rows: Sequence[Row]) -> go.Figure:
         marker={"symbol": "line-ew-open", "size": 26, "color": _PALETTE[1], "line": {"width": 3}},
         hovertemplate="fair: %{y:.1%}<extra></extra>",
     )
-    figure.update_xaxes(tickmode="array", tickvals=places, ticktext=names)
+    most = max(len(names), _MEMBERS_MIN)
+    figure.update_xaxes(tickmode="array", tickvals=places, ticktext=names, range=[-0.5, most - 0.5])
     figure.update_yaxes(tickformat=".0%", rangemode="tozero")
     return _styled(figure, has_legend=True)
 
@@ -290,9 +297,10 @@ def _windows(rows: Sequence[Row]) -> list[Any]:
 
 
 def _log_ticks(values: Sequence[float]) -> list[float]:
-    """Return 1, 2, 5, 10, … around `values`."""
+    """Return 1, 2, 5, 10, … around `values`, or 1, 10, 100, … if they are far apart."""
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
-    return [digit * 10.0**power for power in range(low, high + 1) for digit in (1, 2, 5)]
+    digits = (1, 2, 5) if high - low <= _DECADES_MAX else (1,)
+    return [digit * 10.0**power for power in range(low, high + 1) for digit in digits]
 
 
 def _ms(latency_us: float) -> float:

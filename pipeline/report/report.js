@@ -1,5 +1,5 @@
 // Gives the figures the colors of the page, light or dark, whenever those change. On a phone, legends
-// go below, a line for each name, and the figure grows by as much.
+// go below, a line for each name, and the figure grows by as much; names of rows are shortened.
 (() => {
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const narrow = matchMedia("(max-width: 640px)");
@@ -13,8 +13,19 @@
       }
     }
     for (const plot of document.querySelectorAll(".js-plotly-plot")) {
-      Plotly.relayout(plot, narrow.matches && plot.layout.showlegend ? { ...change, ...below(plot) } : change);
+      plot.names ??= plot.layout.yaxis.ticktext;
+      Plotly.relayout(plot, {
+        ...change,
+        ...(narrow.matches && plot.layout.showlegend ? below(plot) : {}),
+        ...(plot.names ? { "yaxis.ticktext": narrow.matches ? plot.names.map(short) : plot.names } : {}),
+      });
     }
+  };
+  const escapes = { "<": "&lt;", ">": "&gt;", "&": "&amp;" };
+  const short = (name) => {
+    const text = name.replace(/&lt;|&gt;|&amp;/g, (found) => ({ l: "<", g: ">", a: "&" })[found[1]]);
+    const cut = text.length > 20 ? `${text.slice(0, 10)}…${text.slice(-9)}` : text;
+    return cut.replace(/[<>&]/g, (found) => escapes[found]);
   };
   const below = (plot) => {
     plot.dataset.height ??= plot.layout.height;

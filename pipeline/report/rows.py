@@ -15,6 +15,9 @@ _WHOLE_SHARE = 0.1
 """A window counts as completely recorded if at most this share of it is missing at the edge: if
 messages are seconds apart, the first one comes some time after the begin of the recording."""
 
+_ONE_OFF = (INBOX, "$JS.ACK.")
+"""The prefixes of subjects that are there for one message each."""
+
 
 def span(gold: Gold) -> tuple[datetime, datetime] | None:
     """Return the times of the first and the last recorded message."""
@@ -49,13 +52,18 @@ def window_length(rates: Sequence[Row]) -> timedelta:
 
 
 def subjects(gold: Gold) -> Sequence[Row]:
-    """Return subjects with their messages, the most first, all inboxes as one."""
+    """Return subjects with their messages, the most first, all inboxes as one, and all acks."""
     return _folded(gold["subjects"])
 
 
 def no_interest(gold: Gold) -> Sequence[Row]:
-    """Return the subjects with undelivered messages, the most first, all inboxes as one."""
+    """Return the subjects with undelivered messages in the same way."""
     return _folded(gold["no_interest"])
+
+
+def exchanges(gold: Gold) -> Sequence[Row]:
+    """Return requests and replies without pulls, whose replies wait for messages."""
+    return [row for row in gold["latency"] if ".CONSUMER.MSG.NEXT." not in row["subject"]]
 
 
 def listened(gold: Gold) -> tuple[list[str], list[str]]:
@@ -72,7 +80,8 @@ def _folded(rows: Sequence[Row]) -> Sequence[Row]:
     has_accounts = len({row["account"] for row in rows}) > 1
     sums: defaultdict[str, int] = defaultdict(int)
     for row in rows:
-        subject = f"{INBOX}>" if row["subject"].startswith(INBOX) else row["subject"]
+        folds = (f"{prefix}>" for prefix in _ONE_OFF if row["subject"].startswith(prefix))
+        subject = next(folds, row["subject"])
         name = f"{subject} ({row['account']})" if has_accounts else subject
         sums[name] += row["messages"]
     ordered = sorted(sums.items(), key=lambda each: (-each[1], each[0]))

@@ -18,7 +18,7 @@ LISTENED = (
 
 
 @dataclass(frozen=True)
-class Section:
+class ReportSection:
     """A part of the report: a plot of a table, or the table itself."""
 
     table: str
@@ -46,7 +46,7 @@ class Section:
 
 
 SECTIONS = (
-    Section(
+    ReportSection(
         "rates",
         "Traffic",
         "Messages a second by subject prefix. "
@@ -56,7 +56,7 @@ SECTIONS = (
         needs_server=False,
         chosen=rows.whole_windows,
     ),
-    Section(
+    ReportSection(
         "rates",
         "Bytes",
         "Bytes a second by subject prefix, over the same windows.",
@@ -66,23 +66,23 @@ SECTIONS = (
         chosen=rows.whole_windows,
         name="bytes",
     ),
-    Section(
+    ReportSection(
         "subjects",
         "Top subjects",
-        "The busiest subjects by messages; all inboxes count as one.",
+        "The busiest subjects by messages; all inboxes count as one, and all acknowledgements.",
         plots.subjects,
         needs_server=False,
         chosen=rows.subjects,
     ),
-    Section("talkers", "Top talkers", "The clients that publish most.", plots.talkers),
-    Section(
+    ReportSection("talkers", "Top talkers", "The clients that publish most.", plots.talkers),
+    ReportSection(
         "fan_out",
         "Fan-out",
         "How often a message is delivered. Those in red reached nobody.",
         plots.fan_out,
         chosen=lambda gold: [row for row in gold["fan_out"] if row["deliveries"] is not None],
     ),
-    Section(
+    ReportSection(
         "no_interest",
         "No interest",
         "Subjects that are published to and that nobody listened to.",
@@ -90,16 +90,36 @@ SECTIONS = (
         nothing="Every message reached somebody.",
         chosen=rows.no_interest,
     ),
-    Section(
+    ReportSection(
         "latency",
         "Request and reply",
-        "Time to the first reply by the request's subject and where the reply went.",
+        "Time to the first reply by the request's subject and where the reply went. "
+        "Pull requests, which wait for messages, are left out.",
         plots.latency,
         is_wide=True,
         nothing="There were no requests with replies.",
         needs_server=False,
+        chosen=rows.exchanges,
     ),
-    Section(
+    ReportSection(
+        "consumers",
+        "Streams and consumers",
+        "Messages that clients replied to, and the repeated deliveries of these. The lag is the "
+        "messages that were undelivered after the last one.",
+        columns=(
+            "stream",
+            "consumer",
+            "messages",
+            "redelivered",
+            "max_deliveries",
+            "lag",
+            "max_lag",
+        ),
+        is_wide=True,
+        nothing="No client acknowledged a stream's message.",
+        needs_server=False,
+    ),
+    ReportSection(
         "queue_balance",
         "Queue groups",
         "What each member got, and what would be even.",
@@ -107,7 +127,7 @@ SECTIONS = (
         is_wide=True,
         nothing="No member of a queue group has left: what it got is recorded when it ends.",
     ),
-    Section(
+    ReportSection(
         "dead_subscriptions",
         "Dead subscriptions",
         "No message ever matched these.",
@@ -115,7 +135,7 @@ SECTIONS = (
         is_wide=True,
         nothing="Every subscription was used.",
     ),
-    Section(
+    ReportSection(
         "duplicate_subscriptions",
         "Duplicate subscriptions",
         "A client receives the messages of these patterns for other subscriptions as well.",
@@ -123,21 +143,21 @@ SECTIONS = (
         is_wide=True,
         nothing="No client received a message twice.",
     ),
-    Section(
+    ReportSection(
         "disconnects",
         "Disconnects",
         "Why connections ended.",
         plots.disconnects,
         nothing="No connection ended.",
     ),
-    Section(
+    ReportSection(
         "late_data",
         "Late data",
         "Messages that came after the watermark, by batch of the job.",
         plots.late_data,
         needs_server=False,
     ),
-    Section(
+    ReportSection(
         "slow_consumers",
         "Slow consumers",
         "Clients that were cut off because they could not keep up.",
@@ -145,10 +165,11 @@ SECTIONS = (
         is_wide=True,
         nothing="Every client kept up.",
     ),
-    Section(
+    ReportSection(
         "reconciliation",
         "Reconciliation",
-        "Plain deliveries that the server counted, and those that matching finds.",
+        "Plain deliveries that the server counted, and those that matching finds. "
+        "It does not find deliveries to streams, and of streams to their consumers.",
         columns=("server", "account", "recorded", "matched", "difference"),
         is_wide=True,
     ),

@@ -26,6 +26,7 @@ from midge import platforms
 from midge.client.errors import reason_of
 from midge.pipeline.delta import (
     KEEP_HOURS,
+    check_path,
     compacted,
     delta_reason_of,
     is_table,
@@ -239,25 +240,52 @@ def create(
     layout = Layout(decoder.columns, tuple(partition_by))
     made(url, decoder.schema, _description(source), layout.partition_by)
     table = StreamTable(url)
+    check_stream(table, source.stream, source.created)
     if table.source != source:
-        raise TableError(f"{url}: is a table of {table.source}, not of {source}")
+        pairs = zip(Source._fields, table.source, source, strict=True)
+        changed = [(name, old, new) for name, old, new in pairs if old != new]
+        was = ", ".join(f"{name} {old!r}" for name, old, _ in changed)
+        now = ", ".join(f"{name} {new!r}" for name, _, new in changed)
+        raise TableError(f"{url}: was made with {was}, not with {now}")
     if not _fits(table.layout, layout, infers=source.infers):
         raise TableError(f"{url}: has other columns or partitions: use midge table rebuild")
     return table
 
 
-@contextmanager
-def locked(url: str, wait_s: float = 0.0) -> Iterator[None]:
-    """Hold the table's lock, where its directory is on this machine.
+def check_stream(table: StreamTable, stream: str, created: str) -> None:
+    """Check that a table is of the stream that was made at `created`.
 
     Raises:
-        TableError: another process holds it for longer than `wait_s`, or the directory cannot be
-            written to.
+        TableError: it is of another one, or the stream was deleted and made again.
+    """
+    source = table.source
+    if stream != source.stream:
+        text = f"is a table of stream {source.stream!r}, not of stream {stream!r}"
+        raise TableError(f"{table.url}: {text}")
+    if created != source.created:
+        raise TableError(
+            f"{table.url}: stream {stream} was made at {created}, and the table holds the one that "
+            f"was made at {source.created}: make another table"
+        )
+
+
+@contextmanager
+def locked(url: str, wait_s: float = 0.0, *, makes: bool = False) -> Iterator[None]:
+    """Hold the table's lock, where its directory is on this machine.
+
+    The lock is a file, which is made only for the table of a stream, or for one who `makes` it.
+
+    Raises:
+        TableError: there is no table, another process holds the lock for longer than `wait_s`, or
+            the directory cannot be written to.
     """
     if "://" in url:
         yield
         return
     path = Path(url) / _LOCK_FILE
+    check_path(url)
+    if not makes and not path.exists():
+        StreamTable(url)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("ab")

@@ -15,7 +15,14 @@ from midge.pipeline.spark_source.options import SourceOptions
 from midge.pipeline.spark_source.partitions import SequenceRange
 from midge.pipeline.spark_source.reader import Columns, RangeReader
 from midge.pipeline.tables.decoding import Decoded, Decoder, can_partition
-from midge.pipeline.tables.delta import Source, StreamTable, create, locked
+from midge.pipeline.tables.delta import (
+    LOCK_WAIT_S,
+    Source,
+    StreamTable,
+    check_stream,
+    create,
+    locked,
+)
 from midge.pipeline.tables.interest import acknowledge, make_consumer
 
 BLOCK_BYTES = 128 << 20
@@ -75,7 +82,8 @@ def create_table(
             make_consumer(jetstream, stream, consumer, options.subjects)
     is_kept = state.retention == "interest"
     source = Source(stream, state.created, subject, infer, consumer if is_kept else "")
-    with locked(url):
+    # A server whose settings have the table already tries it, and holds the lock meanwhile.
+    with locked(url, LOCK_WAIT_S, makes=True):
         create(url, decoder, source, partition_by)
 
 
@@ -177,13 +185,9 @@ def same_stream(table: StreamTable, state: StreamState) -> StreamState:
     """Return the state when it is of the stream that the table was made of.
 
     Raises:
-        TableError: the stream was deleted and made again.
+        TableError: it is of another one, or the stream was deleted and made again.
     """
-    if state.created != table.source.created:
-        raise TableError(
-            f"{table.url}: stream {state.name} was made at {state.created}, and the table holds "
-            f"the one that was made at {table.source.created}: make another table"
-        )
+    check_stream(table, state.name, state.created)
     return state
 
 

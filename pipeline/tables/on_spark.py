@@ -3,6 +3,7 @@
 import json
 from typing import TYPE_CHECKING
 
+from midge.pipeline.delta import files_of
 from midge.pipeline.tables.delta import StreamTable
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def read_table(spark: "SparkSession", url: str, version: int | None = None) -> "
     handle = StreamTable(url, version).handle
     # Delta's log has the columns in Spark's own form.
     schema = StructType.fromJson(json.loads(handle.schema().to_json()))
-    files = handle.file_uris()
+    files = files_of(url, handle)
     if not files:
         return spark.createDataFrame([], schema)
     return spark.read.schema(schema).option("basePath", url).parquet(*files)

@@ -45,7 +45,6 @@ def rebuild(
     """
     decoder = Decoder(columns, infers=infer)
     check_partitions(decoder, partition_by)
-    StreamTable(url)  # before the lock, whose file would make the directory
     with locked(url, LOCK_WAIT_S):
         table = StreamTable(url)
         _check_payloads(table, decoder)

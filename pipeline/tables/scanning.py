@@ -6,6 +6,7 @@ from the table's position on: so a message that a writer commits meanwhile is in
 and a message that the stream removed because it is in the table cannot be in neither.
 """
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +16,7 @@ import pyarrow.dataset as ds
 
 from midge.client.errors import DataLossError
 from midge.extras import install_command
-from midge.pipeline.delta import load
+from midge.pipeline.delta import files_of, load
 from midge.pipeline.errors import PipelineError, TableError
 from midge.pipeline.spark_source.partitions import SequenceRange
 from midge.pipeline.tables.delta import StreamTable
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _SERVER = "nats://127.0.0.1:4222"
+_PATTERN = re.compile(r"[*?\[{]")
+"""What makes DuckDB take the name of a file for a pattern."""
 
 
 class _Parts(NamedTuple):
@@ -88,12 +91,19 @@ def scan_duckdb(
         ServerError: the server cannot be reached.
         TableError: there is no such table, or its stream was deleted and made again.
     """
+    import duckdb
+
     landed, later = _parts(url, server)
-    uris = landed.file_uris()
-    if not uris or "://" in uris[0] or landed.metadata().partition_columns:
+    files = files_of(url, landed)
+    by_arrow = "://" in url or _PATTERN.search(url) or landed.metadata().partition_columns
+    if by_arrow or not files:
         connection.register(name, _dataset(landed, later))
         return
-    parts = {f"_{name}_files": connection.read_parquet(uris, union_by_name=True)}
+    try:
+        parts = {f"_{name}_files": connection.read_parquet(files, union_by_name=True)}
+    except duckdb.Error as error:
+        reason, _, _ = str(error).partition("\n")
+        raise TableError(f"{url}: cannot be read: {reason}") from error
     if later is not None:
         parts[f"_{name}_later"] = connection.from_arrow(later)
     for part, relation in parts.items():

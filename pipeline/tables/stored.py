@@ -49,7 +49,7 @@ def build(  # noqa: PLR0913 - most are keywords with defaults
     """
     decoder = Decoder(columns, infers=infer)
     check_partitions(decoder, partition_by)
-    with stored_stream(directory, stream, account, key) as stored, locked(url):
+    with stored_stream(directory, stream, account, key) as stored, locked(url, makes=True):
         if not is_table(url):
             source = Source(stream, stored.state.created, subject, infer)
             create(url, decoder, source, partition_by)

@@ -32,7 +32,7 @@ _FLOW = ("flow", "account", "subject", "home", "messages", "bytes", "first_time"
 
 
 @dataclass(frozen=True)
-class Totals:
+class PlanTotals:
     """The load of all servers together."""
 
     messages: int
@@ -77,10 +77,10 @@ class SubjectFanOut:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PlanOutcome:
     """The outcome of a change."""
 
-    totals: Totals
+    totals: PlanTotals
     servers: Sequence[ServerLoad]
     prefixes: Sequence[SubjectFanOut]
 
@@ -93,7 +93,7 @@ def plan(
     broadcast_max_patterns: int = BROADCAST_MAX_PATTERNS,
     window_s: int = 60,
     prefix_tokens: int = 2,
-) -> Outcome:
+) -> PlanOutcome:
     """Return the outcome of the recorded traffic of a lake after `change`."""
     sessions = lake.read("silver/sessions")
     flows = proposed_flows(lake.read("silver/traffic"), sessions, change).localCheckpoint()
@@ -101,7 +101,7 @@ def plan(
         lake.read("silver/subscriptions"), change, _span(flows)
     ).localCheckpoint()
     reached = deliveries(flows, subscriptions, strategy, broadcast_max_patterns).localCheckpoint()
-    return Outcome(
+    return PlanOutcome(
         _totals(flows, reached),
         _server_loads(flows, subscriptions, reached, change.servers, window_s),
         _prefixes(flows, reached, prefix_tokens),
@@ -284,7 +284,7 @@ def _span(flows: "DataFrame") -> tuple[Any, Any]:
     return (row[0], row[1]) if row else (None, None)
 
 
-def _totals(flows: "DataFrame", reached: "DataFrame") -> Totals:
+def _totals(flows: "DataFrame", reached: "DataFrame") -> PlanTotals:
     sent = flows.where("NOT is_copy").agg(sf.sum("messages"), sf.sum("bytes")).first()
     per_flow = reached.groupBy("flow").agg(sf.first("messages").alias("messages"))
     heard = per_flow.agg(sf.sum("messages")).first()
@@ -301,7 +301,7 @@ def _totals(flows: "DataFrame", reached: "DataFrame") -> Totals:
     plain, queued, delivered = (round(value or 0) for value in done)
     unheard = messages - int(heard[0] or 0)
     crossed = round(crossings[0] or 0)
-    return Totals(messages, size, plain, queued, delivered, unheard, crossed)
+    return PlanTotals(messages, size, plain, queued, delivered, unheard, crossed)
 
 
 def _crossings(reached: "DataFrame") -> "DataFrame":

@@ -4,7 +4,7 @@ import random
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from midge.client.errors import OptionError
@@ -126,7 +126,6 @@ def test_wrong_input_is_named(spark):
         match(messages, patterns, scope=["account"], columns=["size"])
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10_000), st.booleans(), st.sampled_from([1, 7, 1 << 18]))
 def test_a_matcher_pairs_batches_of_any_size(seed, scoped, pairs_max):
     left, right = random_workload(seed, messages=30, patterns=20)

@@ -7,8 +7,9 @@ from collections import Counter
 
 from midge.pipeline.fleet.fleet import build_fleet
 from midge.pipeline.fleet.recorded import Simulation
+from tests.pipeline.cluster.conftest import BOTH_EXECUTORS
 
-RUN_S = 400
+RUN_S = 1700
 
 
 def test_pipeline_run_uses_both_executors(spark_cluster, tmp_path):
@@ -17,11 +18,7 @@ def test_pipeline_run_uses_both_executors(spark_cluster, tmp_path):
     events = tmp_path / "events"
     events.mkdir()
     settings = {
-        "spark.executor.memory": "512m",
-        "spark.executor.cores": "1",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-        "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
+        **BOTH_EXECUTORS,
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": events.as_uri(),
         "spark.eventLog.compress": "false",

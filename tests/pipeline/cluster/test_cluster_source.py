@@ -36,7 +36,7 @@ def test_both_executors_read_the_stream(cluster_spark, nats_server, orders, tmp_
         .trigger(availableNow=True)
         .start(f"{tmp_path}/data")
     )
-    assert query.awaitTermination(300)
+    assert query.awaitTermination(1700)
     rows = cluster_spark.read.parquet(f"{tmp_path}/data")
     total, distinct = rows.agg(F.count("sequence"), F.countDistinct("sequence")).first()
     assert (total, distinct) == (MESSAGES, MESSAGES)

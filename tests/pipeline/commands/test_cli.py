@@ -41,7 +41,7 @@ def one_session(spark, monkeypatch):
     """Make the commands use the existing session; a second one cannot be started."""
 
     @contextmanager
-    def session(settings, show):
+    def session(settings, show, **_options):
         with commands.spark_errors_told("Spark"):
             yield spark
 
@@ -70,13 +70,17 @@ def test_from_records_to_report_plan_and_match(
     worse.write_bytes(b"nothing")
     assert call(cli, "run", "--records", records, "--lake", lake) == 0
     told = capsys.readouterr()
-    assert told.out.startswith("0 messages from 0 segments in 1 batch, 14 gold tables")
+    assert told.out.startswith("0 messages from 0 segments in 1 batch, 15 gold tables")
     assert "000778.parquet" in told.err
     assert (lake / "gold" / "rates").is_dir()
 
     report = tmp_path / "out" / "report.html"
     assert call(cli, "report", "--lake", lake, "--output", report, "--title", "Our <fleet>") == 0
     assert "Our &lt;fleet&gt;" in report.read_text()
+    some = tmp_path / "some.html"
+    long_ago = "2001-01-01T00:00/2001-01-02"
+    assert call(cli, "report", "--lake", lake, "--output", some, "--times", long_ago) == 0
+    assert "Every subscription was used." in some.read_text()
 
     patterns = tmp_path / "patterns.txt"
     patterns.write_text("# all vans\nfleet.*.van.>\n\nsvc.route.eta\nnobody.here\n")

@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 from midge.pipeline.lake import delta_log
-from midge.pipeline.lake.table import Table
+from midge.pipeline.lake.table import LakeTable
 from midge.pipeline.lake.tables import Lake
 
 COLUMNS = "segment string, reason string, size_bytes long, modified timestamp, seen timestamp"
@@ -17,7 +17,7 @@ DISCONNECTS = (
     "slow_consumers long, mean_duration_s double"
 )
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
-DATED = Table("silver/test", "a row", "n bigint, text string, time timestamp", True, "time")
+DATED = LakeTable("silver/test", "a row", "n bigint, text string, time timestamp", True, "time")
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string()), ("time", pa.timestamp("us", "UTC"))])
 
 
@@ -89,6 +89,7 @@ def write(log, numbers, batch, per_day=1):
     batches = pa.Table.from_pylist(rows, SCHEMA).to_batches()
     files = list(delta_log.write_files(batches, log.url, SCHEMA, "time"))
     log.commit(files, SCHEMA.append(pa.field("date", pa.date32())), batch)
+    log.refresh()
     return files
 
 
@@ -97,7 +98,7 @@ def numbers(log):
 
 
 def test_a_file_holds_one_date_and_has_statistics(tmp_path):
-    log = delta_log.Log(f"file://{tmp_path}/t", DATED)
+    log = delta_log.DeltaLog(f"file://{tmp_path}/t", DATED)
     files = write(log, range(4), 0, per_day=2)
     assert [each.date for each in files] == ["2026-03-02", "2026-03-03"]
     stats = [json.loads(each.stats) for each in files]
@@ -115,19 +116,20 @@ def test_a_file_holds_one_date_and_has_statistics(tmp_path):
 
 
 def test_days_are_replaced_in_one_commit(tmp_path):
-    log = delta_log.Log(f"file://{tmp_path}/t", DATED)
+    log = delta_log.DeltaLog(f"file://{tmp_path}/t", DATED)
     write(log, range(4), 0)
     rows = [{"n": 11, "text": "new", "time": NOON + timedelta(days=1)}]
     files = delta_log.write_files(
         pa.Table.from_pylist(rows, SCHEMA).to_batches(), log.url, SCHEMA, "time"
     )
     log.commit(files, SCHEMA, dates=["2026-03-03", "2026-03-04"])
+    log.refresh()
     assert numbers(log) == [0, 3, 11]
     assert log.batch == 0
 
 
 def test_old_days_go_and_many_files_become_few(tmp_path, monkeypatch):
-    log = delta_log.Log(f"file://{tmp_path}/t", DATED)
+    log = delta_log.DeltaLog(f"file://{tmp_path}/t", DATED)
     for batch in range(delta_log.FILES_MAX + 2):
         write(log, [batch], batch, per_day=20)
     log.tidy()
@@ -137,3 +139,13 @@ def test_old_days_go_and_many_files_become_few(tmp_path, monkeypatch):
     assert len(log.dates()) == 2
     log.tidy(keep_days=0.5)
     assert numbers(log) == list(range(20, 34))
+
+
+def test_the_log_removes_its_old_files(tmp_path, monkeypatch):
+    assert delta_log._PROPERTIES["delta.logRetentionDuration"] == "interval 1 hour"
+    monkeypatch.setitem(delta_log._PROPERTIES, "delta.logRetentionDuration", "interval 0 seconds")
+    log = delta_log.DeltaLog(f"file://{tmp_path}/t", DATED)
+    for batch in range(105):
+        write(log, [batch] if batch % 20 == 0 else [], batch, per_day=200)
+    assert len(list((tmp_path / "t" / "_delta_log").glob("*.json"))) < 20
+    assert (numbers(log), log.batch) == ([0, 20, 40, 60, 80, 100], 104)

@@ -122,6 +122,27 @@ def test_deliveries_that_nobody_counted_are_null_and_not_zero(spark, mixed):
     assert (row.server, row.recorded) == ("own", 12)
 
 
+def test_consumers_are_known_by_the_replies_to_their_deliveries(spark):
+    subjects = {
+        # stream, consumer, deliveries, sequence, the consumer's, time, pending messages
+        "$JS.ACK.S.c.1.1.1.5.9": 1,
+        "$JS.ACK.S.c.1.2.2.5.8": 3,  # in progress, twice, and done
+        "$JS.ACK.S.c.2.1.3.5.7": 1,
+        "$JS.ACK.S.c.2.2.10.5.2": 1,
+        "$JS.ACK.hub.H4sH.S.far.1.7.1.5.0": 1,
+        "$JS.ACK.hub.H4sH.S.far.3.7.2.5.0.x": 1,
+        "$JS.ACK.S.c.x.2.2.5.": 1,
+        "$JS.ACK.S": 1,
+        "orders.1.1.1.1.1.1.1.1": 1,
+    }
+    rows = [traffic("own", subject, count, cid=7) for subject, count in subjects.items()]
+    found = gold.consumers(table(spark, "silver/traffic", rows)).drop("account", "last_time")
+    assert sorted(tuple(row) for row in found.collect()) == [
+        ("S", "c", 2, 6, 2, 2, 2, 9, 2),
+        ("S", "far", 1, 2, 1, 3, 0, 0, 7),
+    ]
+
+
 def test_coverage_tells_a_server_from_one_that_was_listened_to(spark, mixed):
     subscriptions = table(spark, "silver/subscriptions", [client(1, "idle"), client(2, "idle")])
     sessions = table(spark, "silver/sessions", [client(1, "idle")])

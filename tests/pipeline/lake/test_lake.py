@@ -4,16 +4,18 @@ import re
 import shutil
 from collections import Counter
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 
 import duckdb
 import pytest
 
 from midge.pipeline.fleet.fleet import build_fleet, dead_subjects, duplicate_listeners
 from midge.pipeline.fleet.recorded import Simulation
+from midge.pipeline.lake import gold, tables
+from midge.pipeline.lake import job as lake_job
 from midge.pipeline.lake.job import LakeJob
 from midge.pipeline.lake.opening import open_lake
-from midge.pipeline.lake.settings import Days, PipelineSettings
+from midge.pipeline.lake.settings import Days, PipelineSettings, Times
 from midge.pipeline.lake.storage import as_path
 from midge.pipeline.lake.tables import GOLD, TABLES, Lake, LakeError
 from midge.pipeline.records.files import RecordsError, list_segments, read_table, write_records
@@ -290,6 +292,19 @@ def test_matching_finds_what_the_server_delivered(job, simulation):
     assert row.difference == 0
 
 
+def test_gold_of_a_range_of_time(job, duck):
+    [first] = duck.execute("SELECT min(time) FROM messages").fetchone()
+    begin = first.replace(second=0, microsecond=0) + timedelta(minutes=1)
+    times = Times(begin, begin + timedelta(minutes=1))
+    builds = gold.build(job.lake, 30, 2, times)
+    found = [
+        tuple(row) for row in builds["gold/subjects"]().select("subject", "messages").collect()
+    ]
+    query = "SELECT subject, count(*) FROM messages WHERE time >= ? AND time < ? GROUP BY 1"
+    assert sorted(found) == sorted(duck.execute(query, list(times)).fetchall())
+    assert 0 < builds["gold/coverage"]().first().sessions < job.lake.read("silver/sessions").count()
+
+
 def test_coverage(job, simulation):
     [row] = job.lake.read("gold/coverage").collect()
     assert row.messages == row.counted == simulation.truth.total
@@ -365,9 +380,39 @@ def test_a_crash_in_every_step_of_a_batch_neither_loses_nor_repeats(spark, job, 
     for _ in range(len(steps)):
         with pytest.raises(RuntimeError, match="crashed in"):
             LakeJob(spark, settings, fail_once).take()
-    lake_job = LakeJob(spark, settings)
-    lake_job.run()
-    assert snapshot(lake_job.lake) == snapshot(job.lake)
+    last = LakeJob(spark, settings)
+    last.run()
+    assert snapshot(last.lake) == snapshot(job.lake)
+
+
+def test_small_batches_are_as_large_ones(spark, job, tmp_path, monkeypatch):
+    for module in (lake_job, tables):
+        monkeypatch.setattr(module, "SMALL_BYTES", 0)
+    large = LakeJob(spark, replace(job.settings, lake_directory=str(tmp_path / "lake")))
+    large.run()
+    assert snapshot(large.lake) == snapshot(job.lake)
+
+
+def test_a_small_batch_is_a_few_jobs_of_spark(spark, job, records, tmp_path):
+    """Messages alone need a job for the listing, and one for each of three tables of silver."""
+    few = tmp_path / "records"
+    settings = replace(job.settings, records_directory=str(few), lake_directory=str(tmp_path / "l"))
+    for data_set in (INTEREST, MESSAGES):
+        for place in list_segments(records, data_set)[:1]:
+            (few / place.relative_to(records)).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(place, few / place.relative_to(records))
+    LakeJob(spark, settings).take()
+    more = read_table(records, MESSAGES).to_pylist()[:300]
+    write_records(few, MESSAGES, "midge-2", more)
+    store = spark._jsc.sc().statusStore()
+    before = max(job_ids(store))
+    assert LakeJob(spark, settings).take().messages == len(more)
+    assert len([each for each in job_ids(store) if each > before]) <= 4
+
+
+def job_ids(store):
+    jobs = store.jobsList(None)
+    return [jobs.apply(number).jobId() for number in range(jobs.size())]
 
 
 def test_interest_recorded_after_its_messages_still_counts(spark, job, records, tmp_path):

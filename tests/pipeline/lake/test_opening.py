@@ -1,14 +1,19 @@
 """A lake is gone on with as it was made, or made over; nothing in between."""
 
+import errno
 import json
+import os
 import shutil
+from collections import Counter
 from dataclasses import replace
+from itertools import count
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
+from midge.pipeline.errors import PipelineError
 from midge.pipeline.fleet.fleet import build_fleet
 from midge.pipeline.fleet.recorded import Simulation
 from midge.pipeline.lake.job import LakeJob
@@ -87,6 +92,43 @@ def test_tables_that_lack_their_description_or_checkpoint_are_refused(spark, set
         open_lake(spark, settings)
 
 
+def test_a_damaged_checkpoint_is_one_line_and_changes_nothing(spark, settings, tmp_path):
+    job = made(spark, settings)
+    before = rates(job), files_of(tmp_path / "lake")
+    last = max((tmp_path / "lake" / "_checkpoint" / "offsets").glob("[0-9]*"))
+    for damaged in (last, last.parent.parent / "commits" / last.name):
+        damaged.write_text("v1")
+    said = r"/lake: Spark cannot go on from _checkpoint: [^\n]+; if that is damaged, make the lake"
+    with pytest.raises(LakeError, match=said):
+        LakeJob(spark, settings).run()
+    assert (rates(job), files_of(tmp_path / "lake")) == before
+
+
+def files_of(lake):
+    """Return the files of the tables."""
+    return sorted(str(path) for path in lake.glob("[!_]*/**/*") if path.is_file())
+
+
+def test_a_full_disk_is_one_line_and_the_next_run_adds_the_rest(spark, settings, monkeypatch):
+    writes = count()
+
+    class FullDisk(pq.ParquetWriter):
+        def write_table(self, *arguments, **named):
+            if next(writes) >= 4:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            super().write_table(*arguments, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pq, "ParquetWriter", FullDisk)
+        with pytest.raises(PipelineError, match=r"/lake/.*: cannot be written to: no space left"):
+            LakeJob(spark, settings).run()
+    again = made(spark, settings)
+    fresh = made(spark, replace(settings, lake_directory=settings.lake_directory + "2"))
+    assert rates(again) == rates(fresh)
+    for name in ("bronze/messages", "silver/messages", "silver/matches"):
+        assert again.lake.read(name).count() == fresh.lake.read(name).count()
+
+
 def test_a_lake_that_nothing_went_into_takes_other_settings(spark, settings):
     LakeJob(spark, settings)
     LakeJob(spark, replace(settings, window_s=60))
@@ -129,6 +171,11 @@ def mark_as_format_1(lake, kind):
     (lake / "_lake.json").write_text(json.dumps(document))
 
 
+def contents(lake, names):
+    """Return the rows of each table, in any order."""
+    return {name: Counter(map(str, lake.read(name).collect())) for name in names}
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["parquet", "delta"])
 def test_a_lake_of_format_1_is_converted_and_goes_on(spark, settings, tmp_path, kind):
@@ -138,7 +185,8 @@ def test_a_lake_of_format_1_is_converted_and_goes_on(spark, settings, tmp_path, 
     names = ("bronze/messages", "silver/messages", "silver/traffic", "silver/matches")
     before = made(spark, settings)
     batches = before.lake.read("silver/batches").count()
-    counts = {name: before.lake.read(name).count() for name in names}
+    subscriptions = contents(before.lake, ["silver/sessions", "silver/subscriptions"])
+    rows = contents(before.lake, names)
     as_format_1(lake, kind)
     with pytest.raises(LakeError, match="older midge; midge pipeline run converts it"):
         open_lake(spark, settings)
@@ -150,12 +198,14 @@ def test_a_lake_of_format_1_is_converted_and_goes_on(spark, settings, tmp_path, 
         shutil.copytree(tmp_path / "aside", lake / names[2], dirs_exist_ok=True)
         mark_as_format_1(lake, kind)
     job = LakeJob(spark, settings)
-    assert {name: job.lake.read(name).count() for name in names} == counts
-    assert job.lake.read("silver/subscriptions").count() > 0
+    assert contents(job.lake, names) == rows
+    assert contents(job.lake, subscriptions) == subscriptions
     assert not list(lake.glob("*/*/batch=*"))
     (tmp_path / newest.name).rename(newest)
     job.take()
     job.build_gold(["gold/rates"])
     recorded = read_counts(records, MESSAGES)
     assert sum(row.messages for row in job.lake.read("gold/rates").collect()) == recorded
+    at_once = made(spark, replace(settings, lake_directory=str(tmp_path / "at-once")))
+    assert contents(job.lake, ["gold/rates"]) == contents(at_once.lake, ["gold/rates"])
     assert job.lake.read("silver/batches").count() == batches + 1

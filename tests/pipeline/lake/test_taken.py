@@ -44,6 +44,7 @@ def changed(tmp_path, what):
 @pytest.mark.parametrize("what", ["new", "rewritten", "table", "list", "no list"])
 def test_a_change_asks_for_a_run(settings, tmp_path, what):
     assert taken.is_complete(settings)
+    assert taken.new_bytes(settings, taken.recorded_files(settings)) == 0
     changed(tmp_path, what)
     assert not taken.is_complete(settings)
 

@@ -78,6 +78,10 @@ def sample():
         "duplicate_subscriptions": [],
         "disconnects": [{"reason": HOSTILE, "disconnects": 3}],
         "slow_consumers": [],
+        "consumers": [
+            {"stream": HOSTILE, "consumer": "c", "messages": 9, "redelivered": 1}
+            | {"max_deliveries": 2, "lag": 4321, "max_lag": 5000}
+        ],
         "late_data": [{"batch": 0, "messages": 10, "late_messages": 2}],
         "reconciliation": [
             {"server": "s", "account": "$G", "recorded": 10, "matched": 9, "difference": 1}
@@ -128,13 +132,18 @@ def test_the_headline_sums_up():
     assert figures["deliveries per message"] == "1.50"
     assert figures["messages to nobody"] == "25.0%"
     assert figures["slowest p99 of replies"] == "12.3 ms"
+    gold = sample()
+    gold["latency"][0]["p99_us"] = 1_234_567
+    pull = gold["latency"][0] | {"subject": "$JS.API.CONSUMER.MSG.NEXT.S.c", "p99_us": 9_000_000}
+    gold["latency"].append(pull)
+    assert dict(headline(gold))["slowest p99 of replies"] == "1.23 s"
 
 
 def test_empty_tables_are_said_to_be_empty_and_long_ones_are_cut():
     document = render(sample())
     assert "Every client kept up." in document
     assert "280 more rows" in document
-    assert document.count("<tr><td") == 301
+    assert document.count("<tr><td") == 302
     empty = render({table.name.removeprefix("gold/"): [] for table in GOLD})
     assert "No messages were recorded." in empty
 
@@ -248,6 +257,7 @@ def page(tmp_path_factory):
                 else None
             ),
         )
+        page.set_default_timeout(120_000)
         page.goto(path.as_uri())
         page.wait_for_selector("#plot-late_data .main-svg")
         yield page
@@ -300,7 +310,14 @@ def test_the_page_fits_a_phone_and_cuts_no_table(page):
     page.set_viewport_size({"width": 390, "height": 844})
     page.wait_for_function("document.documentElement.scrollWidth <= 391")
     assert page.eval_on_selector_all("table", CUT) == 0
+    page.reload()
+    name = "document.querySelectorAll('#subjects .ytick text')[1]?.textContent"
+    page.wait_for_function(f"{name}?.length === 20")
+    assert page.evaluate(name) == f"{HOSTILE[:10]}…{HOSTILE[-9:]}"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 391
     page.set_viewport_size({"width": 1280, "height": 900})
+    page.reload()
+    page.wait_for_function(f"{name}?.length === 40")
 
 
 @pytest.mark.browser

@@ -47,12 +47,15 @@ def test_a_window_that_was_recorded_in_part_is_left_out(first_s, last_s, windows
     ]
 
 
-def test_one_off_inboxes_are_folded():
+def test_one_off_subjects_are_folded():
     rows = [
         {"account": "$G", "subject": subject, "messages": messages}
-        for subject, messages in (("_INBOX.x.1", 2), ("a", 3), ("_INBOX.y.2", 2), ("_INBOXES", 1))
+        for subject, messages in (
+            *(("_INBOX.x.1", 2), ("a", 3), ("_INBOX.y.2", 2), ("_INBOXES", 1)),
+            *(("$JS.ACK.S.c.1.2.3.4.5", 3), ("$JS.ACK.S.c.1.3.4.4.5", 3)),
+        )
     ]
-    folded = [("_INBOX.>", 4), ("a", 3), ("_INBOXES", 1)]
+    folded = [("$JS.ACK.>", 6), ("_INBOX.>", 4), ("a", 3), ("_INBOXES", 1)]
     for chosen, table in ((subjects, "subjects"), (no_interest, "no_interest")):
         found = [(row["subject"], row["messages"]) for row in chosen({table: rows})]
         assert found == folded

@@ -1,8 +1,10 @@
-/* Kills its process before the n-th change of a file, or plays a full disk: preloaded.
+/* Kills its process before the n-th change of a file, or plays a full disk or a clock that is off:
+ * preloaded.
  *
  * kill_points(n, part) counts the changes from the first one on whose path has `part` in it, at once
  * when it is empty: files opened for writing, written, linked, renamed and deleted, and directories
- * made. n = 0 ends the count. full_disk(1) refuses all writes to files until full_disk(0).
+ * made. n = 0 ends the count. full_disk(n) lets n writes to files pass and refuses all others, until
+ * full_disk(-1). The variables FULL_DISK=n and CLOCK_OFF_S=seconds do it from the start.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -12,14 +14,24 @@
 #include <stdatomic.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 static atomic_long left, counted;
-static atomic_int is_full;
+static atomic_long room = -1; /* writes before the disk is full; -1: it never is */
 static char awaited[64];
+static long clock_off_s;
+
+__attribute__((constructor)) static void from_environment(void) {
+    const char *off = getenv("CLOCK_OFF_S");
+    if (off) clock_off_s = atol(off);
+    const char *writes = getenv("FULL_DISK");
+    if (writes) atomic_store(&room, atol(writes));
+}
 
 void kill_points(long n, const char *part) {
     atomic_store(&left, 0);
@@ -30,7 +42,7 @@ void kill_points(long n, const char *part) {
 
 long changes(void) { return atomic_load(&counted); }
 
-void full_disk(int on) { atomic_store(&is_full, on); }
+void full_disk(long writes) { atomic_store(&room, writes); }
 
 static void change(const char *path) {
     if (atomic_load(&left) <= 0) return;
@@ -50,12 +62,22 @@ static int is_file(int file) {
 static int refuses(int file) {
     if (!is_file(file)) return 0;
     change(NULL);
-    if (!atomic_load(&is_full)) return 0;
+    long before = atomic_load(&room);
+    while (before > 0 && !atomic_compare_exchange_weak(&room, &before, before - 1)) continue;
+    if (before != 0) return 0;
     errno = ENOSPC;
     return 1;
 }
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+int clock_gettime(clockid_t id, struct timespec *now) {
+    static __typeof__(&clock_gettime) real;
+    if (!real) real = REAL(clock_gettime);
+    int code = real(id, now);
+    if (code == 0 && id == CLOCK_REALTIME) now->tv_sec += clock_off_s;
+    return code;
+}
 
 ssize_t write(int file, const void *data, size_t length) {
     static __typeof__(&write) real;

@@ -9,10 +9,12 @@ import pytest
 from deltalake import DeltaTable
 
 from midge import cli
+from midge.pipeline.spark_source.reader import Columns
 from midge.pipeline.tables import serving
-from midge.pipeline.tables.delta import StreamTable
+from midge.pipeline.tables.decoding import Decoder
+from midge.pipeline.tables.delta import Source, StreamTable, create
 from midge.pipeline.tables.landing import Landed
-from midge.pipeline.tables.serving import Job, TableServer
+from midge.pipeline.tables.serving import Job, TableServer, TableTask
 from midge.tables import create_table, land, scan
 from tests.pipeline.tables.test_tables import fill, numbers, orders, server, table
 
@@ -148,3 +150,40 @@ def test_ls_and_rm(table, orders, server, tmp_path, capsys):
     assert cli.main(["table", "rm", str(tmp_path), "--yes"]) == 1
     assert cli.main(["table", "rm", table, "--yes"]) == 0
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("partition_by", [(), ("day",)])
+def test_a_day_of_landings_leaves_few_files_and_opens_as_fast_as_at_first(
+    partition_by, tmp_path, monkeypatch
+):
+    """One landing a minute for 24 hours, compacted as `[[tables]]` does by default."""
+    url = str(tmp_path / "t")
+    columns = {"n": "int64", "day": "date"} if partition_by else {"n": "int64"}
+    create(url, Decoder(columns), Source("S", "then"), partition_by)
+    minute_ns, rows = 60 * 10**9, 200
+
+    def land_some(_url, _server):
+        table = StreamTable(url)
+        seqs = list(range(table.position + 1, table.position + 1 + rows))
+        times = [seq * minute_ns // rows for seq in seqs]
+        payloads = [b'{"n": %d}' % seq for seq in seqs]
+        messages = Columns(seqs, times, [b"a"] * rows, payloads, [b""] * rows)
+        table.append(table.decoder().decode(messages), seqs[-1])
+        return Landed(rows=rows, commits=1, position=seqs[-1])
+
+    monkeypatch.setattr(serving, "land", land_some)
+    task = TableTask("t", Job(url, "", compact_commits=60))
+    costs = []
+    for minute in range(24 * 60):
+        task._land()
+        if minute % 60 == 59:
+            begin = time.process_time()
+            for _ in range(5):
+                StreamTable(url)
+            costs.append((time.process_time() - begin) / 5)
+    count, files, _ = StreamTable(url).size()
+    assert count == 24 * 60 * rows
+    assert files <= 1.2 * (1 + len(partition_by))
+    assert sum(costs[-3:]) <= 2 * sum(costs[:3]), costs

@@ -113,7 +113,7 @@ def _fill_and_free(library: ctypes.CDLL) -> None:
     chosen = random.Random(time.monotonic())
     while True:
         for is_full in (1, 0):
-            library.full_disk(is_full)
+            library.full_disk(0 if is_full else -1)
             time.sleep(chosen.random() * _FULL_DISK_S)
 
 
