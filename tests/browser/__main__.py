@@ -5,9 +5,8 @@ from __future__ import annotations
 from tests.support.chromium import launched
 from tests.support.processes import CHECKOUT
 
-from .harbour import TOKEN, Harbour, visit
+from .harbour import PAGES, TOKEN, Harbour, visit
 
-PICTURES = {"overview": "console.png", "clients": "console-clients.png"}
 WATCHED_MS = 25_000
 
 
@@ -19,12 +18,13 @@ def main() -> None:
         page.fill("#token", TOKEN)
         page.click("#unlock button")
         page.wait_for_timeout(WATCHED_MS)
-        for name, picture in PICTURES.items():
+        for name in PAGES:
             visit(page, name)
             if name == "clients":
                 page.locator("#client-list tr.choice button").first.press("Enter")
             page.wait_for_timeout(3000)
-            page.screenshot(path=CHECKOUT / "docs" / "img" / picture, full_page=True)
+            picture = CHECKOUT / "docs" / "img" / f"console-{name}.png"
+            page.screenshot(path=picture, full_page=True)
 
 
 if __name__ == "__main__":

@@ -48,6 +48,7 @@ def new_page(chromium: Any) -> Iterator[Callable[..., Any]]:
         context = chromium.new_context(**choices)
         contexts.append(context)
         page = context.new_page()
+        page.set_default_timeout(120_000)
         page.complaints = []
         page.on("pageerror", lambda error: page.complaints.append(str(error)))
         page.on(

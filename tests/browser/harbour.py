@@ -51,11 +51,17 @@ CONSOLE = ("-m", "-1", "--monitoring-console-enabled", "--monitoring-console-tok
 
 
 class Harbour:
-    """A server with links, streams, buckets and clients; the hostile names are `odd`."""
+    """A server with links, streams, buckets and clients; the hostile names are `odd`.
 
-    def __init__(self, odd: str = HOSTILE, odd_stream: str = HOSTILE_STREAM) -> None:
+    It has as many processes as `workers`.
+    """
+
+    def __init__(
+        self, odd: str = HOSTILE, odd_stream: str = HOSTILE_STREAM, *, workers: int = 1
+    ) -> None:
         self._odd = odd
         self._odd_stream = odd_stream
+        self._flags = (*CONSOLE, "--workers", str(workers))
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
@@ -64,7 +70,8 @@ class Harbour:
         return self
 
     def _start(self, enter: Callable[[Any], Any]) -> None:
-        self.server = enter(Server(midge_command(), CONFIG.replace("@odd@", self._odd), CONSOLE))
+        config = CONFIG.replace("@odd@", self._odd)
+        self.server = enter(Server(midge_command(), config, self._flags))
         route, leaf = self.server.address("cluster"), self.server.address("leafnodes")
         routes = f'routes: ["nats://{route[0]}:{route[1]}"]'
         remote = f'url: "nats-leaf://{leaf[0]}:{leaf[1]}", account: HARBOUR'

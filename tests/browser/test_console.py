@@ -30,7 +30,7 @@ enabled = true
 in_memory = true
 """
 TOKEN = "let me"
-TIMEOUT_S = 60.0
+TIMEOUT_S = 120.0
 HOSTILE = "<img src=x onerror='window.hacked=1'>"
 
 

@@ -12,6 +12,7 @@ import nats
 import pytest
 
 from .harbour import ACCOUNT, HOSTILE, HOSTILE_STREAM, PAGES, TOKEN, Harbour, visit
+from .scene import NAMES
 from .test_console import TIMEOUT_S, say, text, unlock, wait_for, watch
 
 if TYPE_CHECKING:
@@ -265,4 +266,30 @@ def test_the_last_hour_comes_from_the_server(
     page.select_option("#period", "hour")
     wait_for(page, "lastHour().then(({messages}) => messages[1].some((rate) => rate > 100))")
     wait_for(page, "lastHour().then(({connections}) => connections[0].at(-1) >= 6)")
+    assert page.complaints == []  # type: ignore[attr-defined]
+
+
+def test_every_page_of_a_server_with_workers(chromium: Any, new_page: Callable[..., Page]) -> None:
+    page = new_page(viewport={"width": 768, "height": 900})
+    page.set_default_timeout(1000 * TIMEOUT_S)
+    with Harbour(workers=2) as harbour:
+        page.goto(harbour.url)
+        unlock(page, TOKEN)
+        wait_for(page, "document.querySelectorAll('#tabs button').length === 9")
+        tops = "new Set([...document.querySelectorAll('#tabs button')].map((one) => one.offsetTop))"
+        assert page.evaluate(f"{tops}.size") == 1
+        for name in PAGES:
+            visit(page, name)
+        page.click("#tabs button[data-page=clients]")
+        for name in NAMES:  # two are in each process
+            wait_for(page, say(page, "client-list", name))
+        page.locator("#client-list tr.choice", has_text="leaf node").wait_for()
+        for name in NAMES[:2]:
+            page.locator("#client-list tr.choice", has_text=name).locator("button").press("Enter")
+            wait_for(page, say(page, "client-name", name))
+            wait_for(page, say(page, "client-subscriptions", "berths.assign"))
+        page.click("#tabs button[data-page=subjects]")
+        page.locator("#group-list tr.choice button", has_text="berths.assign").press("Enter")
+        wait_for(page, "document.querySelectorAll('#members tbody tr').length === 4")
+        wait_for(page, say(page, "members", "25.0 %"))
     assert page.complaints == []  # type: ignore[attr-defined]

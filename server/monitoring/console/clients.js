@@ -24,7 +24,7 @@ pages.clients = async () => {
   const isCut = at("clients-subject").value && !at("clients-search").value;
   clientPages.show(isCut && every.length < PAGE_ROWS ? clientPages.offset + every.length : found.total);
   const own = (c) => [c.cid, c.name || "", c.ip + ":" + c.port, c.account || "$G", c.authorized_user || "",
-    ((c.lang || "") + " " + (c.version || "")).trim(), c.subscriptions];
+    ((c.kind === "Leafnode" ? "leaf node" : c.lang || "") + " " + (c.version || "")).trim(), c.subscriptions];
   const heads = ["cid", "name", "address", "account", "user", "language", "subs"];
   if (isClosed) fill("client-list", [...heads, "messages", "reason", "ended"],
     every.map((c) => [...own(c), c.in_msgs + c.out_msgs, c.reason, moment(c.stop)]), chooseClient, chosenClient);

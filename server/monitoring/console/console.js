@@ -209,9 +209,10 @@ function draw(id, lines, most) {
     pen.fillText(short(value), 2, place(value) - 3);
   }
   lines.forEach((series, index) => {
-    pen.strokeStyle = style.getPropertyValue(index ? "--out" : "--in"); pen.lineWidth = 2; pen.beginPath();
+    pen.strokeStyle = pen.fillStyle = style.getPropertyValue(index ? "--out" : "--in"); pen.lineWidth = 2; pen.beginPath();
     series.forEach((value, i) => pen.lineTo(width - (series.length - 1 - i) * width / (most - 1), place(value)));
     pen.stroke();
+    if (series.length) pen.fillRect(width - 4, place(series.at(-1)) - 2, 4, 4);  // one value makes no line
   });
 }
 

@@ -14,7 +14,7 @@ from midge.jetstream.json.times import format_time
 from midge.jetstream.stream import details as shown_state
 from midge.jetstream.stream import searching
 from midge.jetstream.stream.details import subject_page
-from midge.jetstream.stream.pieces import until_at_hand, until_first_time
+from midge.jetstream.stream.pieces import until_cached, until_first_time
 from midge.protocol.text import decode
 from midge.server.monitoring.console.shown import headers_of, payload_of
 from midge.server.monitoring.long_lists import finish
@@ -99,7 +99,7 @@ async def messages(
         if not at:
             start = store.visible_seq + 1
             break
-        await finish(until_at_hand(store, at))
+        await finish(until_cached(store, at))
         message = store.load(at)
         start = at + 1
         looked += 1
@@ -125,7 +125,7 @@ async def keys(stream: Stream, pattern: bytes) -> dict[str, Any]:
     shown = []
     for number, subject in enumerate(chain.from_iterable(page)):
         seq = store.last_for_subject(subject)
-        await finish(until_at_hand(store, seq))
+        await finish(until_cached(store, seq))
         seq = store.last_for_subject(subject)  # a later one that has come meanwhile is in memory
         message = store.load(seq) if seq else None
         if message is not None:
