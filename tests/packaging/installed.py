@@ -6,13 +6,16 @@ It needs nats-py and nothing else of the tests: each wheel of a release passes i
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
+import pkgutil
 import signal
 import subprocess
 import sys
 import sysconfig
 import tempfile
 import time
+import warnings
 from pathlib import Path
 
 import nats
@@ -20,6 +23,7 @@ import nats
 import midge
 
 WAIT_S = 60
+MODULES_MIN = 500
 
 
 async def exchange(url: str) -> None:
@@ -66,6 +70,20 @@ def serve(command: list[str], folder: Path) -> float:
     return took_s
 
 
+def import_all(folders: list[str], prefix: str = "midge.") -> int:
+    """Import the modules in `folders` whose packages are there; a warning of theirs is an error."""
+    count = 0
+    for found in pkgutil.iter_modules(folders, prefix):
+        if found.name.endswith(".__main__"):
+            continue
+        try:
+            module = importlib.import_module(found.name)
+        except (ImportError, midge.ConfigError):  # an extra is missing
+            continue
+        count += 1 + (import_all(list(module.__path__), f"{found.name}.") if found.ispkg else 0)
+    return count
+
+
 def main(build: str) -> None:
     """Try the installed midge, which is to be of this `build`."""
     package = Path(midge.__file__).parent
@@ -76,6 +94,9 @@ def main(build: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         took_s = serve(program, Path(folder))
     asyncio.run(embed())
+    warnings.filterwarnings("error", module=r"midge\b")
+    count = import_all(list(midge.__path__))
+    assert count > MODULES_MIN, count
     size = sum(path.stat().st_size for path in package.rglob("*") if path.is_file())
     print(f"{line.strip()}: {size / 1e6:.1f} MB, first client after {took_s:.2f} s")
 

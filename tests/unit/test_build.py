@@ -106,6 +106,24 @@ def test_a_compiler_that_fails_ends_the_build(checkout: Path) -> None:
     assert list((checkout / "midge" / "protocol").glob("*.so")) == []
 
 
+@pytest.mark.parametrize(
+    ("declaration", "place"),
+    [
+        ("cdef int include(self)", "two.pxd:1:9: "),
+        ("cpdef Py_ssize_t twice(Py_ssize_t n, int m)", "two.py:1:0: "),
+    ],
+)
+def test_a_wrong_declaration_is_named_without_a_traceback(
+    declaration: str, place: str, checkout: Path
+) -> None:
+    (checkout / "midge" / "protocol" / "two.pxd").write_text(declaration + "\n")
+    done = build(checkout, checkout / "build")
+    assert done.returncode == 1
+    assert place in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("error: Cython cannot ")
+    assert "Traceback" not in done.stderr
+
+
 def test_ctrl_c_ends_the_build(checkout: Path) -> None:
     slow = checkout / "midge" / "protocol" / "slow.py"
     slow.write_text("".join(f"def f{n}(x):\n    return x[{n}] + 1\n" for n in range(900)))
