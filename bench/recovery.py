@@ -86,9 +86,8 @@ LIMITS: Mapping[str, Mapping[str, Limit]] = {
         "files_after": Limit(256),
     },
 }
-"""The limits of midge, by case and metric. There may be no file that could shorten a start."""
+"""The limits of midge, by case and metric."""
 
-_CHECKPOINTS = Limit(0)
 _TIMED = ("first_start", "start")
 
 METRICS = {
@@ -149,7 +148,7 @@ def rows(comparison: Comparison) -> Iterator[str]:
             continue
         a, b = (stats.Summary(tuple(side[name])) for side in (comparison.a, comparison.b))
         ratio = stats.ratio(a.median, b.median)
-        limit = _CHECKPOINTS if name == "checkpoints" else LIMITS[case.name].get(name)
+        limit = LIMITS[case.name].get(name)
         others = statistics.median(comparison.a["others"]) if name in _TIMED else 0.0
         judged = limit.judge(unit, a.median, ratio, others) if limit else ""
         compared = "" if name in ("checkpoints", "others") else f"{ratio:.2f}"

@@ -27,6 +27,7 @@ from midge.client.options import ConnectOptions, ServerAddress
 from midge.protocol import client_side
 from midge.protocol.client_side import FrameReader, Message
 from midge.protocol.errors import ProtocolError
+from midge.version import __version__
 
 _READ_BYTES = 1 << 18
 _FIRST_PAUSE_S = 0.05
@@ -284,7 +285,7 @@ class Client:
             "verbose": False,
             "pedantic": False,
             "lang": "python-midge",
-            "version": "0.1.0",
+            "version": __version__,
             "name": self._options.name,
             "protocol": 1,
             "headers": True,

@@ -217,24 +217,25 @@ class PullConsumer:
             pass
 
     def chunks(
-        self, wanted: int, *, follows: bool = False
+        self, wanted: int, *, follow_s: float = 0.0
     ) -> Iterator[tuple[list[Message], Deliveries]]:
         """Yield deliveries as they are read, in stream order.
 
-        Ends when `wanted` messages came, or, unless it `follows` the stream, when nothing that
-        matches is left in it.
+        Ends when `wanted` messages came, or when nothing that matches is left in the stream and
+        nothing new has come for `follow_s`.
 
         Raises:
             ServerError: the connection broke, or the consumer is gone.
 
         """
         pending = self.pending
-        heard = time.monotonic()
-        while wanted > 0 and (pending > 0 or follows):
+        heard = last = time.monotonic()
+        while wanted > 0 and (pending > 0 or time.monotonic() < last + follow_s):
             most = min(max(_FIRST_PULL_MESSAGES, 2 * self._received), PULL_MESSAGES)
             if self._requested <= most // 2:
                 self._pull(min(wanted - self._requested, most))
-            received = self._client.receive(_HEARTBEAT_S)
+            left_s = _HEARTBEAT_S if pending > 0 else last + follow_s - time.monotonic()
+            received = self._client.receive(min(_HEARTBEAT_S, left_s))
             if received:
                 heard = time.monotonic()
             elif time.monotonic() - heard > _SILENCE_S:
@@ -250,7 +251,8 @@ class PullConsumer:
                 deliveries = parse_deliveries(data)
                 pending = deliveries.pending
                 yield data, deliveries
-            elif not follows and self._is_idle(others):
+                last = time.monotonic()
+            elif pending > 0 and self._is_idle(others):
                 pending = self._pending_now(pending)
 
     def arrives_within(self, timeout_s: float) -> bool:

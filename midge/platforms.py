@@ -7,9 +7,11 @@ tests/e2e/test_without_posix.py runs servers that have none of these.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
+import socket
 import threading
 from typing import TYPE_CHECKING
 
@@ -20,7 +22,6 @@ except ImportError:
 
 if TYPE_CHECKING:
     import asyncio
-    import socket
     from collections.abc import Callable, Iterable
 
 HAS_EPOLL = hasattr(select, "epoll")
@@ -94,6 +95,19 @@ def remove_reader(loop: asyncio.AbstractEventLoop, watched: socket.socket) -> No
         with _lock:
             if loop in _watchers:
                 _watchers[loop].callbacks.pop(watched, None)
+
+
+def close_listener(loop: asyncio.AbstractEventLoop, listener: socket.socket) -> None:
+    """End the calls for a listening socket, and close it: from now on connections are refused.
+
+    A thread that looks at the socket keeps it open for `_LOOK_S`, and where the system cannot shut
+    it down, it takes connections meanwhile.
+    """
+    remove_reader(loop, listener)
+    if loop in _watchers:
+        with contextlib.suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
 
 
 class SocketWatcher:

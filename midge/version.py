@@ -1,6 +1,6 @@
 """The version of midge, for modules that `import midge` would lead round in a circle."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def is_compiled() -> bool:

@@ -4,6 +4,7 @@ from midge.protocol.frame cimport Frame
 
 
 cdef class Handler:
+    cpdef object sender(self)
     cpdef void on_budget_spent(self) except *
     cpdef bint on_publish(self, Frame frame) except -1
     cpdef Py_ssize_t on_publish_run(self, Frame frame, Py_ssize_t count) except -1

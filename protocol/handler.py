@@ -10,6 +10,10 @@ class Handler:
     receive no further command until it is fed again.
     """
 
+    def sender(self) -> object:
+        """Return the object that the commands come from, for a LineTaker; None if there is none."""
+        return None
+
     def on_budget_spent(self) -> None:
         """Add to the parser's `budget`, or halt it; without either, the current command goes on."""
 

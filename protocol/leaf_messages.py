@@ -96,6 +96,7 @@ class LeafConnect(msgspec.Struct, kw_only=True, omit_defaults=True):
     lang: str = ""
     remote_account: str = ""
     protocol: int = 0
+    proxy_sig: str = ""
 
     def line(self) -> bytes:
         """Return the whole CONNECT line."""

@@ -8,22 +8,44 @@ from midge.protocol.frame cimport Frame, compose
 from midge.protocol.handler cimport Handler
 from midge.protocol.parser cimport Parser
 
-cdef int _LF, _CR, _SPACE, _UPPER_CASE, _H, _I, _UNUSUAL, _WITHOUT_REPLY
-cdef Py_ssize_t _LINE_MAX, _VERB_BYTES
+cdef int _LF, _CR, _SPACE, _UPPER_CASE, _UNUSUAL, _WITHOUT_REPLY
+cdef int _A, _B, _H, _I, _L, _N, _R, _S, _U, _ARGUMENTS, _WITH_ACCOUNT
+cdef Py_ssize_t _LINE_MAX, _VERB_BYTES, _HEAD
 cdef Py_ssize_t _SUBSCRIBE_COST, _UNSUBSCRIBE_COST, _MESSAGE_COST, _PER_QUEUE_COST
+cdef Py_ssize_t _BLOCK_COST, _PER_MESSAGE_COST
+cdef bytes _VERB
+
+
+cdef class BlockHandler:
+    cdef void take_block(
+        self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end, Py_ssize_t number,
+        Py_ssize_t count, Py_ssize_t size
+    ) except *
+    cpdef void take_numbered(self, bytes subject, Py_ssize_t number, bytes sid) except *
 
 
 cdef class LinkParser(Parser):
     cdef readonly bytes account
+    cdef readonly bytes announced
     cdef readonly bytes origin
     cdef readonly list queues
+    cdef public BlockHandler blocks
+    cdef bint _is_route
+    cdef bint _is_worker
     cdef int _letter
     cdef bint _has_account
 
+    cpdef void dedicate(self, bytes account) except *
     cdef bint _speaks(self, int byte) except -1
 
     @cython.locals(after=Py_ssize_t)
     cdef Py_ssize_t _command(
+        self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
+    ) except -2
+
+    @cython.locals(first=Py_ssize_t, after=Py_ssize_t, count=Py_ssize_t, number=Py_ssize_t,
+                   size=Py_ssize_t)
+    cdef Py_ssize_t _block(
         self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
     ) except -2
 
@@ -55,10 +77,20 @@ cdef class LinkParser(Parser):
         self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
     ) except -2
 
+    @cython.locals(verb=bytes)
     cdef Py_ssize_t _take_line(
         self, list tokens, const unsigned char *data, Py_ssize_t start, Py_ssize_t body,
         Py_ssize_t end
     ) except -2
+    @cython.locals(after=Py_ssize_t)
+    cdef Py_ssize_t _take_route_line(
+        self, bytes verb, list tokens, const unsigned char *data, Py_ssize_t start,
+        Py_ssize_t body, Py_ssize_t end
+    ) except -2
+    cdef list _named(self, list tokens)
+    @cython.locals(origin=bytes)
+    cdef list _named_with_origin(self, list tokens)
+    cdef void _begin_numbered(self, list tokens) except *
 
     @cython.locals(count=int, weight=bytes)
     cdef void _begin_interest(self, list tokens) except *
@@ -71,3 +103,6 @@ cdef class LinkParser(Parser):
         self, list tokens, int sizes, const unsigned char *data, Py_ssize_t start,
         Py_ssize_t body, Py_ssize_t end
     ) except -2
+
+
+cdef Py_ssize_t _number_at(const unsigned char *data, Py_ssize_t at) except -1

@@ -1,19 +1,46 @@
-"""Parsing shared by the dialects of links between servers.
+"""The lines that two servers, or two workers of one server, send each other: one parser for all.
 
-A message line names its account if the link carries several, and then the subject::
+Each dialect is the client protocol with other lines in place of PUB, SUB and UNSUB, as nats-server
+2.15.1 speaks it. A LEAF link belongs to one account. A ROUTE carries all accounts, so every line
+names one; a line on behalf of a leaf node also names the cluster of that leaf node (the origin),
+which must not get it back. A WORKER link is a route to another worker of the same server::
 
-    <verb> [<account>] <subject> [<reply>] <size>             a message for plain subscriptions
+    LEAF     LS+ <subject> [<queue> <weight>]                 interest, and how many members a queue
+             LS- <subject> [<queue>]                          has; its end
+             LMSG <subject> …                                 a message
+             HMSG <subject> …                                 a message with headers
+    ROUTE    RS+ <account> <subject> [<queue> <weight>]       interest
+             RS- <account> <subject> [<queue>]                its end
+             LS+ <origin> <account> <subject> [<queue> <weight>]    interest of leaf nodes
+             LS- <origin> <account> <subject> [<queue>]             its end
+             RMSG <account> <subject> …                       a message
+             HMSG <account> <subject> …                       a message with headers
+             LMSG <origin> <account> <subject> …              one of a leaf node, in HMSG's form
+             A+ <account>    A- <account>                     of old servers; kept in `announced`
+    WORKER   NS+ <account> <subject> <number> <sid>           interest of one subscription
+             BLK <number> <count> <length> <size>             `length` bytes of messages for it
+
+A message line names the queue groups that get it besides plain subscriptions::
+
+    <verb> [<account>] <subject> [<reply>] <size>             for plain subscriptions
     <verb> [<account>] <subject> + <reply> <queue>… <size>    and for these queue groups
     <verb> [<account>] <subject> | <queue>… <size>            the same without a reply
     HMSG …  <header size> <total size>                        each of these forms, with headers
 
-The verb without headers is LMSG for a leaf node link and RMSG for a route. A message is handled in
-place in the read buffer, as a PUB is.
+The header size of an LMSG of a route is 0 if it has no headers. A route that carries only one
+account, its dedicated route, has no account in any line. A message is handled in place in
+the read buffer, as a PUB is.
+
+Blocks. A worker numbers each subscription of its clients that is alone on its subject. Messages for
+such a subscription cross the link in the form that the client gets, as MSG lines, many behind one
+block head, and are not parsed again. The four numbers of a head have four bytes each, lowest byte
+first, without separators: the number of the subscription, the count of messages, the bytes that
+follow, and the bytes of the payloads. The block belongs to the account announced last.
 """
 
 from midge.protocol import memory
 from midge.protocol.arguments import parse_size, split_arguments
-from midge.protocol.costs import COMPILED_COSTS, INTERPRETED_COSTS
+from midge.protocol.costs import RUN
 from midge.protocol.errors import (
     AUTHORIZATION_VIOLATION,
     MAXIMUM_CONTROL_LINE,
@@ -23,7 +50,21 @@ from midge.protocol.errors import (
 )
 from midge.protocol.frame import compose
 from midge.protocol.handler import Handler
-from midge.protocol.parser import Parser
+from midge.protocol.parser import COSTS, Parser
+
+LEAF = 0
+"""The dialect of a leaf node link."""
+
+ROUTE = 1
+"""The dialect of a route."""
+
+WORKER = 2
+"""The dialect of a link between two workers."""
+
+BLOCK_VERB = b"BLK "
+
+BLOCK_HEAD_BYTES = 20
+"""Length of a block's head."""
 
 LINE_MAX_BYTES = 64 * 1024
 """Longest line of a dialect, in bytes. nats-server has no limit on links; no list of queue groups
@@ -33,58 +74,119 @@ WEIGHT_MAX = (1 << 31) - 1
 """Largest weight of a queue group; nats-server keeps it in 32 bits."""
 
 _LINE_MAX = LINE_MAX_BYTES  # C numbers where this is compiled
+_HEAD = BLOCK_HEAD_BYTES
+_VERB = BLOCK_VERB
 _LF = 0x0A
 _CR = 0x0D
 _SPACE = 0x20
 _UPPER_CASE = 0xDF
 _WITHOUT_REPLY = 0x7C  # a bar
+_A = 0x41
+_B = 0x42
 _H = 0x48
 _I = 0x49
+_L = 0x4C
+_N = 0x4E
+_R = 0x52
+_S = 0x53
+_U = 0x55
 _VERB_BYTES = 5  # with its blank
 _UNUSUAL = -1
 
-_COSTS = COMPILED_COSTS if memory.is_compiled() else INTERPRETED_COSTS
-_SUBSCRIBE_COST = _COSTS[b"SUB"]
-_UNSUBSCRIBE_COST = _COSTS[b"UNSUB"]
-_MESSAGE_COST = _COSTS[b"HPUB"]
+_SUBSCRIBE_COST = COSTS[b"SUB"]
+_UNSUBSCRIBE_COST = COSTS[b"UNSUB"]
+_MESSAGE_COST = COSTS[b"HPUB"]
 _PER_QUEUE_COST = 256
+_BLOCK_COST = COSTS[RUN]
+_PER_MESSAGE_COST = 16
+_ARGUMENTS = 4  # of an NS+ line
+_WITH_ACCOUNT = 2  # tokens of the shortest line: a verb and an account
+
+
+class BlockHandler:
+    """Handles the blocks and the numbered subscriptions of a link between workers."""
+
+    def take_block(
+        self, data: bytearray, start: int, end: int, number: int, count: int, size: int
+    ) -> None:
+        """Take `count` MSG lines in ``data[start:end]``, for the subscription `number`."""
+
+    def take_numbered(self, subject: bytes, number: int, sid: bytes) -> None:
+        """Record the only subscription to `subject`, in the parser's `account`."""
+
+
+NOBODY = BlockHandler()
+"""A handler that drops everything."""
 
 
 class LinkParser(Parser):
-    """Parser of one end of a link; the handler's `on_link_…` methods take the lines of its dialect.
+    """Parser of one end of a link; the handler's `on_link_…` methods take the lines of `dialect`.
 
-    `letter` begins the verb of a message, and with `has_account` its first argument is an account.
     During a call of the handler, `account` and `origin` are the account that the line names and the
     cluster of the leaf node that sent it; both are empty if the line names none. While consecutive
-    lines name the same account, `account` is the same object. `queues` has the queue groups that
-    get the message of `on_publish`, or is None. `max_control_line` bounds the other lines, CONNECT
-    and INFO above all.
+    lines name the same account, `account` is the same object.
+
+    `on_publish` gets a message in canonical form that names no queue group, or one group and
+    neither reply nor headers; `queues` has that group, or is None. `on_link_message` gets any other
+    message, with an empty list if it names no group. `on_publish` also gets a peer's ``PUB``, which
+    begins 4 bytes before its subject and names no account. Between workers, such a message belongs
+    to the account in `announced`, which the last A+ has named; it is empty before the first A+.
+
+    `blocks` takes the lines that only workers send. `max_control_line` bounds CONNECT, INFO and
+    what else a client may send.
     """
 
-    __slots__ = ("_has_account", "_letter", "account", "origin", "queues")
+    __slots__ = (
+        "_has_account",
+        "_is_route",
+        "_is_worker",
+        "_letter",
+        "account",
+        "announced",
+        "blocks",
+        "origin",
+        "queues",
+    )
 
     def __init__(
         self,
         handler: Handler,
-        letter: int,
+        dialect: int,
         *,
-        has_account: bool,
         max_control_line: int = 4096,
         max_payload: int = 1 << 20,
+        blocks: BlockHandler = NOBODY,
     ) -> None:
         Parser.__init__(self, handler, max_control_line=max_control_line, max_payload=max_payload)
         self.account = b""
+        self.announced = b""
         self.origin = b""
         self.queues: list[bytes] | None = None
-        self._letter = letter
-        self._has_account = has_account
+        self.blocks = blocks
+        self._is_worker = dialect == WORKER
+        self._is_route = self._is_worker or dialect == ROUTE
+        self._has_account = self._is_route
+        self._letter = _R if self._is_route else _L  # begins the verb of a message
+
+    def dedicate(self, account: bytes) -> None:
+        """Read lines without an account from now on: all of them are of `account`."""
+        self.account = account
+        self._has_account = False
 
     def _speaks(self, byte: int) -> bool:
         """Return whether `byte`, in upper case, begins a verb that only links have."""
-        return byte == self._letter or byte == _H
+        if self._is_route and (byte == _S or byte == _U):
+            raise ProtocolError(UNKNOWN_OPERATION, "a client's line on a route")
+        if byte == self._letter or byte == _H:
+            return True
+        if byte == _N:
+            return self._is_worker
+        return self._is_route and (byte == _L or byte == _A)
 
     def _command(self, data: bytearray, start: int, end: int) -> int:
         """Handle the command at `start`; return the index behind it, or `start` if incomplete."""
+        if data[start] == _B and self._is_worker:
+            return self._block(data, start, end)
         if not self._speaks(data[start] & _UPPER_CASE):
             if self.connect_required and data[start] == _I:  # INFO, to agree on compression
                 self.connect_required = False
@@ -97,6 +199,23 @@ class LinkParser(Parser):
         after = self._plain_message(data, start, end)
         if after == _UNUSUAL:
             return self._line(data, start, end)
+        return after
+
+    def _block(self, data: bytearray, start: int, end: int) -> int:
+        """Handle the block at `start`; return the same as `_command`."""
+        if end - start < _HEAD:
+            return start
+        if not memory.starts_with(data, start, end, _VERB):
+            raise ProtocolError(None, "no block after its first byte")
+        first = start + _HEAD
+        after = first + _number_at(data, start + 12)
+        if after > end:
+            return start
+        count = _number_at(data, start + 8)
+        self._repeatable = False
+        self._charge(_BLOCK_COST + count * _PER_MESSAGE_COST + after - start)
+        number, size = _number_at(data, start + 4), _number_at(data, start + 16)
+        self.blocks.take_block(data, first, after, number, count, size)
         return after
 
     def _plain_message(self, data: bytearray, line: int, end: int) -> int:
@@ -279,7 +398,76 @@ class LinkParser(Parser):
         self, tokens: list[bytes], data: bytearray, start: int, body: int, end: int
     ) -> int:
         """Handle the line of `tokens`, which ends at `body`; return the same as `_command`."""
-        raise ProtocolError(UNKNOWN_OPERATION, f"unknown verb {tokens[0][:16]!r}")
+        verb = tokens[0].upper()
+        if self._is_route:
+            return self._take_route_line(verb, tokens, data, start, body, end)
+        if verb == b"LMSG":
+            return self._message(tokens, 1, data, start, body, end)
+        if verb == b"HMSG":
+            return self._message(tokens, 2, data, start, body, end)
+        if verb == b"LS+":
+            self._begin_interest(tokens)
+        elif verb == b"LS-":
+            self._end_interest(tokens)
+        else:
+            raise ProtocolError(UNKNOWN_OPERATION, f"unknown verb {verb[:16]!r}")
+        return body
+
+    def _take_route_line(
+        self, verb: bytes, tokens: list[bytes], data: bytearray, start: int, body: int, end: int
+    ) -> int:
+        """Handle the line of `tokens` where links carry all accounts; see `_take_line`."""
+        if verb == b"RMSG":
+            return self._message(self._named(tokens), 1, data, start, body, end)
+        if verb == b"HMSG":
+            return self._message(self._named(tokens), 2, data, start, body, end)
+        if verb == b"LMSG":
+            after = self._message(self._named_with_origin(tokens), 2, data, start, body, end)
+            self.origin = b""
+            return after
+        if verb == b"RS+":
+            self._begin_interest(self._named(tokens))
+        elif verb == b"RS-":
+            self._end_interest(self._named(tokens))
+        elif verb == b"LS+":
+            self._begin_interest(self._named_with_origin(tokens))
+            self.origin = b""
+        elif verb == b"LS-":
+            self._end_interest(self._named_with_origin(tokens))
+            self.origin = b""
+        elif verb == b"A+":
+            self.announced = tokens[-1]
+        elif verb == b"NS+" and self._is_worker:
+            self._begin_numbered(tokens)
+        elif verb != b"A-":
+            raise ProtocolError(UNKNOWN_OPERATION, f"unknown verb {verb[:16]!r}")
+        return body
+
+    def _named(self, tokens: list[bytes]) -> list[bytes]:
+        """Set `account` from a line, and return the line without it."""
+        if not self._has_account:
+            return tokens
+        if len(tokens) < _WITH_ACCOUNT + 1:
+            raise ProtocolError(None, f"{tokens[0][:4]!r} with too few arguments")
+        if self.account != tokens[1]:
+            self.account = tokens[1]
+        return [tokens[0], *tokens[2:]]
+
+    def _named_with_origin(self, tokens: list[bytes]) -> list[bytes]:
+        """Set `origin` and `account` from a line, and return the line without them."""
+        if len(tokens) < _WITH_ACCOUNT + 1:
+            raise ProtocolError(None, f"{tokens[0][:4]!r} with too few arguments")
+        origin = tokens[1]
+        named = self._named([tokens[0], *tokens[2:]])
+        self.origin = origin
+        return named
+
+    def _begin_numbered(self, tokens: list[bytes]) -> None:
+        """Take ``NS+ <account> <subject> <number> <sid>``."""
+        if len(tokens) != 1 + _ARGUMENTS:
+            raise ProtocolError(None, f"a numbered subscription with {len(tokens) - 1} arguments")
+        _, subject, number, sid = self._named(tokens)
+        self.blocks.take_numbered(subject, int(number), sid)
 
     def _begin_interest(self, tokens: list[bytes]) -> None:
         """Take ``<verb> <subject> [<queue> <weight>]``."""
@@ -346,6 +534,11 @@ class LinkParser(Parser):
         frame = compose(tokens[1], payload, reply, headers)
         self.handler.on_link_message(frame, queues)
         return after
+
+
+def _number_at(data: bytearray, at: int) -> int:
+    """Return the number in the four bytes from `at` on."""
+    return data[at] | data[at + 1] << 8 | data[at + 2] << 16 | data[at + 3] << 24
 
 
 def _length_of(tokens: list[bytes]) -> int:

@@ -60,6 +60,11 @@ class RouteInfo(msgspec.Struct, kw_only=True):
     leafnode_urls: tuple[str, ...] | UnsetType | None = UNSET
     api_lvl: int | UnsetType = UNSET
 
+    def urls(self) -> tuple[list[str], ...]:
+        """Return the addresses for each kind of client; none of a server in lame duck mode."""
+        found = (self.connect_urls, self.ws_connect_urls, self.leafnode_urls)
+        return () if self.ldm else tuple(list(one) for one in found if one)
+
     def line(self) -> bytes:
         """Return the whole INFO line, with a blank before the CR LF as nats-server's."""
         return b"INFO %b \r\n" % msgspec.json.encode(self)

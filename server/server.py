@@ -14,14 +14,15 @@ from midge.server.channels.closed_reason import ClosedReason
 from midge.server.clock import Clock, LoopClock
 from midge.server.config.options import Options
 from midge.server.errors import ConfigError
-from midge.server.listeners.doors import Doors, OwnDoors
-from midge.server.listeners.sockets import host_in_url
+from midge.server.listeners.connection_source import ConnectionSource, OwnSockets
+from midge.server.listeners.sockets import host_in_url, reserve
 from midge.server.listeners.tcp import Listener
 from midge.server.log.logger import get_logger
 from midge.server.monitoring.state import State
 from midge.server.system_account.events import SystemEvents
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Awaitable, Callable
 
     from midge.jetstream.store.disk import SuppliedDisk
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from midge.server.recorder.recorder import Recorder
     from midge.server.system_account.remote_connections import RemoteConnections
     from midge.server.tables.service import TableService
-    from midge.server.workers.part import Part
+    from midge.server.workers.role import WorkerRole
 
 log = get_logger()
 
@@ -49,7 +50,7 @@ class Server:
     """A NATS server within the running event loop.
 
     In tests, `clock`, `random` and `disk` (for file streams) replace the real ones. Nothing is
-    bound until `start`. With `part`, it is one of several workers, and a parent passes clients to
+    bound until `start`. With `worker`, it is one of several workers, and a parent passes clients to
     it.
     """
 
@@ -60,16 +61,17 @@ class Server:
         clock: Clock | None = None,
         random: Random | None = None,
         disk: SuppliedDisk | None = None,
-        part: Part | None = None,
+        worker: WorkerRole | None = None,
     ) -> None:
         self.options = options or Options()
-        self._part = part
-        self._doors: Doors = OwnDoors() if part is None else part.doors
+        self._worker = worker
+        self._source: ConnectionSource = OwnSockets() if worker is None else worker.source
         self._clock = clock
         self._random = random or random_module.Random()  # noqa: S311 - spreads load, not a secret
         self._disk = disk
         self._broker: Broker | None = None
         self._listener: Listener | None = None
+        self._reserved: socket.socket | None = None  # keeps the port while accepting is paused
         self._tls: TlsContexts | None = None
         self._state: State | None = None
         self._events: SystemEvents | None = None
@@ -93,7 +95,7 @@ class Server:
         """The broker that the connections share; made on first use, within the loop."""
         if self._broker is None:
             soon = asyncio.get_running_loop().call_soon
-            keys = None if self._part is None else self._part.keys
+            keys = None if self._worker is None else self._worker.keys
             clock = self._clock or LoopClock()
             self._broker = Broker(self.options, clock, self._random, soon, keys)
         return self._broker
@@ -111,7 +113,7 @@ class Server:
             ConfigError: the settings name invalid files or rules.
         """
         broker = self.broker
-        self._state = State(broker, self._part)
+        self._state = State(broker, self._worker)
         self._state.config_digest = self._config_digest
         self._tls = _contexts_of(self.options.tls)
         self._listener = Listener(broker, self._tls)
@@ -128,7 +130,7 @@ class Server:
         if self._leafnodes is not None:
             self._watch_leafnodes(self._leafnodes, self._events)
         self._events.start()
-        if self._cluster is not None and self._part is None:
+        if self._cluster is not None and self._worker is None:
             from midge.server.system_account import remote_connections  # noqa: PLC0415 - as above
 
             self._remote_connections = remote_connections.RemoteConnections(
@@ -151,7 +153,7 @@ class Server:
             # Imported here: only a recording server needs pyarrow and pays for the import.
             from midge.server.recorder.recorder import Recorder  # noqa: PLC0415
 
-            self._recorder = Recorder(broker, None if self._part is None else self._part.index)
+            self._recorder = Recorder(broker, None if self._worker is None else self._worker.index)
             self._recorder.start()
             state.recorder = self._recorder
         if options.jetstream.enabled and self._is_first:
@@ -169,11 +171,11 @@ class Server:
                 self._https_tls = tls.TlsContexts(tls.for_anybody(options.tls))
             from midge.server.monitoring.service import MonitoringService  # noqa: PLC0415 - as above
 
-            self._monitoring = MonitoringService(state, self._https_tls, self._doors)
+            self._monitoring = MonitoringService(state, self._https_tls, self._source)
             self._monitoring.open()
             self._monitoring.serve()
         # Opened last, so that the other listeners are ready when the first client connects.
-        broker.host, broker.port = self._doors.open(
+        broker.host, broker.port = self._source.open(
             "nats", self._listener, options.listen.host, options.listen.port
         )
         if options.cluster.port and self._is_first:
@@ -182,7 +184,7 @@ class Server:
     @property
     def _is_first(self) -> bool:
         """Whether this process is worker 0, or the only one, and runs the singleton services."""
-        return self._part is None or self._part.is_first
+        return self._worker is None or self._worker.is_first
 
     def _start_jetstream(self, broker: Broker, state: State) -> None:
         """Recover the streams, before the first client can ask for them."""
@@ -236,8 +238,9 @@ class Server:
 
         service = LeafNodeService(broker, self._links_interests())
         self._use_leafnodes(service)
-        service.start(self._doors)
+        service.start(self._source)
         if self._state is not None and service.address is not None:
+            broker.leafnode_address = service.address
             self._state.leafnode_port = service.address[1]
 
     def _links_interests(self) -> Interests:
@@ -247,8 +250,8 @@ class Server:
 
             self._interests = Interests(self.broker.admission.links)
             self.broker.observers.append(self._interests)
-            if self._part is not None:
-                self._part.link_outside(self._interests)
+            if self._worker is not None:
+                self._worker.link_outside(self._interests)
         return self._interests
 
     async def _start_cluster(self, broker: Broker, state: State) -> None:
@@ -256,10 +259,10 @@ class Server:
         from midge.server.peers.cluster_service import ClusterService  # noqa: PLC0415 - as above
 
         self._cluster = ClusterService(broker, self._links_interests())
-        if self._part is not None:
-            self._cluster.neighbours_changed = self._part.neighbours_changed
+        if self._worker is not None:
+            self._cluster.neighbours_changed = self._worker.neighbours_changed
         state.cluster = self._cluster.cluster
-        self._cluster.start(self._doors)
+        self._cluster.start(self._source)
         listeners = [one for one in (self._listener, self._websocket) if one is not None]
         for listener in listeners:
             listener.hold()
@@ -299,7 +302,7 @@ class Server:
         self._websocket_tls = _contexts_of(settings.tls)
         make_leaf = None if self._leafnodes is None else self._leafnodes.make_link
         self._websocket = WebSocketListener(broker, self._websocket_tls, make_leaf)
-        self._websocket_address = self._doors.open(
+        self._websocket_address = broker.websocket_address = self._source.open(
             "websocket", self._websocket, settings.host, settings.port
         )
 
@@ -334,6 +337,7 @@ class Server:
 
     async def _close_listeners(self) -> None:
         """Stop accepting clients."""
+        self._release_port()
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -456,7 +460,7 @@ class Server:
 
     def _end_surplus(self) -> None:
         """Close the newest connections if the limit is now lower than their number."""
-        if self._part is not None:
+        if self._worker is not None:
             return  # the parent counts the connections of all workers
         allowed = max(0, self.options.limits.max_connections)
         for connection in self.connections()[allowed:]:
@@ -472,8 +476,10 @@ class Server:
             connection.parser.max_control_line = limits.max_control_line_bytes
             if connection.identity is None:
                 connection.parser.max_payload = limits.max_payload_bytes
-            connection.keepalive.interval_s = broker.ping_interval_s(connection.listener_kind)
-            connection.keepalive.ping_max = keepalive.ping_max
+            connection.channel.keepalive.interval_s = broker.ping_interval_s(
+                connection.listener_kind
+            )
+            connection.channel.keepalive.ping_max = keepalive.ping_max
         if self._state is not None:
             self._state.configured_at = broker.clock.wall()
 
@@ -504,16 +510,24 @@ class Server:
         await close_slowly(self.broker, processes)
 
     def pause_accepting(self) -> None:
-        """Stop listening for a while: new connections are refused."""
+        """Stop listening for a while: new connections are refused, and the port stays ours."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
+            with contextlib.suppress(OSError):
+                self._reserved = reserve(self.broker.host, self.broker.port)
 
     def resume_accepting(self) -> None:
         """Listen again on the same address."""
+        self._release_port()
         if self._listener is None and not self.broker.lame_duck:
             self._listener = Listener(self.broker, self._tls)
             self._listener.open(self.broker.host, self.broker.port)
+
+    def _release_port(self) -> None:
+        if self._reserved is not None:
+            self._reserved.close()
+            self._reserved = None
 
     def urls(self) -> dict[str, list[str]]:
         """Return the URLs of the listeners by kind, for example `nats`."""

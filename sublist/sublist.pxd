@@ -7,15 +7,15 @@ from midge.sublist.prefix_results cimport PrefixResults
 from midge.sublist.mutex cimport Mutex
 from midge.sublist.recent cimport RecentMatches
 from midge.sublist.result cimport SubListResult
-from midge.sublist.subjects cimport is_literal, is_valid_subject, matches
+from midge.sublist.result_cache cimport ResultCache
+from midge.sublist.subjects cimport is_literal, is_valid_subject
 from midge.sublist.subscription cimport RemoteSubscription, Subscription
 from midge.sublist.trie cimport Node, Trie, build_result
 from midge.sublist.sharded_dict cimport ShardedDict
 
 
 cdef int ENDED, NOT_HELD
-cdef Py_ssize_t _COPIED_MAX, _GROUP_STEPS, _LEVEL_STEPS, _PLAIN_PER_STEP, _READ_PER_STEP
-cdef Py_ssize_t _WEIGHT_MAX
+cdef Py_ssize_t _GROUP_STEPS, _LEVEL_STEPS, _PLAIN_PER_STEP, _READ_PER_STEP
 
 
 @cython.final
@@ -25,15 +25,12 @@ cdef class SubList:
     cdef public object listener
     cdef readonly SubList remotes
     cdef readonly RecentMatches recent
-    cdef Py_ssize_t _cache_max
-    cdef Py_ssize_t _cache_sweep_to
     cdef bint _exact_match
     cdef ShardedDict _exact
     cdef Trie _trie
     cdef Py_ssize_t _elsewhere
     cdef Py_ssize_t _count
-    cdef dict _cache
-    cdef Py_ssize_t _cached_weight
+    cdef ResultCache _cache
     cdef PrefixResults _prefix_results
     cdef SubListResult _empty
     cdef Mutex _mutex
@@ -42,14 +39,12 @@ cdef class SubList:
     cdef readonly long long _removes
     cdef readonly long long _matches
     cdef readonly long long _cache_hits
-    cdef long long _hits_before
-    cdef long long _misses
-    cdef long long _keep_every
 
     @cython.locals(subject=bytes, literal=bint, node=Node, begins=bint, visited="long long")
     cpdef object insert(self, Subscription subscription)
     @cython.locals(subject=bytes, literal=bint, node=Node, outcome=int, visited="long long")
     cpdef object remove(self, Subscription subscription)
+    cdef void _changed(self, bytes subject, bint literal, Subscription added) except *
     @cython.locals(steps="long long")
     cpdef object insert_remote(self, RemoteSubscription subscription)
     @cython.locals(steps="long long")
@@ -84,15 +79,6 @@ cdef class SubList:
     cdef SubListResult _combined_result(self, list nodes)
     @cython.locals(result=SubListResult, plain=list, queues=dict)
     cdef SubListResult _node_result(self, Node node)
-    @cython.locals(reach=Py_ssize_t)
-    cdef void _remember(self, bytes subject, SubListResult result) except *
-    @cython.locals(subject=bytes, keys=list, key=bytes, known=SubListResult)
-    cdef void _refresh_cache(self, Subscription added, bint literal) except *
-    cdef void _invalidate_cache(self, bytes subject, bint literal) except *
-    @cython.locals(found=list, most=Py_ssize_t, key=bytes)
-    cdef list _cached_of(self, bytes pattern)
-    @cython.locals(surplus=Py_ssize_t)
-    cdef void _sweep_cache(self) except *
 
 
 cdef Py_ssize_t _steps_of(SubListResult result) except -1

@@ -21,8 +21,7 @@ Where answers are, in the order in which `match_within` tries them:
 
     recent      The results of recently published subjects, found by the bytes in the read buffer
                 (see recent.py), all of one generation.
-    _cache      Results by subject, while any subscription has a wildcard. An insert replaces the
-                results that it matches by ones that include it, and a remove drops them.
+    _cache      Results by subject, while any subscription has a wildcard (see result_cache.py).
     _prefix_results
                 Results that hold for all subjects with the same prefix (see prefix_results.py).
                 They answer subjects that never repeat, such as inboxes and ack subjects.
@@ -30,10 +29,9 @@ Where answers are, in the order in which `match_within` tries them:
 `generation` changes with every insert and remove. `recent` and `_prefix_results` compare it
 and ignore older results, so that no change has to search them.
 
-Two rules keep the cache useful when subjects do not repeat. After a sweep that found fewer than
-four hits per result built, only every seventh result is cached, and the others are looked up
-in `_prefix_results` before the trie; once results are used again, every result is cached. And a
-subject enters `recent` only on a cache hit, that is, not on its first use.
+Two rules keep the caches useful when subjects do not repeat. `_cache` then takes in only a sample
+of the results, and the others are looked up in `_prefix_results` before the trie. And a subject
+enters `recent` only on a cache hit, that is, not on its first use.
 
 `match` reads the caches without a lock. Building a result and changing subscriptions take the lock,
 so that threads may share a SubList. `steps` counts the work, so that the caller can charge it to
@@ -50,23 +48,20 @@ from midge.sublist.mutex import Mutex
 from midge.sublist.prefix_results import PrefixResults
 from midge.sublist.recent import RecentMatches
 from midge.sublist.result import EMPTY_RESULT, SubListResult
+from midge.sublist.result_cache import ResultCache
 from midge.sublist.sharded_dict import ShardedDict
-from midge.sublist.subjects import is_literal, is_valid_subject, matches
+from midge.sublist.subjects import is_literal, is_valid_subject
 from midge.sublist.subscription import RemoteSubscription, Subscription
 from midge.sublist.trie import ENDED, NOT_HELD, Node, Trie, build_result
 
 if TYPE_CHECKING:
     from midge.sublist.listener import InterestListener
 
-_COPIED_MAX = 64  # an insert replaces cached results up to this many subscriptions, drops larger
 _LEVEL_STEPS = 4  # steps for a trie level: levels are far apart in memory
 _MISS_STEPS = 6  # steps for copying, hashing and looking up a subject that `recent` does not have
 _READ_PER_STEP = 32  # bytes of a subject read in one step
 _GROUP_STEPS = 12  # steps for building a queue group, however few its members
 _PLAIN_PER_STEP = 4  # plain subscriptions in one step: they are collected in bulk
-_WEIGHT_MAX = 1 << 20  # subscriptions in all cached results of more than _COPIED_MAX
-_KEEP_EVERY = 7  # cache every seventh result while few are reused; odd, as subjects come in pairs
-_USES = 4  # cache every result while each built one is used this often, on average
 _WALKED_AT_ONCE = 32  # nodes per step of `walk`: some 10 us if none of them has interest
 _FAN_OUT_SAMPLE = 1024  # cached results that the fan-out statistics read, at most
 
@@ -116,23 +111,16 @@ class SubList:
     def __init__(
         self, *, cache_max: int = 1024, cache_sweep_to: int = 256, exact_match: bool = True
     ) -> None:
-        if cache_max < 0 or not 0 <= cache_sweep_to <= max(cache_max, 0):
-            raise ValueError(
-                f"expected 0 <= cache_sweep_to <= cache_max, got {cache_sweep_to} and {cache_max}"
-            )
         self.generation = 0
         self.steps = 0
         self.listener: InterestListener | None = None
-        self._cache_max = cache_max
-        self._cache_sweep_to = cache_sweep_to
         self._exact_match = exact_match
         self._exact = ShardedDict()
         self._trie = Trie()
         self._elsewhere = 0  # subscriptions in the two tries, that is, outside `_exact`
         self._count = 0
         self.remotes: SubList | None = None
-        self._cache: dict[bytes, SubListResult] = {}
-        self._cached_weight = 0
+        self._cache = ResultCache(cache_max, cache_sweep_to)
         self.recent = RecentMatches()
         self._prefix_results = PrefixResults()
         self._empty = EMPTY_RESULT
@@ -142,9 +130,6 @@ class SubList:
         self._removes = 0
         self._matches = 0
         self._cache_hits = 0
-        self._hits_before = 0  # cache hits up to the last sweep
-        self._misses = 0  # results built since the last sweep
-        self._keep_every = 1  # how many results are built for each one that is cached
 
     def __len__(self) -> int:
         return self._count
@@ -187,13 +172,9 @@ class SubList:
                 begins = node.add(subscription)
             self._count += 1
             self._inserts += 1
-            self.generation += 1
-            if self._cache:
-                self._refresh_cache(subscription, literal)
+            self._changed(subject, literal, subscription)
         finally:
             self._mutex.leave()
-        self.recent.clear()
-        self._prefix_results.clear()
         if self.listener is not None:
             if begins:
                 self.listener.interest_began(subject, subscription.queue)
@@ -230,13 +211,9 @@ class SubList:
                 self.steps += (self._trie.visited - visited) * _LEVEL_STEPS
             self._count -= 1
             self._removes += 1
-            self.generation += 1
-            if self._cache:
-                self._invalidate_cache(subject, literal)
+            self._changed(subject, literal, None)
         finally:
             self._mutex.leave()
-        self.recent.clear()
-        self._prefix_results.clear()
         if self.listener is not None:
             if outcome == ENDED:
                 self.listener.interest_ended(subject, subscription.queue)
@@ -244,6 +221,17 @@ class SubList:
                 members = self.count_members(subject, subscription.queue)
                 self.listener.group_resized(subject, subscription.queue, members)
         return None
+
+    def _changed(self, subject: bytes, literal: bool, added: Subscription | None) -> None:
+        """Make stale results unusable, after `added` came or another subscription went."""
+        self.generation += 1
+        if self._cache.by_subject:
+            if added is None:
+                self.steps += self._cache.drop(subject, literal)
+            else:
+                self.steps += self._cache.add(added, literal)
+        self.recent.clear()
+        self._prefix_results.clear()
 
     def insert_remote(self, subscription: RemoteSubscription) -> SubListError | None:
         """Add interest behind a link; return None, or the reason for a refusal."""
@@ -274,13 +262,9 @@ class SubList:
         try:
             if not (literal and self._exact_match):
                 self._elsewhere += change
-            self.generation += 1
-            if self._cache:
-                self._invalidate_cache(subject, literal)
+            self._changed(subject, literal, None)
         finally:
             self._mutex.leave()
-        self.recent.clear()
-        self._prefix_results.clear()
         if self.listener is not None:
             self.listener.remote_changed(subject, subscription.queue)
 
@@ -365,9 +349,9 @@ class SubList:
         try:
             self._exact = ShardedDict()
             self._trie = Trie()
-            self._cache = {}
+            self._cache.clear()
             self.remotes = None
-            self._elsewhere = self._count = self._cached_weight = 0
+            self._elsewhere = self._count = 0
             self.generation += 1
         finally:
             self._mutex.leave()
@@ -390,18 +374,18 @@ class SubList:
                 node = held
                 result = node.result
         else:
-            result = self._cache.get(subject)
+            result = self._cache.by_subject.get(subject)
         if result is not None:
             self._cache_hits += 1
             return result
-        if (self._misses + 1) % self._keep_every:  # subjects hardly repeat: do not cache this one
+        if self._cache.skips_next():  # subjects hardly repeat
             result = self._prefix_results.find(subject, self.generation)
             if (
                 result is not None
                 and self._exact.get(subject) is None
                 and not self._is_literal_of_remotes(subject)
             ):
-                self._misses += 1
+                self._cache.skip()
                 return result
         return self._match_uncached(subject)
 
@@ -429,11 +413,11 @@ class SubList:
         """Return the counts; fan-out is taken from up to 1,024 cached results of each kind."""
         self._mutex.enter()
         try:
-            remembered = list(islice(self._cache.values(), _FAN_OUT_SAMPLE))
+            remembered = list(islice(self._cache.by_subject.values(), _FAN_OUT_SAMPLE))
             for held in islice(self._exact.values(), _FAN_OUT_SAMPLE):
                 if isinstance(held, Node) and held.result is not None:
                     remembered.append(held.result)
-            cache_size = len(self._cache)
+            cache_size = len(self._cache.by_subject)
         finally:
             self._mutex.leave()
         fan_outs = [result.fan_out() for result in remembered]
@@ -469,7 +453,7 @@ class SubList:
             node = held if held is None or isinstance(held, Node) else self._node_for(subject, held)
             if self._elsewhere == 0 and not self._is_literal_of_remotes(subject):
                 return self._empty if node is None else self._node_result(node)
-            result = self._cache.get(subject)
+            result = self._cache.by_subject.get(subject)
             if result is not None:
                 return result
             visited = self._trie.visited
@@ -480,12 +464,9 @@ class SubList:
             result = self._combined_result(nodes)
             if self.remotes is not None:
                 result = result.with_remotes(self.remotes.match(subject))
-            if self._keep_every > 1 and node is None:
+            if self._cache.is_sampling() and node is None:
                 self._keep_prefix(subject, result)
-            if self._cache_max > 0:
-                self._misses += 1
-                if self._misses % self._keep_every == 0:
-                    self._remember(subject, result)
+            self._cache.keep(subject, result, self._cache_hits + self.recent.hits)
             return result
         finally:
             self._mutex.leave()
@@ -535,70 +516,6 @@ class SubList:
             self.steps += _steps_of(result)
             node.result = result
         return result
-
-    def _remember(self, subject: bytes, result: SubListResult) -> None:
-        """Cache `result`; clear or sweep a cache that has grown too large."""
-        reach = result.reach()
-        if reach > _COPIED_MAX:
-            self._cached_weight += reach
-            if self._cached_weight > _WEIGHT_MAX:
-                self._cache.clear()
-                self._cached_weight = reach
-        self._cache[subject] = result
-        if len(self._cache) > self._cache_max:
-            self._sweep_cache()
-
-    def _refresh_cache(self, added: Subscription, literal: bool) -> None:
-        """Replace the cached results that `added` matches by results that include it.
-
-        Large results are dropped, because copying them for each of many inserts would take
-        quadratic time.
-        """
-        subject = added.subject
-        keys = [subject] if literal else self._cached_of(subject)
-        for key in keys:
-            known = self._cache.get(key)
-            if known is None:
-                continue
-            if known.fan_out() > _COPIED_MAX or known.reach() > _COPIED_MAX:
-                del self._cache[key]
-            else:
-                self._cache[key] = known.with_added(added)
-                self.steps += _COPIED_MAX
-
-    def _invalidate_cache(self, subject: bytes, literal: bool) -> None:
-        """Drop the cached results that a subscription to `subject` was part of."""
-        for key in [subject] if literal else self._cached_of(subject):
-            self._cache.pop(key, None)
-
-    def _cached_of(self, pattern: bytes) -> list[bytes]:
-        """List the cached subjects that `pattern` matches.
-
-        A comparison reads at most as many bytes of a subject as the pattern has.
-        """
-        found: list[bytes] = []
-        most = len(pattern)
-        for key in self._cache:
-            self.steps += 1 + min(len(key), most) // _READ_PER_STEP
-            if matches(key, pattern):
-                found.append(key)
-        return found
-
-    def _sweep_cache(self) -> None:
-        """Drop the oldest cached results until `cache_sweep_to` are left.
-
-        If more subjects are in rotation than the cache holds, each is evicted before its next use,
-        and ack subjects never repeat. In both cases only a sample is cached, until results are
-        used again.
-        """
-        all_hits = self._cache_hits + self.recent.hits
-        hits = all_hits - self._hits_before
-        self._hits_before = all_hits
-        self._keep_every = 1 if hits >= self._misses * _USES else _KEEP_EVERY
-        self._misses = 0
-        surplus = len(self._cache) - self._cache_sweep_to
-        for key in list(islice(self._cache, surplus)):
-            del self._cache[key]
 
 
 def _subscriptions_of(held: Node | Subscription) -> list[Subscription]:

@@ -79,11 +79,13 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(importlib.import_module(f"midge.testing.{_HOMES[name]}"), name)
     except ModuleNotFoundError as error:
-        if not (error.name or "").startswith("nats"):
-            raise
-        from midge.extras import install_command  # noqa: PLC0415 - only for this message
+        from midge.extras import EXTRAS, install_command  # noqa: PLC0415 - only for this message
 
-        needed = f"midge.testing.{name} needs nats-py; {install_command('testing')}"
+        package = (error.name or "").partition(".")[0].replace("nats", "nats-py")
+        extra = "testing" if package == "nats-py" else EXTRAS.get(package)
+        if extra is None:
+            raise
+        needed = f"midge.testing.{name} needs {package}; {install_command(extra)}"
         raise ModuleNotFoundError(needed, name=error.name) from None
 
 

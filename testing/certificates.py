@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from os import PathLike
 
 _DAY = dt.timedelta(days=1)
+_USAGES = (
+    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
+    *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+)
 _NAMES = ("localhost", "127.0.0.1", "::1")
 
 
@@ -36,7 +40,12 @@ class Certificates:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "midge test authority")])
         usage = x509.BasicConstraints(ca=True, path_length=0)
-        signed = self._builder(self._name, self._key).add_extension(usage, critical=True)
+        may_sign = dict.fromkeys(_USAGES, False) | {"key_cert_sign": True, "crl_sign": True}
+        signed = (
+            self._builder(self._name, self._key)
+            .add_extension(usage, critical=True)
+            .add_extension(x509.KeyUsage(**may_sign), critical=True)
+        )
         path = self._directory / "ca.pem"
         path.write_bytes(_pem(signed.sign(self._key, hashes.SHA256())))
         self.ca_file = str(path)
@@ -86,6 +95,8 @@ class Certificates:
 
     def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> _Builder:
         now = dt.datetime.now(dt.UTC)
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        # Python 3.13 refuses certificates without the identifiers, or an authority without a usage.
         return (
             x509.CertificateBuilder()
             .subject_name(subject)
@@ -94,6 +105,10 @@ class Certificates:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - _DAY)
             .not_valid_after(now + _DAY)
+            .add_extension(
+                x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
+            )
+            .add_extension(issuer, critical=False)
         )
 
 

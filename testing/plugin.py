@@ -302,7 +302,7 @@ def nats_cluster(nats_servers: Servers) -> Callable[..., list[ThreadedServer]]:
 @pytest.fixture(scope="session")
 def nats_certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     """Return an authority for TLS, which issues certificates to servers and clients."""
-    from midge.testing.certificates import Certificates
+    from midge.testing import Certificates
 
     return Certificates(tmp_path_factory.mktemp("certificates"))
 

@@ -296,7 +296,7 @@ class SimulatedFile(DiskFile):
             self.inode.cold.difference_update(cold)
         return bytes(self.inode.data[position : position + size])
 
-    def read_at_hand(self, position: int, size: int) -> bytes | None:
+    def read_cached(self, position: int, size: int) -> bytes | None:
         """Return the bytes that the page cache has from `position` on, or None."""
         cold = self.inode.cold_in(position, size)
         end = min(cold) * PAGE if cold else position + size

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 from midge.protocol.errors import MidgeError
 from midge.protocol.headers import parse_headers
 from midge.protocol.text import encode
+from midge.server.embedded.settings import in_nanoseconds
 from midge.sublist.subjects import matches
 from midge.testing.captured import Captured
-from midge.testing.infos import ConsumerInfo, StreamInfo, StreamState, in_nanoseconds
+from midge.testing.infos import ConsumerInfo, StreamInfo, StreamState
 from midge.testing.stream_api import Api, StreamRefusedError
 
 if TYPE_CHECKING:

@@ -11,9 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+# How long an example takes is the machine's business.
+settings.register_profile(
+    "untimed", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("untimed")
 
 ROOT = Path(__file__).resolve().parents[1]
 SUFFIXES = tuple(EXTENSION_SUFFIXES)
@@ -56,7 +63,13 @@ MEASURED = (
     "tests/unit/server/process/test_gc_pauses.py",
     "tests/unit/sublist/test_allocations.py",
 )
-"""Paths that measure memory, allocations or time: `make test` runs them one after another."""
+"""Paths that measure memory, allocations or processor time: `make test` runs two at a time."""
+
+SERVER_PER_TEST = ("tests/abuse/test_jetstream_work.py",)
+"""Files whose tests share nothing, so that several workers may run them."""
+
+WITHOUT_SPARK = "tests/pipeline/tables/"
+"""The folder of the pipeline whose tests need no Spark session."""
 
 
 def stale_extensions(root: Path) -> list[str]:
@@ -126,7 +139,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             path = nodeid.split("::", maxsplit=1)[0]
-            return "tests/pipeline" if path.startswith("tests/pipeline/") else path
+            if path in SERVER_PER_TEST:
+                return nodeid
+            is_spark = path.startswith("tests/pipeline/") and not path.startswith(WITHOUT_SPARK)
+            return "tests/pipeline" if is_spark else path
 
     return ByFile(config, log)
 

@@ -16,7 +16,7 @@ from typing import NamedTuple, Self
 _LISTENS = "0A"
 
 
-class Usage(NamedTuple):
+class CpuUsage(NamedTuple):
     """CPU and wall-clock time in seconds; `server_s` is None for a server that is elsewhere."""
 
     elapsed_s: float
@@ -30,10 +30,10 @@ class Usage(NamedTuple):
         server_s = sum(_cpu_s(pid) for pid in pids) if pids else None
         return cls(time.monotonic(), own.ru_utime + own.ru_stime, server_s)
 
-    def since(self, before: Usage) -> Usage:
+    def since(self, before: CpuUsage) -> CpuUsage:
         """Return the times spent after `before`."""
         is_known = self.server_s is not None and before.server_s is not None
-        return Usage(
+        return CpuUsage(
             max(self.elapsed_s - before.elapsed_s, 1e-9),
             self.generator_s - before.generator_s,
             (self.server_s or 0) - (before.server_s or 0) if is_known else None,

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from midge.client.benchmark import runs as bench_runs
-from midge.client.benchmark.busy import Usage, server_processes
+from midge.client.benchmark.busy import CpuUsage, server_processes
 from midge.client.benchmark.histogram import histogram, percentiles_us
 from midge.client.benchmark.runs import Outcome, Plan
 from midge.client.commands import output
@@ -151,9 +151,9 @@ async def _measure(args: argparse.Namespace, plan: Plan, outcome: Outcome) -> No
     address = plan.options.servers[0]
     pids = server_processes(address.host, address.port)
     async with _progress_bar(outcome, show=show):
-        before = Usage.now(pids)
+        before = CpuUsage.now(pids)
         await _RUNS[args.kind](plan, outcome)
-        outcome.usage = Usage.now(pids).since(before)
+        outcome.usage = CpuUsage.now(pids).since(before)
 
 
 @asynccontextmanager
@@ -216,7 +216,7 @@ def as_lines(plan: Plan, outcome: Outcome) -> list[str]:
     return lines
 
 
-def _usage(outcome: Outcome, usage: Usage) -> dict[str, float | None]:
+def _usage(outcome: Outcome, usage: CpuUsage) -> dict[str, float | None]:
     """Return how busy both sides were, in CPUs, and what the server spent for each message.
 
     A message counts where it is published or requested, or else where it is received.

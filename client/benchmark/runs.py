@@ -16,7 +16,7 @@ from midge.protocol.client_side import publish_frame, subscribe_line
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Sequence
 
-    from midge.client.benchmark.busy import Usage
+    from midge.client.benchmark.busy import CpuUsage
     from midge.client.options import ConnectOptions
 
 CHUNK_BYTES = 64 * 1024
@@ -77,7 +77,7 @@ class Outcome:
 
     roles: dict[str, list[Tally]] = field(default_factory=dict)
     latencies_ns: list[int] = field(default_factory=list)
-    usage: Usage | None = None
+    usage: CpuUsage | None = None
     """CPU time of both sides; None until the end."""
 
     def add(self, role: str, expected: int) -> Tally:

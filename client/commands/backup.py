@@ -21,6 +21,7 @@ from midge.client.commands.quantities import (
     size_bytes,
 )
 from midge.client.commands.verbs import Session
+from midge.client.commands.window import SILENCE_S
 from midge.client.errors import OptionError, ServerError, reason_of
 from midge.client.headers import parse_headers
 from midge.client.jetstream import checked_answer
@@ -31,7 +32,6 @@ METADATA_NAME = "backup.json"
 _CHUNK_BYTES = 128 << 10
 _WINDOW_BYTES = 8 << 20
 _RESTORE_WINDOW_CHUNKS = 8
-_SILENCE_S = 10.0
 _NO_CONTENT = 204
 
 
@@ -108,7 +108,7 @@ def _receive_into(session: Session, path: Path) -> tuple[dict[str, Any], int]:
         path.open("wb") as file,
         output.progress(args.stream, answer["state"]["bytes"]) as shown,
     ):
-        for chunk in _snapshot_chunks(client, sid):
+        for chunk in _snapshot_chunks(client, sid, session.patience_s(SILENCE_S)):
             file.write(chunk)
             size += len(chunk)
             shown.add(len(chunk))
@@ -118,12 +118,12 @@ def _receive_into(session: Session, path: Path) -> tuple[dict[str, Any], int]:
     return answer, size
 
 
-def _snapshot_chunks(client: Client, sid: bytes) -> Iterator[bytes]:
+def _snapshot_chunks(client: Client, sid: bytes, patience_s: float) -> Iterator[bytes]:
     """Yield the chunks of a snapshot; each is acknowledged before it is yielded."""
     while True:
-        messages = [one for one in client.receive(_SILENCE_S) if one.sid == sid]
+        messages = [one for one in client.receive(patience_s) if one.sid == sid]
         if not messages:
-            raise ServerError(f"the server sent nothing of the snapshot for {_SILENCE_S:g} s")
+            raise ServerError(f"the server sent nothing of the snapshot for {patience_s:g} s")
         acks = [publish_frame(one.reply, b"", b"", b"") for one in messages if one.reply]
         if acks:
             client.send(b"".join(acks))
@@ -181,7 +181,7 @@ def _send(session: Session, stream: str, kept: dict[str, Any]) -> dict[str, Any]
     try:
         with path.open("rb") as file, output.progress(stream, path.stat().st_size) as shown:
             answer = session.call(f"STREAM.RESTORE.{stream}", kept)
-            upload = _Upload(session.client, answer["deliver_subject"].encode(), stream)
+            upload = _Upload(session, answer["deliver_subject"].encode(), stream)
             chunk_bytes = min(_CHUNK_BYTES, session.client.max_payload_bytes)
             while chunk := file.read(chunk_bytes):
                 upload.send(chunk)
@@ -194,8 +194,9 @@ def _send(session: Session, stream: str, kept: dict[str, Any]) -> dict[str, Any]
 class _Upload:
     """Sends chunks to the server, with a bounded number of outstanding acknowledgements."""
 
-    def __init__(self, client: Client, to: bytes, stream: str) -> None:
-        self._client = client
+    def __init__(self, session: Session, to: bytes, stream: str) -> None:
+        self._client = session.client
+        self._patience_s = session.patience_s(SILENCE_S)
         self._to = to
         self._stream = stream
         self._waiting: set[bytes] = set()
@@ -223,9 +224,9 @@ class _Upload:
         return reply
 
     def _receive(self) -> list[Message]:
-        messages = self._client.receive(_SILENCE_S)
+        messages = self._client.receive(self._patience_s)
         if not messages:
-            raise ServerError(f"the server was silent for {_SILENCE_S:g} s during the restore")
+            raise ServerError(f"the server was silent for {self._patience_s:g} s in the restore")
         for message in messages:
             self._waiting.discard(message.subject)
             if message.payload:

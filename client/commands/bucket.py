@@ -19,7 +19,7 @@ _NOT_FOUND = 10037
 _EVERYTHING = 1 << 62
 
 
-class Entry(NamedTuple):
+class BucketEntry(NamedTuple):
     """One revision of a key. `time` is RFC 3339."""
 
     key: str
@@ -38,7 +38,7 @@ class Bucket:
         self._jetstream = jetstream
         self._prefix = key_value.subject_of(name)
 
-    def get(self, key: str, revision: int = 0) -> Entry | None:
+    def get(self, key: str, revision: int = 0) -> BucketEntry | None:
         """Return the last entry of a key, or its entry with `revision`, or None.
 
         Raises:
@@ -58,7 +58,7 @@ class Bucket:
             return None
         operation = _operation(base64.b64decode(message.get("hdrs") or ""))
         value = base64.b64decode(message.get("data") or "")
-        return Entry(key, value, message["seq"], message["time"], operation)
+        return BucketEntry(key, value, message["seq"], message["time"], operation)
 
     def put(self, key: str, value: bytes, *, revision: int | None = None, ttl: str = "") -> int:
         """Write a value and return its revision; `revision` is the key's required last revision."""
@@ -89,25 +89,26 @@ class Bucket:
         pattern: str = ">",
         *,
         policy: str = "last_per_subject",
-        follows: bool = False,
+        follow_s: float = 0.0,
         with_values: bool = True,
-    ) -> Iterator[Entry]:
+    ) -> Iterator[BucketEntry]:
         """Yield entries in the order of their revisions, markers included.
 
-        `policy` is `last_per_subject`, `all` (the history) or `new`; with `follows` it never ends.
+        `policy` is `last_per_subject`, `all` (the history) or `new`. Ends when no change has come
+        for `follow_s` behind the last entry.
         """
         if not _PATTERN.fullmatch(pattern):
             raise OptionError(f"expected a key or a pattern such as a.*, got {pattern!r}")
         start = {"deliver_policy": policy, "headers_only": not with_values}
         filters = (self._prefix + pattern,)
         with PullConsumer(self._jetstream, self.stream, start, filters) as consumer:
-            for messages, _ in consumer.chunks(_EVERYTHING, follows=follows):
+            for messages, _ in consumer.chunks(_EVERYTHING, follow_s=follow_s):
                 for message in messages:
                     yield self._entry(message)
 
-    def _entry(self, message: Message) -> Entry:
+    def _entry(self, message: Message) -> BucketEntry:
         found = parse_deliveries([message])
-        return Entry(
+        return BucketEntry(
             message.subject.decode(errors="backslashreplace")[len(self._prefix) :],
             message.payload,
             found.seqs[0],

@@ -14,7 +14,7 @@ from midge.client.commands.quantities import (
     subject,
     subject_filter,
 )
-from midge.client.commands.settings import Choice, Setting, Switch
+from midge.client.commands.settings import CommandChoice, CommandSetting, Switch
 from midge.client.errors import OptionError
 
 _POLICIES = ("all", "new", "last", "last_per_subject")
@@ -25,24 +25,28 @@ def _backoff(text: str) -> list[int]:
 
 
 CONSUMER_SETTINGS = (
-    Setting("--filter", "filter_subjects", subject_filter, "SUBJECT", "only these", is_list=True),
-    Setting("--description", "description", str, "TEXT", "what it is for"),
-    Choice("--ack", "ack_policy", ("explicit", "all", "none"), "what must be acknowledged"),
-    Setting("--ack-wait", "ack_wait", duration_ns, "DURATION", "then it is delivered again"),
-    Setting("--backoff", "backoff", _backoff, "A,B", "the same, for each delivery in turn"),
-    Setting("--max-deliver", "max_deliver", count, "N", "how often at most"),
-    Setting("--max-ack-pending", "max_ack_pending", count, "N", "how many unacknowledged"),
-    Choice("--replay", "replay_policy", ("instant", "original"), "pace"),
-    Setting("--sample", "sample_freq", str, "PERCENT", "acknowledgements to report on"),
-    Setting("--inactive", "inactive_threshold", duration_ns, "DURATION", "then it is deleted"),
-    Setting("--max-waiting", "max_waiting", count, "N", "pull requests that wait"),
-    Setting("--max-batch", "max_batch", count, "N", "messages of one pull request"),
-    Setting("--max-expires", "max_expires", duration_ns, "DURATION", "patience of one"),
-    Setting("--deliver", "deliver_subject", subject, "SUBJECT", "push to this subject"),
-    Setting("--deliver-group", "deliver_group", name, "NAME", "push to this queue group"),
-    Setting("--heartbeat", "idle_heartbeat", duration_ns, "DURATION", "push: sign of life"),
-    Setting("--rate-limit", "rate_limit_bps", size_bytes, "BITS", "push: bits a second"),
-    Setting("--replicas", "num_replicas", count, "N", "copies in a cluster"),
+    CommandSetting(
+        "--filter", "filter_subjects", subject_filter, "SUBJECT", "only these", is_list=True
+    ),
+    CommandSetting("--description", "description", str, "TEXT", "what it is for"),
+    CommandChoice("--ack", "ack_policy", ("explicit", "all", "none"), "what must be acknowledged"),
+    CommandSetting("--ack-wait", "ack_wait", duration_ns, "DURATION", "then it is delivered again"),
+    CommandSetting("--backoff", "backoff", _backoff, "A,B", "the same, for each delivery in turn"),
+    CommandSetting("--max-deliver", "max_deliver", count, "N", "how often at most"),
+    CommandSetting("--max-ack-pending", "max_ack_pending", count, "N", "how many unacknowledged"),
+    CommandChoice("--replay", "replay_policy", ("instant", "original"), "pace"),
+    CommandSetting("--sample", "sample_freq", str, "PERCENT", "acknowledgements to report on"),
+    CommandSetting(
+        "--inactive", "inactive_threshold", duration_ns, "DURATION", "then it is deleted"
+    ),
+    CommandSetting("--max-waiting", "max_waiting", count, "N", "pull requests that wait"),
+    CommandSetting("--max-batch", "max_batch", count, "N", "messages of one pull request"),
+    CommandSetting("--max-expires", "max_expires", duration_ns, "DURATION", "patience of one"),
+    CommandSetting("--deliver", "deliver_subject", subject, "SUBJECT", "push to this subject"),
+    CommandSetting("--deliver-group", "deliver_group", name, "NAME", "push to this queue group"),
+    CommandSetting("--heartbeat", "idle_heartbeat", duration_ns, "DURATION", "push: sign of life"),
+    CommandSetting("--rate-limit", "rate_limit_bps", size_bytes, "BITS", "push: bits a second"),
+    CommandSetting("--replicas", "num_replicas", count, "N", "copies in a cluster"),
     Switch("--flow-control", "flow_control", "push: wait for the receiver"),
     Switch("--headers-only", "headers_only", "leave payloads out"),
     Switch("--memory", "mem_storage", "keep its state in memory"),

@@ -1,13 +1,14 @@
 """Make buckets and read, write, watch and delete their keys."""
 
 import argparse
+import math
 import sys
 from typing import Any
 
 from midge.client.commands import output, verbs
 from midge.client.commands.bucket import (
     Bucket,
-    Entry,
+    BucketEntry,
     config_of,
 )
 from midge.client.commands.publish import payload_of
@@ -21,8 +22,8 @@ from midge.client.commands.quantities import (
     size_bytes,
 )
 from midge.client.commands.settings import (
-    Choice,
-    Setting,
+    CommandChoice,
+    CommandSetting,
     add_settings,
     settings_of,
 )
@@ -33,21 +34,21 @@ from midge.jetstream.json.times import format_duration
 from midge.protocol.key_value import PUT, STREAM_PREFIX, stream_of
 
 _SETTINGS = (
-    Setting("--history", "max_msgs_per_subject", count, "N", "values kept of a key (1)"),
-    Setting("--ttl", "max_age", duration_ns, "DURATION", "how long values live"),
-    Setting("--max-bytes", "max_bytes", size_bytes, "SIZE", "limit of the bucket"),
-    Setting("--max-value-size", "max_msg_size", size_bytes, "SIZE", "limit of a value"),
-    Setting("--description", "description", str, "TEXT", "what it is for"),
-    Setting("--replicas", "num_replicas", count, "N", "copies in a cluster"),
-    Setting(
+    CommandSetting("--history", "max_msgs_per_subject", count, "N", "values kept of a key (1)"),
+    CommandSetting("--ttl", "max_age", duration_ns, "DURATION", "how long values live"),
+    CommandSetting("--max-bytes", "max_bytes", size_bytes, "SIZE", "limit of the bucket"),
+    CommandSetting("--max-value-size", "max_msg_size", size_bytes, "SIZE", "limit of a value"),
+    CommandSetting("--description", "description", str, "TEXT", "what it is for"),
+    CommandSetting("--replicas", "num_replicas", count, "N", "copies in a cluster"),
+    CommandSetting(
         "--marker-ttl",
         "subject_delete_marker_ttl",
         duration_ns,
         "DURATION",
         "tell watchers of keys that age, by markers that live so long",
     ),
-    Choice("--storage", "storage", ("file", "memory"), "where values are kept"),
-    Choice("--compression", "compression", ("none", "s2"), "how files are compressed"),
+    CommandChoice("--storage", "storage", ("file", "memory"), "where values are kept"),
+    CommandChoice("--compression", "compression", ("none", "s2"), "how files are compressed"),
 )
 
 
@@ -111,7 +112,7 @@ def _list_keys(session: Session) -> None:
         output.write(f"{entry.key}: {output.decoded(entry.value)}" if args.values else entry.key)
 
 
-def _document(entry: Entry) -> dict[str, Any]:
+def _document(entry: BucketEntry) -> dict[str, Any]:
     fields = entry._asdict()
     payload = output.payload_fields(fields.pop("value"))
     return fields | {name.replace("payload", "value"): value for name, value in payload.items()}
@@ -124,11 +125,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add(session: Session) -> None:
     config = config_of(session.args.bucket, settings_of(session.args, _SETTINGS))
-    info = session.call(f"STREAM.CREATE.{config['name']}", config)
-    if session.args.json:
-        output.print_json({"config": info["config"], "state": info["state"]})
-    else:
-        output.write(f"bucket {session.args.bucket} is there")
+    session.make_bucket(f"bucket {session.args.bucket}", config)
 
 
 def _get_arguments(parser: argparse.ArgumentParser) -> None:
@@ -227,7 +224,9 @@ def _watch_arguments(parser: argparse.ArgumentParser) -> None:
 def _watch(session: Session) -> None:
     args = session.args
     policy = "new" if args.new else "all" if args.history else "last_per_subject"
-    entries = _bucket(session).entries(args.pattern, policy=policy, follows=True)
+    patience_s = session.patience_s(math.inf)
+    entries = _bucket(session).entries(args.pattern, policy=policy, follow_s=patience_s)
+    seen = 0
     try:
         for seen, entry in enumerate(entries, 1):
             _print_entry(args, entry)
@@ -235,9 +234,10 @@ def _watch(session: Session) -> None:
                 return
     except KeyboardInterrupt:
         return
+    session.require_count(seen, patience_s)
 
 
-def _print_entry(args: argparse.Namespace, entry: Entry) -> None:
+def _print_entry(args: argparse.Namespace, entry: BucketEntry) -> None:
     if args.json:
         output.print_json_line(_document(entry))
         return
@@ -278,7 +278,7 @@ VERBS = {
     "create": Verb("write a value of a key that has none", _write_arguments, _create),
     "del": Verb("delete a key and keep its history", _delete_arguments, _delete),
     "purge": Verb("delete a key with its history", _delete_arguments, _purge),
-    "watch": Verb("print values, and changes as they come", _watch_arguments, _watch),
+    "watch": Verb("print values, and changes as they come", _watch_arguments, _watch, "a change"),
     "history": Verb("print all that is kept of a key", _add_key, _history),
     "rm": Verb("delete a bucket", _rm_arguments, _rm),
 }

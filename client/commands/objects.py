@@ -22,14 +22,14 @@ from midge.client.commands.quantities import (
     size_bytes,
 )
 from midge.client.commands.settings import (
-    Choice,
-    Setting,
+    CommandChoice,
+    CommandSetting,
     add_settings,
     settings_of,
 )
 from midge.client.commands.streams import list_buckets
 from midge.client.commands.verbs import Session, Verb, add_yes, confirm
-from midge.client.commands.window import AckWindow
+from midge.client.commands.window import SILENCE_S, AckWindow
 from midge.client.errors import DataLossError, OptionError, StreamError, reason_of
 from midge.client.jetstream import PullConsumer
 from midge.jetstream.json.times import format_time
@@ -42,12 +42,12 @@ _EVERYTHING = 1 << 62
 _DIGEST = "SHA-256="
 _ROLLUP = format_headers({"Nats-Rollup": "sub"})
 _SETTINGS = (
-    Setting("--ttl", "max_age", duration_ns, "DURATION", "how long objects live"),
-    Setting("--max-bytes", "max_bytes", size_bytes, "SIZE", "limit of the store"),
-    Setting("--description", "description", str, "TEXT", "what it is for"),
-    Setting("--replicas", "num_replicas", count, "N", "copies in a cluster"),
-    Choice("--storage", "storage", ("file", "memory"), "where objects are kept"),
-    Choice("--compression", "compression", ("none", "s2"), "how files are compressed"),
+    CommandSetting("--ttl", "max_age", duration_ns, "DURATION", "how long objects live"),
+    CommandSetting("--max-bytes", "max_bytes", size_bytes, "SIZE", "limit of the store"),
+    CommandSetting("--description", "description", str, "TEXT", "what it is for"),
+    CommandSetting("--replicas", "num_replicas", count, "N", "copies in a cluster"),
+    CommandChoice("--storage", "storage", ("file", "memory"), "where objects are kept"),
+    CommandChoice("--compression", "compression", ("none", "s2"), "how files are compressed"),
 )
 
 
@@ -78,11 +78,7 @@ def _add(session: Session) -> None:
         "allow_direct": True,
         **settings_of(session.args, _SETTINGS),
     }
-    info = session.call(f"STREAM.CREATE.{config['name']}", config)
-    if session.args.json:
-        output.print_json({"config": info["config"], "state": info["state"]})
-    else:
-        output.write(f"object store {bucket} is there")
+    session.make_bucket(f"object store {bucket}", config)
 
 
 def _ls_arguments(parser: argparse.ArgumentParser) -> None:
@@ -220,7 +216,7 @@ def _store(session: Session, key: str, file: IO[bytes], total: int) -> dict[str,
     nuid = secrets.token_hex(11).upper()
     chunk_subject = f"$O.{bucket}.C.{nuid}".encode()
     digest, size, chunks = hashlib.sha256(), 0, 0
-    acks = AckWindow(session.client)
+    acks = AckWindow(session.client, session.patience_s(SILENCE_S))
     with output.progress(key, total) as shown:
         while chunk := file.read(_CHUNK_BYTES):
             digest.update(chunk)

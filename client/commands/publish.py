@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from midge.client.commands import output, verbs
 from midge.client.commands.quantities import count, header, header_block, subject
 from midge.client.commands.verbs import Session, Verb
-from midge.client.commands.window import AckWindow
+from midge.client.commands.window import SILENCE_S, AckWindow
 from midge.client.errors import ClientError, OptionError, ServerError
 from midge.protocol.client_side import publish_frame
 
@@ -77,7 +77,7 @@ def _publish(session: Session) -> int:
 
 
 def _with_acks(session: Session, to: bytes, headers: bytes, shown: output.Progress) -> AckWindow:
-    acks = AckWindow(session.client)
+    acks = AckWindow(session.client, session.patience_s(SILENCE_S))
     for payload in _payloads(session.args):
         _check_size(session, headers, payload)
         acks.publish(to, payload, headers)

@@ -15,7 +15,7 @@ from midge.client.commands.argument_types import key_and_value
 from midge.client.errors import OptionError, reason_of
 
 
-class Setting(NamedTuple):
+class CommandSetting(NamedTuple):
     """A flag with a value: its key and its parser."""
 
     flag: str
@@ -49,7 +49,7 @@ class _Inverse(argparse.BooleanOptionalAction):
         setattr(namespace, self.dest, (option_string or "").startswith("--no-"))
 
 
-class Choice(NamedTuple):
+class CommandChoice(NamedTuple):
     """A flag with one of several words."""
 
     flag: str
@@ -59,14 +59,14 @@ class Choice(NamedTuple):
 
 
 def add_settings(
-    parser: argparse.ArgumentParser, settings: Sequence[Setting | Switch | Choice]
+    parser: argparse.ArgumentParser, settings: Sequence[CommandSetting | Switch | CommandChoice]
 ) -> None:
     """Declare the flags; a flag that is not given does not change its key."""
     for one in settings:
         if isinstance(one, Switch):
             action = _Inverse if one.is_inverse else argparse.BooleanOptionalAction
             parser.add_argument(one.flag, dest=one.key, action=action, help=one.meaning)
-        elif isinstance(one, Choice):
+        elif isinstance(one, CommandChoice):
             parser.add_argument(one.flag, dest=one.key, choices=one.words, help=one.meaning)
         else:
             parser.add_argument(
@@ -100,7 +100,7 @@ def add_settings(
 
 
 def settings_of(
-    args: argparse.Namespace, settings: Sequence[Setting | Switch | Choice]
+    args: argparse.Namespace, settings: Sequence[CommandSetting | Switch | CommandChoice]
 ) -> dict[str, Any]:
     """Return the keys that the arguments set.
 

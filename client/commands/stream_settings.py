@@ -13,7 +13,7 @@ from midge.client.commands.quantities import (
     size_bytes,
     subject_filter,
 )
-from midge.client.commands.settings import Choice, Setting, Switch
+from midge.client.commands.settings import CommandChoice, CommandSetting, Switch
 
 _UNLIMITED = "unlimited"
 
@@ -23,24 +23,28 @@ def _subjects(text: str) -> list[str]:
 
 
 STREAM_SETTINGS = (
-    Setting("--subjects", "subjects", _subjects, "A,B", "subjects that it stores"),
-    Setting("--description", "description", str, "TEXT", "what it is for"),
-    Choice("--storage", "storage", ("file", "memory"), "where messages are kept"),
-    Choice("--retention", "retention", ("limits", "interest", "workqueue"), "when messages may go"),
-    Choice("--discard", "discard", ("old", "new"), "what goes when a limit is reached"),
-    Choice("--compression", "compression", ("none", "s2"), "how files are compressed"),
-    Setting("--max-msgs", "max_msgs", count, "N", "limit of messages; 0 is none"),
-    Setting("--max-bytes", "max_bytes", size_bytes, "SIZE", "limit of bytes; 0 is none"),
-    Setting("--max-age", "max_age", duration_ns, "DURATION", "how long messages are kept"),
-    Setting("--max-msg-size", "max_msg_size", size_bytes, "SIZE", "limit of one message"),
-    Setting("--max-msgs-per-subject", "max_msgs_per_subject", count, "N", "limit for each subject"),
-    Setting("--max-consumers", "max_consumers", count, "N", "limit of consumers"),
-    Setting(
+    CommandSetting("--subjects", "subjects", _subjects, "A,B", "subjects that it stores"),
+    CommandSetting("--description", "description", str, "TEXT", "what it is for"),
+    CommandChoice("--storage", "storage", ("file", "memory"), "where messages are kept"),
+    CommandChoice(
+        "--retention", "retention", ("limits", "interest", "workqueue"), "when messages may go"
+    ),
+    CommandChoice("--discard", "discard", ("old", "new"), "what goes when a limit is reached"),
+    CommandChoice("--compression", "compression", ("none", "s2"), "how files are compressed"),
+    CommandSetting("--max-msgs", "max_msgs", count, "N", "limit of messages; 0 is none"),
+    CommandSetting("--max-bytes", "max_bytes", size_bytes, "SIZE", "limit of bytes; 0 is none"),
+    CommandSetting("--max-age", "max_age", duration_ns, "DURATION", "how long messages are kept"),
+    CommandSetting("--max-msg-size", "max_msg_size", size_bytes, "SIZE", "limit of one message"),
+    CommandSetting(
+        "--max-msgs-per-subject", "max_msgs_per_subject", count, "N", "limit for each subject"
+    ),
+    CommandSetting("--max-consumers", "max_consumers", count, "N", "limit of consumers"),
+    CommandSetting(
         "--dupe-window", "duplicate_window", duration_ns, "DURATION", "how long ids are remembered"
     ),
-    Setting("--first-seq", "first_seq", count, "N", "sequence of the first message"),
-    Setting("--replicas", "num_replicas", count, "N", "copies in a cluster"),
-    Setting(
+    CommandSetting("--first-seq", "first_seq", count, "N", "sequence of the first message"),
+    CommandSetting("--replicas", "num_replicas", count, "N", "copies in a cluster"),
+    CommandSetting(
         "--marker-ttl",
         "subject_delete_marker_ttl",
         duration_ns,

@@ -1,7 +1,9 @@
 """Print the messages of a subject as they come."""
 
 import argparse
+import math
 import sys
+import time
 
 from midge.client.commands import output, verbs
 from midge.client.commands.quantities import count, name, subject_filter
@@ -45,20 +47,23 @@ def _subscribe(session: Session) -> int:
     client.ping()
     if client.errors:
         raise AuthorizationError(f"the server answers: {client.errors[-1]}")
-    seen = 0
+    seen, last, patience_s = 0, time.monotonic(), session.patience_s(math.inf)
     try:
-        while True:
-            for message in client.receive(_POLL_S):
+        while (left_s := last + patience_s - time.monotonic()) > 0:
+            for message in client.receive(min(left_s, _POLL_S)):
                 if message.sid in sids:
                     print_one(args, message)
                     seen += 1
                     if seen == args.count:
                         return 0
+                    last = time.monotonic()
     except KeyboardInterrupt:
         return 0
+    session.require_count(seen, patience_s)
+    return 0
 
 
-_VERB = Verb("print messages", _arguments, _subscribe)
+_VERB = Verb("print messages", _arguments, _subscribe, "a message")
 run = verbs.run
 
 

@@ -12,7 +12,7 @@ from midge.client.client import Client
 from midge.client.commands import output
 from midge.client.commands.connect_arguments import add_connect_arguments, connect_options
 from midge.client.commands.quantities import timeout_ns
-from midge.client.errors import ClientError, OptionError
+from midge.client.errors import ClientError, OptionError, ServerError
 from midge.client.jetstream import JetStream, is_no_responders, json_object
 from midge.protocol.client_side import publish_frame
 from midge.protocol.errors import MidgeError
@@ -31,6 +31,37 @@ class Session(NamedTuple):
     def call(self, operation: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the answer of JetStream's API; see `JetStream.call`."""
         return self.jetstream.call(operation, body)
+
+    def patience_s(self, default_s: float) -> float:
+        """Return how long to wait for something other than an answer: a given `--timeout`."""
+        return self.args.patience / 1e9 if self.args.patience else default_s
+
+    def require_count(self, seen: int, patience_s: float) -> None:
+        """Raise if `--count` asked for more than came before the time was over.
+
+        Raises:
+            ServerError: it did.
+        """
+        if self.args.count:
+            raise ServerError(
+                f"{seen} of {self.args.count} came, and no other within {patience_s:g} s"
+            )
+
+    def make_bucket(self, what: str, config: dict[str, Any]) -> None:
+        """Make the stream of a bucket; print whether it was there, equal, before.
+
+        JetStream answers alike in both cases.
+        """
+        try:
+            self.call(f"STREAM.INFO.{config['name']}")
+            done = "is there already, with these settings"
+        except ClientError:
+            done = "is made"
+        info = self.call(f"STREAM.CREATE.{config['name']}", config)
+        if self.args.json:
+            output.print_json({"config": info["config"], "state": info["state"]})
+        else:
+            output.write(f"{what} {done}")
 
     def pages(self, operation: str, key: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield the items under `key` of a list of JetStream's API, page after page."""
@@ -81,6 +112,8 @@ class Verb(NamedTuple):
     summary: str
     add_arguments: Callable[[argparse.ArgumentParser], object]
     run: Callable[[Session], int | None]
+    awaits: str = ""
+    """What a command without an end waits for; a given `--timeout` ends it."""
 
 
 def add_verbs(parser: argparse.ArgumentParser, verbs: Mapping[str, Verb]) -> None:
@@ -95,18 +128,33 @@ def add_verb(parser: argparse.ArgumentParser, verb: Verb) -> None:
     verb.add_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_connect_arguments(parser)
+    default = "never ends" if verb.awaits else f"$NATS_TIMEOUT or {_DEFAULT_TIMEOUT}"
     parser.add_argument(
         "--timeout",
         type=timeout_ns,
+        action=_Timeout,
         default=os.environ.get("NATS_TIMEOUT", "") or _DEFAULT_TIMEOUT,
         metavar="DURATION",
-        help="how long to wait for an answer, such as 5 or 500ms "
-        f"(default: $NATS_TIMEOUT or {_DEFAULT_TIMEOUT})",
+        help=f"how long to wait for {verb.awaits or 'an answer'}, such as 5 or 500ms "
+        f"(default: {default})",
     )
     parser.add_argument(
         "--domain", default="", metavar="NAME", help="JetStream's domain (default: the context's)"
     )
-    parser.set_defaults(act=verb.run, program=parser.prog)
+    parser.set_defaults(act=verb.run, program=parser.prog, patience=0)
+
+
+class _Timeout(argparse.Action):
+    """Notes a given `--timeout` in `patience`, too, which no variable sets."""
+
+    def __call__(
+        self,
+        _parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        value: Any,
+        _flag: str | None = None,
+    ) -> None:
+        namespace.timeout = namespace.patience = value
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,18 +9,20 @@ from midge.protocol.client_side import Message, publish_frame
 
 _WINDOW_MESSAGES = 256
 _WINDOW_BYTES = 4 << 20
-_SILENCE_S = 10.0
+SILENCE_S = 10.0
 
 
 class AckWindow:
     """Publishes with a bounded number of outstanding acknowledgements."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, patience_s: float) -> None:
+        """Wait `patience_s` for the next acknowledgement."""
         self.stored = 0
         self.duplicates = 0
         self.stream = ""
         self.last_seq = 0
         self._client = client
+        self._patience_s = patience_s
         self._waiting: dict[bytes, tuple[bytes, int]] = {}
         self._bytes = 0
 
@@ -46,10 +48,10 @@ class AckWindow:
             self._receive()
 
     def _receive(self) -> None:
-        messages = self._client.receive(_SILENCE_S)
+        messages = self._client.receive(self._patience_s)
         if not messages:
             said = f": {self._client.errors[-1]}" if self._client.errors else ""
-            raise ServerError(f"no acknowledgement within {_SILENCE_S:g} s{said}")
+            raise ServerError(f"no acknowledgement within {self._patience_s:g} s{said}")
         for message in messages:
             waiting = self._waiting.pop(message.subject, None)
             if waiting is not None:

@@ -36,10 +36,11 @@ class JetStreamAccount:
 
     `limits` holds the account's limits by tier; `NO_TIER` alone without tiers.
     `stream_added` and `stream_removed` are called when a stream begins or ceases to accept
-    messages, `stream_changed` when its configuration changes. `delete_store` deletes a stream's
-    store. `quarantined` has the unusable stores and the reasons: only the deletion of its stream
-    changes such a store. `stream_quarantined` is called for each. `unanswered` has the requests
-    that are answered once their changes are on the disk.
+    messages, `stream_changed` when its configuration changes. `is_enabled` is False where the
+    account may not use JetStream: requests are answered with that. `delete_store` deletes a
+    stream's store. `quarantined` has the unusable stores and the reasons: only the deletion of its
+    stream changes such a store. `stream_quarantined` is called for each. `unanswered` has the
+    requests that are answered once their changes are on the disk.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class JetStreamAccount:
         self.surroundings = surroundings
         self.server_limits = server_limits or ServerLimits()
         self.limits = limits or {NO_TIER: AccountLimits()}
+        self.is_enabled = True
         self.is_strict = True
         self.server_name = ""
         self.streams: dict[str, Stream] = {}
@@ -124,12 +126,18 @@ class JetStreamAccount:
         self.memory.limit = shown.max_memory
         self.storage.limit = shown.max_storage
 
+    def require_enabled(self) -> None:
+        """Raise JetStreamError if the account may not use JetStream."""
+        if not self.is_enabled:
+            raise errors.NOT_ENABLED_FOR_ACCOUNT.error()
+
     def lookup(self, name: str) -> Stream:
         """Return a stream by name.
 
         Raises:
-            JetStreamError: the stream does not exist.
+            JetStreamError: the stream does not exist, or the account may not use JetStream.
         """
+        self.require_enabled()
         stream = self.streams.get(name)
         if stream is None:
             self._check_quarantine(name)
@@ -188,7 +196,7 @@ class JetStreamAccount:
         grown = max(config.max_bytes, 0) - max(old.max_bytes, 0)
         limits = self._require_limits(config.num_replicas)
         self._check_room(limits, config, max(grown, 0), max(config.max_bytes, 0) - max(grown, 0))
-        stream.audience.check_limits(old, config)
+        stream.readers.check_limits(old, config)
         self._change_subjects(old.subjects, config.subjects)
         self._reserve(config, grown)
         stream.configure(config)
@@ -210,6 +218,17 @@ class JetStreamAccount:
         self._forget(stream)
         stream.events.deleted()
         self.delete_store(stream.store)
+
+    def delete_all(self) -> None:
+        """Delete all streams, the quarantined ones included.
+
+        Raises:
+            StoreError: the disk has failed.
+        """
+        for name in list(self.quarantined):
+            self.delete_quarantined(name)
+        for stream in list(self.streams.values()):
+            self.delete(stream)
 
     def delete_quarantined(self, name: str) -> Store | None:
         """Delete a quarantined stream and return its store, None if `name` is not quarantined."""
@@ -344,7 +363,7 @@ class JetStreamAccount:
         self._with_origins.pop(stream, None)
         self.stream_removed(stream)
         self._tell_followers(stream.config.name)
-        stream.audience.close()
+        stream.readers.close()
         stream.stop()
         stream.contents.release_usage()
         self._reserve(stream.config, -max(stream.config.max_bytes, 0))

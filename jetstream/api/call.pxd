@@ -7,9 +7,11 @@ cdef class Family:
     cdef readonly dict with_error
     cdef readonly bint takes_body
     cdef readonly Py_ssize_t body_max
+    cdef readonly bint is_body_first
+    cdef readonly bint is_checked
 
 
-cdef class Call:
+cdef class ApiCall:
     cdef readonly object account
     cdef readonly Family family
     cdef readonly list tokens
@@ -22,6 +24,7 @@ cdef class Call:
     cdef bytes _response
     cdef bytes _response_headers
 
+    cpdef void check(self) except *
     cpdef object decode(self, object kind, object into)
     cpdef object decode_optional(self, object kind, object into)
     cpdef void answer(self, dict fields, object after=*, bytes headers=*) except *

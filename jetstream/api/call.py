@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from midge.jetstream import errors
+from midge.jetstream import headers as header_block
+from midge.jetstream.config.versions import is_known_level
 from midge.jetstream.errors import ApiError, JetStreamError
 from midge.jetstream.json import structure, type_names
-from midge.jetstream.json.encode import encode
+from midge.jetstream.json.encode import encode, text
 from midge.jetstream.store.interface import StoreError
 from midge.jetstream.store.store import Store
-from midge.jetstream.stream.pieces import Owner, WaitingPieces, in_turns
+from midge.jetstream.stream.pieces import PieceOwner, WaitingPieces, in_turns
 
 if TYPE_CHECKING:
     from midge.jetstream.account.account import JetStreamAccount
@@ -24,6 +26,8 @@ BODY_MAX_BYTES = 64 << 10
 
 CONFIG_MAX_BYTES = 8 << 20
 """The largest body of a request with a stream's configuration: 100,000 subjects of 80 bytes."""
+
+_REQUIRED_LEVEL = b"Nats-Required-Api-Level"
 
 
 def always() -> bool:
@@ -40,15 +44,19 @@ class Family:
     def __init__(
         self,
         kind: str,
-        handle: Callable[[Call], None],
+        handle: Callable[[ApiCall], None],
         with_error: dict[str, Any] | None = None,
         *,
         takes_body: bool = True,
         body_max: int = BODY_MAX_BYTES,
+        is_body_first: bool = False,
+        is_checked: bool = True,
     ) -> None:
         """Set the parts; with `takes_body` False, a request with a body is refused.
 
-        `body_max` is the size of the largest body in bytes.
+        `body_max` is the size of the largest body in bytes. With `is_body_first`, a wrong body is
+        refused with its own error even where the account may not use JetStream. With `is_checked`
+        False, the handler calls `Call.check` when it needs to, or not at all.
         """
         self.type = type_names.API + kind
         self.head = encode({"type": self.type})[:-1]
@@ -56,9 +64,11 @@ class Family:
         self.with_error = with_error or {}
         self.takes_body = takes_body
         self.body_max = body_max
+        self.is_body_first = is_body_first
+        self.is_checked = is_checked
 
 
-class Call:
+class ApiCall:
     """A request: its subject's `tokens` behind ``$JS.API``, and the requester's description.
 
     `is_wanted` returns False once no subscription takes the answer any more.
@@ -101,6 +111,25 @@ class Call:
         self._response = b""
         self._response_headers = b""
 
+    def check(self) -> None:
+        """Refuse a request that requires a newer API, or has an unexpected body or account.
+
+        Raises:
+            JetStreamError: the request is refused.
+        """
+        if self.headers:
+            level = header_block.find(self.headers, _REQUIRED_LEVEL)
+            if level and not is_known_level(text(level)):
+                raise errors.REQUIRED_API_LEVEL.error()
+        if not self.family.is_body_first:
+            self.account.require_enabled()
+        size, most = len(self.body), self.family.body_max
+        if size > most:
+            problem = f"a body of {size} bytes is larger than the {most} of this request"
+            raise errors.INVALID_JSON.error(err=problem)
+        if not self.family.takes_body and not structure.is_empty_request(self.body):
+            raise errors.NOT_EMPTY_REQUEST.error()
+
     def decode(self, kind: structure.Structure, into: Any) -> Any:
         """Read the body into `into`.
 
@@ -117,7 +146,7 @@ class Call:
         return self.decode(kind, into) if structure.is_object_or_array(self.body) else into
 
     def go_on_after(
-        self, owner: Owner, pieces: WaitingPieces[Result], work: Callable[[Result], object]
+        self, owner: PieceOwner, pieces: WaitingPieces[Result], work: Callable[[Result], object]
     ) -> None:
         """Call `work` with the result of `pieces`, in a later turn if they take several.
 
@@ -171,3 +200,8 @@ class Call:
         self.account.api_errors += 1
         fields = {"type": self.family.type, "error": error.fields(), **self.family.with_error}
         self._respond(encode(fields))
+
+
+def clustering_required(_: ApiCall) -> None:
+    """Refuse a request that needs a cluster."""
+    raise errors.CLUSTER_REQUIRED.error()

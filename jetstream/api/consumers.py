@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from midge.jetstream import errors
 from midge.jetstream import headers as header_block
-from midge.jetstream.api.call import Call, Family
+from midge.jetstream.api.call import ApiCall, Family, clustering_required
 from midge.jetstream.config import consumer as configuration
 from midge.jetstream.config import consumer_rules, names
 from midge.jetstream.config.consumer_config import ConsumerConfig, CreateRequest
@@ -59,11 +59,12 @@ _RESET = Structure(
 _UNPIN = Structure("JSApiConsumerUnpinRequest", _Unpin, [Field("group", Text())])
 
 
-def create(call: Call) -> None:
+def create(call: ApiCall) -> None:
     """CONSUMER.CREATE and CONSUMER.DURABLE.CREATE: make a consumer, or change it."""
     request = CreateRequest()
     if not _FLAT_REQUEST.read(call.body, request):
         request = call.decode(configuration.CREATE_REQUEST, CreateRequest())
+    call.account.require_enabled()
     name = _check_subject(call, request)
     config = request.config
     if config.num_replicas > 1:
@@ -79,7 +80,7 @@ def create(call: Call) -> None:
 
 
 def _make_later(
-    call: Call, request: CreateRequest, stream: Stream, name: str, identity: bytes
+    call: ApiCall, request: CreateRequest, stream: Stream, name: str, identity: bytes
 ) -> None:
     """Make a consumer once its start position has been found, and its filters compared.
 
@@ -92,7 +93,9 @@ def _make_later(
     )
 
 
-def _make(call: Call, request: CreateRequest, stream: Stream, name: str, identity: bytes) -> None:
+def _make(
+    call: ApiCall, request: CreateRequest, stream: Stream, name: str, identity: bytes
+) -> None:
     """Make a consumer, or change the existing one of that name."""
     config = request.config
     existing = stream.consumers.get(names.to_bytes(name)) if name else None
@@ -108,7 +111,7 @@ def _make(call: Call, request: CreateRequest, stream: Stream, name: str, identit
 
 
 def _report(
-    call: Call, consumer: Consumer, after: Store | None = None, headers: bytes = b""
+    call: ApiCall, consumer: Consumer, after: Store | None = None, headers: bytes = b""
 ) -> None:
     """Answer with the report on a consumer."""
     report = written_report(consumer, call.family.head)
@@ -118,7 +121,7 @@ def _report(
         call.respond(report, after, headers)
 
 
-def _check_subject(call: Call, request: CreateRequest) -> str:
+def _check_subject(call: ApiCall, request: CreateRequest) -> str:
     """Check a request against its subject; return the requested name."""
     config = request.config
     tokens = call.tokens
@@ -144,7 +147,7 @@ def _check_subject(call: Call, request: CreateRequest) -> str:
     return name
 
 
-def _check_identity(call: Call, stream: Stream, config: ConsumerConfig) -> bytes:
+def _check_identity(call: ApiCall, stream: Stream, config: ConsumerConfig) -> bytes:
     """Check that a mirror or a source means this stream, and not an earlier one of its name.
 
     Returns the headers of the answer.
@@ -203,7 +206,7 @@ def _check_filter(subject: str, config: ConsumerConfig) -> None:
         raise errors.CONSUMER_CREATE_FILTER_SUBJECT_MISMATCH.error()
 
 
-def names_of(call: Call) -> None:
+def names_of(call: ApiCall) -> None:
     """CONSUMER.NAMES: list the names of a stream's consumers."""
     page: _Page = call.decode_optional(_PAGE, _Page())
     listed = _stream(call).consumers.listed()
@@ -213,7 +216,7 @@ def names_of(call: Call) -> None:
     call.answer(fields)
 
 
-def listing(call: Call) -> None:
+def listing(call: ApiCall) -> None:
     """CONSUMER.LIST: list the reports of a stream's consumers."""
     page: _Page = call.decode_optional(_PAGE, _Page())
     listed = _stream(call).consumers.listed()
@@ -223,19 +226,19 @@ def listing(call: Call) -> None:
     call.answer(fields)
 
 
-def info(call: Call) -> None:
+def info(call: ApiCall) -> None:
     """CONSUMER.INFO: report on a consumer."""
     _report(call, _consumer(call))
 
 
-def delete(call: Call) -> None:
+def delete(call: ApiCall) -> None:
     """CONSUMER.DELETE: delete a consumer."""
     stream = _stream(call)
     stream.consumers.delete(_consumer_of(call, stream))
     call.respond(_DELETED, stream.store)
 
 
-def pause(call: Call) -> None:
+def pause(call: ApiCall) -> None:
     """CONSUMER.PAUSE: pause a consumer until a time, or resume it."""
     request: _Pause = call.decode_optional(_PAUSE, _Pause())
     consumer = _consumer(call)
@@ -252,13 +255,14 @@ def pause(call: Call) -> None:
     call.answer(fields, _stream(call).store)
 
 
-def reset(call: Call) -> None:
+def reset(call: ApiCall) -> None:
     """CONSUMER.RESET: start a consumer over; without such a consumer there is no answer."""
     request = _Reset()
     stream = call.account.streams.get(call.tokens[2])
     consumer = stream.consumers.get(names.to_bytes(call.tokens[3])) if stream is not None else None
     if stream is None or consumer is None:
         return
+    call.check()
     if call.body:
         _decode_leniently(call, _RESET, request)
     start_time = consumer.config.opt_start_time
@@ -272,7 +276,7 @@ def reset(call: Call) -> None:
     )
 
 
-def _reset(call: Call, stream: Stream, consumer: Consumer, seq: int) -> None:
+def _reset(call: ApiCall, stream: Stream, consumer: Consumer, seq: int) -> None:
     """Start a consumer over, and answer; there is no answer if it is gone meanwhile."""
     if consumer.is_closed:
         return
@@ -284,7 +288,7 @@ def _reset(call: Call, stream: Stream, consumer: Consumer, seq: int) -> None:
     call.answer({**fields, "reset_seq": seq}, stream.store, headers)
 
 
-def unpin(call: Call) -> None:
+def unpin(call: ApiCall) -> None:
     """CONSUMER.UNPIN: unpin the pinned client, so that another one gets the pin."""
     request = _Unpin()
     _decode_leniently(call, _UNPIN, request)
@@ -302,28 +306,23 @@ def unpin(call: Call) -> None:
     call.answer({})
 
 
-def clustering_required(_: Call) -> None:
-    """Refuse a request that needs a cluster."""
-    raise errors.CLUSTER_REQUIRED.error()
-
-
-def _decode_leniently(call: Call, kind: Structure, into: object) -> None:
+def _decode_leniently(call: ApiCall, kind: Structure, into: object) -> None:
     try:
         structure.decode_lenient(call.body, kind, into)
     except structure.JsonProblem as problem:
         raise errors.INVALID_JSON.error(err=problem) from None
 
 
-def _stream(call: Call) -> Stream:
+def _stream(call: ApiCall) -> Stream:
     return call.account.lookup(call.tokens[2])
 
 
-def _consumer(call: Call) -> Consumer:
+def _consumer(call: ApiCall) -> Consumer:
     """Return the consumer that a request is about; raises JetStreamError."""
     return _consumer_of(call, _stream(call))
 
 
-def _consumer_of(call: Call, stream: Stream) -> Consumer:
+def _consumer_of(call: ApiCall, stream: Stream) -> Consumer:
     consumer = stream.consumers.get(names.to_bytes(call.tokens[3]))
     if consumer is None:
         raise errors.CONSUMER_NOT_FOUND.error()
@@ -337,25 +336,26 @@ def _name(consumer: Consumer) -> str:
 _CREATE_MAX_BYTES = 1 << 20
 """The largest body of a request that makes a consumer; metadata may take 128 KiB of it."""
 
-_CREATE = Family("consumer_create_response", create, body_max=_CREATE_MAX_BYTES)
+_CREATE = Family("consumer_create_response", create, body_max=_CREATE_MAX_BYTES, is_body_first=True)
 _OF_STREAM = {
     "NAMES": Family("consumer_names_response", names_of, _NO_CONSUMERS),
     "LIST": Family("consumer_list_response", listing, _NO_CONSUMERS),
 }
 _OF_CONSUMER = {
-    "INFO": Family("consumer_info_response", info, takes_body=False),
+    "INFO": Family("consumer_info_response", info, takes_body=False, is_body_first=True),
     "DELETE": Family("consumer_delete_response", delete, takes_body=False),
     "PAUSE": Family(
         "consumer_pause_response",
         pause,
         {"paused": False, "pause_until": _NEVER.text()},
+        is_body_first=True,
     ),
-    "RESET": Family("consumer_reset_response", reset, {"reset_seq": 0}),
-    "UNPIN": Family("consumer_unpin_response", unpin),
+    "RESET": Family("consumer_reset_response", reset, {"reset_seq": 0}, is_checked=False),
+    "UNPIN": Family("consumer_unpin_response", unpin, is_body_first=True),
 }
 _DELETED = encode({"type": _OF_CONSUMER["DELETE"].type, "success": True})
 _LEADER_STEPDOWN = Family(
-    "consumer_leader_stepdown_response", clustering_required, takes_body=False
+    "consumer_leader_stepdown_response", clustering_required, is_checked=False
 )
 
 

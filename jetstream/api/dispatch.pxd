@@ -3,7 +3,7 @@
 cimport cython
 
 from midge.jetstream.api cimport consumers
-from midge.jetstream.api.call cimport Call, Family
+from midge.jetstream.api.call cimport ApiCall, Family
 
 cdef Py_ssize_t _PREFIX_SIZE
 
@@ -12,10 +12,8 @@ cpdef Family find(list tokens)
 
 cdef Family _find_stream(list tokens)
 
-@cython.locals(tokens=list, family=Family, call=Call)
+@cython.locals(tokens=list, family=Family, call=ApiCall)
 cpdef bint handle(
     object account, bytes subject, bytes headers, bytes body, object respond, object client=*,
     object is_wanted=*
 ) except -1
-
-cdef void _check(Call call) except *

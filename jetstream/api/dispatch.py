@@ -1,4 +1,4 @@
-"""Find the request for a subject, and make the checks that all requests share."""
+"""Find the request for a subject, and hand it to its handler."""
 
 from __future__ import annotations
 
@@ -6,22 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 from midge.jetstream import errors
-from midge.jetstream import headers as header_block
 from midge.jetstream.account.account import JetStreamAccount
 from midge.jetstream.api import consumers, messages, streams
-from midge.jetstream.api.call import Call, Family, always
-from midge.jetstream.config.versions import is_known_level
-from midge.jetstream.errors import ApiError, JetStreamError
-from midge.jetstream.json.encode import encode, text
-from midge.jetstream.json.structure import is_empty_request
+from midge.jetstream.api.call import ApiCall, Family, always
+from midge.jetstream.errors import JetStreamError
 from midge.jetstream.store.interface import StoreError
 
 PREFIX = b"$JS.API."
 _PREFIX_SIZE = len(PREFIX)  # a C number where this is compiled
-_REQUIRED_LEVEL = b"Nats-Required-Api-Level"
 
 
-def account_info(call: Call) -> None:
+def account_info(call: ApiCall) -> None:
     """INFO: report the account's usage and limits."""
     call.answer(call.account.info())
 
@@ -75,34 +70,13 @@ def handle(
     family = find(tokens)
     if family is None:
         return False
-    call = Call(account, family, tokens, headers, body, respond, client, is_wanted)
+    call = ApiCall(account, family, tokens, headers, body, respond, client, is_wanted)
     try:
-        _check(call)
+        if family.is_checked:
+            call.check()
         family.handle(call)
     except JetStreamError as error:
         call.refuse(error.api)
     except StoreError as error:
         call.refuse(errors.STREAM_STORE_FAILED.fill(err=error))
     return True
-
-
-def refuse(subject: bytes, error: ApiError) -> bytes | None:
-    """Return the answer that refuses a request, for example while JetStream is off, or None."""
-    family = find(text(subject[len(PREFIX) :]).split("."))
-    if family is None:
-        return None
-    return encode({"type": family.type, "error": error.fields(), **family.with_error})
-
-
-def _check(call: Call) -> None:
-    """Refuse a request that requires a newer API, or that has an unexpected body."""
-    if call.headers:
-        level = header_block.find(call.headers, _REQUIRED_LEVEL)
-        if level and not is_known_level(text(level)):
-            raise errors.REQUIRED_API_LEVEL.error()
-    size, most = len(call.body), call.family.body_max
-    if size > most:
-        problem = f"a body of {size} bytes is larger than the {most} of this request"
-        raise errors.INVALID_JSON.error(err=problem)
-    if not call.family.takes_body and not is_empty_request(call.body):
-        raise errors.NOT_EMPTY_REQUEST.error()

@@ -6,18 +6,18 @@ from typing import Any
 
 from midge.jetstream import errors
 from midge.jetstream.api import requests
-from midge.jetstream.api.call import Call, Family
+from midge.jetstream.api.call import ApiCall, Family
 from midge.jetstream.config.names import to_bytes
 from midge.jetstream.json.encode import blob, text
 from midge.jetstream.json.structure import is_empty_request
 from midge.jetstream.json.times import format_time
 from midge.jetstream.stream import searching
 from midge.jetstream.stream.get_request import GET, GetRequest
-from midge.jetstream.stream.pieces import WaitingPieces, in_turns, until_at_hand
+from midge.jetstream.stream.pieces import WaitingPieces, in_turns, until_cached
 from midge.jetstream.stream.stream import Stream
 
 
-def get(call: Call) -> None:
+def get(call: ApiCall) -> None:
     """STREAM.MSG.GET: show one message."""
     if is_empty_request(call.body):
         raise errors.BAD_REQUEST.error()
@@ -29,7 +29,7 @@ def get(call: Call) -> None:
     in_turns(stream, pieces, lambda seq: _show(call, stream, request, seq), call.refuse)
 
 
-def _show(call: Call, stream: Stream, request: GetRequest, seq: int) -> None:
+def _show(call: ApiCall, stream: Stream, request: GetRequest, seq: int) -> None:
     """Answer with the message of a sequence, if it is visible."""
     store = stream.store
     message = store.load(seq) if 0 < seq <= store.visible_seq else None
@@ -46,7 +46,7 @@ def _show(call: Call, stream: Stream, request: GetRequest, seq: int) -> None:
     call.answer({"message": fields})
 
 
-def delete(call: Call) -> None:
+def delete(call: ApiCall) -> None:
     """STREAM.MSG.DELETE: remove one message, and overwrite it unless `no_erase` is set."""
     if is_empty_request(call.body):
         raise errors.BAD_REQUEST.error()
@@ -78,7 +78,7 @@ def _fetch(stream: Stream, request: GetRequest) -> WaitingPieces[int]:
     """Return the sequence that a request names, 0 for none, once its message is in memory."""
     seq = yield from _find(stream, request)
     if 0 < seq <= stream.store.visible_seq:
-        yield from until_at_hand(stream.store, seq)
+        yield from until_cached(stream.store, seq)
     return seq
 
 

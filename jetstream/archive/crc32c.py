@@ -6,7 +6,7 @@ processor's instruction takes 64 KiB in 6 µs, and eight tables, where it has no
 
 from __future__ import annotations
 
-from midge.jetstream.store.numbers import Octets
+from midge.jetstream.store.numbers import BytesLike
 
 _WORD = 0xFFFFFFFF
 _POLYNOMIAL = 0x82F63B78
@@ -29,7 +29,7 @@ def prepare() -> None:
     """Get ready for the other function, which must not be called before."""
 
 
-def crc32c(data: Octets, start: int, end: int, by_tables: bool) -> int:  # noqa: ARG001
+def crc32c(data: BytesLike, start: int, end: int, by_tables: bool) -> int:  # noqa: ARG001
     """Return the checksum of ``data[start:end]``; in C `by_tables` leaves the instruction out."""
     crc = _WORD
     for octet in data[start:end]:

@@ -46,7 +46,7 @@ def json_members(data: bytes, what: str) -> dict[str, msgspec.Raw]:
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-class Entry(NamedTuple):
+class ArchiveEntry(NamedTuple):
     """One entry; `seq` and `time_ns` are 0 unless it is a message."""
 
     name: bytes
@@ -93,7 +93,7 @@ class EntryReader:
         """Return how many bytes no entry has been made of."""
         return len(self._data) - self._at
 
-    def next_entry(self) -> Entry | None:
+    def next_entry(self) -> ArchiveEntry | None:
         """Return the next entry; None when it is not there as a whole yet.
 
         Raises:
@@ -118,7 +118,7 @@ class EntryReader:
             return None
         data = self._data
         self._at = end
-        return Entry(
+        return ArchiveEntry(
             bytes(data[at : at + name_size]),
             zigzag >> 1 if not zigzag & 1 else ~(zigzag >> 1),
             seq,

@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 
 from midge.jetstream.archive import consumers, entries
-from midge.jetstream.archive.entries import ArchiveError, Entry, EntryReader
+from midge.jetstream.archive.entries import ArchiveEntry, ArchiveError, EntryReader
 from midge.jetstream.archive.framing import S2Reader
 from midge.jetstream.archive.restored import RestoredStream
 from midge.jetstream.archive.tar_restore import TarRestore
@@ -81,7 +81,7 @@ class Restore:
             raise ArchiveError("EOF")
         self._restored.end(self._last_seq)
 
-    def _take(self, entry: Entry) -> None:
+    def _take(self, entry: ArchiveEntry) -> None:
         if self._has_ended:
             raise ArchiveError("archive: there is more behind its end")
         if not self._has_state:
@@ -95,7 +95,7 @@ class Restore:
         else:
             raise ArchiveError("expected message sequence")
 
-    def _take_state(self, entry: Entry) -> None:
+    def _take_state(self, entry: ArchiveEntry) -> None:
         if entry.name != entries.STATE:
             raise ArchiveError("expected state.json first")
         try:
@@ -107,7 +107,7 @@ class Restore:
         self._has_state = True
         self._restored.begin(state.first_seq)
 
-    def _take_consumer(self, entry: Entry) -> None:
+    def _take_consumer(self, entry: ArchiveEntry) -> None:
         if not entry.name.startswith(entries.CONSUMERS):
             raise ArchiveError(f'expected consumer, found "{text(entry.name)}"')
         self._consumers_left -= 1

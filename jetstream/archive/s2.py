@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from midge.jetstream.archive import crc32c
 from midge.jetstream.store import numbers
-from midge.jetstream.store.numbers import Octets
+from midge.jetstream.store.numbers import BytesLike
 from midge.protocol.errors import MidgeError
 
 BLOCK_MAX = 64 * 1024
@@ -30,19 +30,19 @@ class S2Error(MidgeError):
     """Compressed data is damaged, or no S2 at all."""
 
 
-def checksum(data: Octets, start: int, end: int) -> int:
+def checksum(data: BytesLike, start: int, end: int) -> int:
     """Return the CRC-32C of ``data[start:end]``, masked as Snappy's framing format wants it."""
     crc = crc32c.crc32c(data, start, end, False)
     return ((crc >> 15 | crc << 17 & _WORD) + _CRC_MASK) & _WORD
 
 
-def checksum_by_tables(data: Octets, start: int, end: int) -> int:
+def checksum_by_tables(data: BytesLike, start: int, end: int) -> int:
     """Return the same, as on processors that have no instruction for it."""
     crc = crc32c.crc32c(data, start, end, True)
     return ((crc >> 15 | crc << 17 & _WORD) + _CRC_MASK) & _WORD
 
 
-def decoded_size(data: Octets, start: int, end: int) -> int:
+def decoded_size(data: BytesLike, start: int, end: int) -> int:
     """Return how long the block in ``data[start:end]`` is decoded.
 
     Raises:
@@ -57,7 +57,7 @@ def decoded_size(data: Octets, start: int, end: int) -> int:
     raise S2Error("a compressed block does not begin with its length")
 
 
-def decode(data: Octets, start: int, end: int, size_max: int) -> bytearray:
+def decode(data: BytesLike, start: int, end: int, size_max: int) -> bytearray:
     """Return what the block in ``data[start:end]`` holds, of `size_max` bytes at most.
 
     Raises:
@@ -81,7 +81,7 @@ class _Decoder:
         self.done = 0
         self.offset = 0
 
-    def run(self, data: Octets, start: int, end: int) -> bytearray:
+    def run(self, data: BytesLike, start: int, end: int) -> bytearray:
         """Return what ``data[start:end]``, which begins with the block's length, holds."""
         self.at = start
         while data[self.at] >= 0x80:
@@ -102,7 +102,7 @@ class _Decoder:
             raise _damaged()
         return self.out
 
-    def _number(self, data: Octets, end: int, count: int) -> int:
+    def _number(self, data: BytesLike, end: int, count: int) -> int:
         """Read a number of `count` bytes, little-endian."""
         if self.at + count > end:
             raise _damaged()
@@ -113,7 +113,7 @@ class _Decoder:
         self.at += count
         return number
 
-    def _literal(self, data: Octets, end: int, length: int) -> None:
+    def _literal(self, data: BytesLike, end: int, length: int) -> None:
         """Take bytes as they are; from 60 on `length` says how many bytes hold the length."""
         if length >= 60:
             length = self._number(data, end, length - 59)
@@ -124,7 +124,7 @@ class _Decoder:
         self.at += length
         self.done += length
 
-    def _near(self, data: Octets, end: int, tag: int) -> None:
+    def _near(self, data: BytesLike, end: int, tag: int) -> None:
         """Copy from nearby, or, where the offset is 0, from the last one."""
         distance = (tag & 0xE0) << 3 | self._number(data, end, 1)
         length = tag >> 2 & 7

@@ -15,7 +15,7 @@ import msgspec
 
 from midge.jetstream.archive import consumers
 from midge.jetstream.archive.entries import ArchiveError, json_members
-from midge.jetstream.archive.nats_store.blocks import Record, RecordReader
+from midge.jetstream.archive.nats_store.blocks import NatsRecords, Record
 from midge.jetstream.archive.nats_store.metadata import Index, read_consumer, read_index
 from midge.jetstream.archive.tar import Piece, TarReader
 from midge.jetstream.json.encode import encode, text
@@ -47,7 +47,7 @@ class TarRestore:
         self._name = restored.config.name
         self._tar = TarReader()
         self._file = bytearray()
-        self._reader: RecordReader | None = None
+        self._reader: NatsRecords | None = None
         self._is_block_whole = False
         self._firsts: dict[int, int] = {}  # the first message of each block
         self._gone: set[int] = set()
@@ -132,7 +132,7 @@ class TarRestore:
 
     def _take_block(self, index: int, piece: Piece) -> None:
         if self._reader is None:
-            self._reader = RecordReader(self._name, index)
+            self._reader = NatsRecords(self._name, index)
         self._reader.feed(piece.data)
         self._is_block_whole = piece.is_last
 

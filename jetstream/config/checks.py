@@ -16,9 +16,9 @@ from midge.jetstream.config.stream import (
     LIMITS,
     NEW,
     WORKQUEUE,
+    ConfigContext,
     Placement,
     StreamConfig,
-    Surroundings,
 )
 from midge.jetstream.json.times import SECOND_NS, format_duration
 from midge.protocol.errors import quote
@@ -45,7 +45,7 @@ def pedantic_error(text: str) -> errors.JetStreamError:
 
 
 def check(
-    asked: StreamConfig, surroundings: Surroundings, *, pedantic: bool = False
+    asked: StreamConfig, surroundings: ConfigContext, *, pedantic: bool = False
 ) -> StreamConfig:
     """Return a copy of `asked` with its defaults.
 
@@ -312,7 +312,7 @@ def quoted(text: str) -> str:
 
 
 def check_update(
-    old: StreamConfig, asked: StreamConfig, surroundings: Surroundings, *, pedantic: bool = False
+    old: StreamConfig, asked: StreamConfig, surroundings: ConfigContext, *, pedantic: bool = False
 ) -> StreamConfig:
     """Return the configuration that replaces `old`, with its defaults.
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from midge.jetstream import errors, transform
 from midge.jetstream.config import names
 from midge.jetstream.config.source import StreamSource, SubjectTransform
-from midge.jetstream.config.stream import StreamConfig, Surroundings
+from midge.jetstream.config.stream import ConfigContext, StreamConfig
 from midge.protocol.errors import quote
 
 API_PREFIX = "$JS.API"
 
 
-def check_origins(config: StreamConfig, surroundings: Surroundings, *, pedantic: bool) -> None:
+def check_origins(config: StreamConfig, surroundings: ConfigContext, *, pedantic: bool) -> None:
     """Refuse an invalid mirror or sources, also if they form a cycle; raises JetStreamError."""
     subjects: list[str] = []
     if config.mirror is not None:
@@ -87,7 +87,7 @@ def _check_mirror(config: StreamConfig, mirror: StreamSource) -> None:
 
 
 def _check_mirror_origin(
-    config: StreamConfig, mirror: StreamSource, surroundings: Surroundings, pedantic: bool
+    config: StreamConfig, mirror: StreamSource, surroundings: ConfigContext, pedantic: bool
 ) -> list[str]:
     """Check a mirror against its origin, if that exists; return the origin's subjects."""
     if not names.is_valid_name(mirror.name):
@@ -104,7 +104,7 @@ def _check_mirror_origin(
     return origin.subjects
 
 
-def _check_sources(config: StreamConfig, surroundings: Surroundings) -> list[str]:
+def _check_sources(config: StreamConfig, surroundings: ConfigContext) -> list[str]:
     """Refuse invalid or repeated sources; return the subjects of the existing ones."""
     subjects: list[str] = []
     seen: set[str] = set()
@@ -187,7 +187,7 @@ def _check_prefixes(config: StreamConfig, subjects: list[str]) -> None:
             raise errors.STREAM_EXTERNAL_API_OVERLAP.error(prefix=prefix, subject=API_PREFIX)
 
 
-def _check_cycles(config: StreamConfig, surroundings: Surroundings) -> None:
+def _check_cycles(config: StreamConfig, surroundings: ConfigContext) -> None:
     """Refuse streams that are each other's sources."""
     waiting = [config]
     visited = set()

@@ -237,7 +237,7 @@ STREAM = Structure("StreamConfig", StreamConfig, _FIELDS, is_value=True)
 REQUEST = Structure("StreamConfigRequest", StreamRequest, [*_FIELDS, Field("pedantic", Boolean())])
 
 
-class Surroundings(Protocol):
+class ConfigContext(Protocol):
     """The account and the server's limits that a configuration is checked against."""
 
     @property

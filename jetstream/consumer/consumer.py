@@ -106,7 +106,7 @@ class Consumer(Deliverer):
     def place_at_start(self) -> None:
         """Stand where the deliver policy says."""
         start = start_of(self.acks.config, self.host.store, self.host.max_msgs_per_subject)
-        self.acks.stand_before(start.seq)
+        self.acks.reset_to(start.seq)
         self.acks.last_per_subject_upto = start.last_per_subject_upto
 
     def start(self) -> None:
@@ -290,7 +290,7 @@ class Consumer(Deliverer):
         acks.pending.clear(self.host.clock.call_later)
         self._arm_ack_timer(0)
         acks.redelivered.clear()
-        acks.stand_before(seq)
+        acks.reset_to(seq)
         acks.last_delivery_ns = 0
         acks.last_ack_ns = 0
         acks.count_pending()

@@ -445,7 +445,7 @@ class ConsumerSet(ConsumerHost):
         end = store.last_seq
         seq = max(floor_seq, store.first_seq)
         while seq <= end and store.messages and not self._is_ended:
-            upto = min(store.stretch_end(seq, PIECE_MESSAGES) - 1, end)
+            upto = min(store.seq_after(seq, PIECE_MESSAGES) - 1, end)
             try:
                 self._drop_unneeded(seq, upto)
             except StoreError:

@@ -57,7 +57,7 @@ cdef class Deliverer:
                    visible="unsigned long long", start="unsigned long long",
                    seq="unsigned long long")
     cdef StoredMessage _next_message(self)
-    cdef bint _is_at_hand(self, unsigned long long seq) except -1
+    cdef bint _is_cached(self, unsigned long long seq) except -1
     @cython.locals(acks=AckTracker, store=Store, upto="unsigned long long",
                    seq="unsigned long long", message=StoredMessage)
     cdef StoredMessage _next_last(self)

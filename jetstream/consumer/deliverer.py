@@ -219,7 +219,7 @@ class Deliverer:
         """Return the message to deliver next, or None, and set `acks.deliveries`."""
         acks = self.acks
         while acks.pending.queued:
-            if not self._is_at_hand(acks.pending.next_queued()):
+            if not self._is_cached(acks.pending.next_queued()):
                 return None
             message = acks.next_again()
             if message is not None:
@@ -238,7 +238,7 @@ class Deliverer:
             return None
         start = acks.passed_seq if acks.passed_seq > acks.next_seq else acks.next_seq
         seq = store.next_seq(acks.filters, start, visible)
-        if seq and not self._is_at_hand(seq):
+        if seq and not self._is_cached(seq):
             return None
         message = store.load(seq) if seq else None
         if message is None:
@@ -249,9 +249,9 @@ class Deliverer:
         acks.next_seq = message.seq + 1
         return message
 
-    def _is_at_hand(self, seq: int) -> bool:
+    def _is_cached(self, seq: int) -> bool:
         """Return whether a message can be read at once; otherwise this turn ends, for another."""
-        self.is_fetching = not self.host.store.is_at_hand(seq, self)
+        self.is_fetching = not self.host.store.is_cached(seq, self)
         return not self.is_fetching
 
     def _next_last(self) -> StoredMessage | None:
@@ -263,7 +263,7 @@ class Deliverer:
             seq = store.next_last_seq(acks.filters, acks.next_seq, upto)
             if not seq:
                 break
-            if not self._is_at_hand(seq):
+            if not self._is_cached(seq):
                 return None
             acks.next_seq = seq + 1
             message = store.load(seq)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from midge.jetstream.environment.surroundings import Deliverer, Surroundings
+from midge.jetstream.environment.surroundings import ReadyConsumer, Surroundings
 from midge.jetstream.environment.ticks import ticks_of
 from midge.jetstream.store.interface import MessageView
 from midge.jetstream.store.store import Store
@@ -47,7 +47,7 @@ class ConsumerHost:
         self.now_ns = self.ticks.monotonic_ns()
         self.wall_ns = self.ticks.wall_ns()
 
-    def ready(self, consumer: Deliverer) -> None:
+    def ready(self, consumer: ReadyConsumer) -> None:
         """Schedule `consumer.deliver` with a share of a turn."""
         self.around.ready(consumer)
 

@@ -36,7 +36,7 @@ cdef class Position:
     cdef public unsigned long long delivered_consumer_seq
     cdef public bint is_taken_up
 
-    cpdef void stand_before(self, unsigned long long seq) except *
+    cpdef void reset_to(self, unsigned long long seq) except *
     cpdef void count_again(self, unsigned long long seq, long long count) except *
     @cython.locals(after=Entry)
     cdef void _move_floor(self, Entry entry) except *

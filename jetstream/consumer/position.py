@@ -80,9 +80,9 @@ class Position:
         self.removals = host.store.removals - host.known_removals
         self.last_per_subject_upto = 0
         self.is_taken_up = False
-        self.stand_before(0)
+        self.reset_to(0)
 
-    def stand_before(self, seq: int) -> None:
+    def reset_to(self, seq: int) -> None:
         """Reset all positions to no deliveries, with `seq` as the next message."""
         self.next_seq = seq
         self.next_consumer_seq = 1

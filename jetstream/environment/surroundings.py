@@ -17,7 +17,7 @@ _TURN_BYTES = 1 << 20
 _ID_LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
-class Deliverer(Protocol):
+class ReadyConsumer(Protocol):
     """A consumer that has something to deliver; see `consumer.deliverer.Deliverer`."""
 
     asks_for_one: bool
@@ -44,7 +44,7 @@ class Surroundings:
         max_payload: int = 1 << 20,
         *,
         account: str = "$G",
-        ready: Callable[[Deliverer], object] | None = None,
+        ready: Callable[[ReadyConsumer], object] | None = None,
         has_second_acks: bool = False,
     ) -> None:
         self.sink = sink
@@ -79,7 +79,7 @@ class OriginNotes:
         """Report that an origin refuses a consumer."""
 
 
-def _deliver_at_once(consumer: Deliverer) -> None:
+def _deliver_at_once(consumer: ReadyConsumer) -> None:
     """Deliver without waiting for a turn, where nothing else wants one."""
     consumer.deliver(_TURN_BYTES)
 

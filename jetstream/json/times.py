@@ -90,6 +90,9 @@ _RANGES = {
 """The numbers that are checked where they are read; whether the day exists is known last."""
 
 _FRACTION = re.compile(r"[.,][0-9]+")
+_TIME_MAX = 40
+"""Letters of the longest time that is worth remembering."""
+
 _ZONE = re.compile(r"Z|[+-][0-9]{2}:[0-9]{2}")
 
 
@@ -99,6 +102,10 @@ def parse_time(text: str) -> Timestamp:
     Raises:
         TimeProblem: the text is not a time; the message is Go's.
     """
+    return _parse_known(text) if len(text) <= _TIME_MAX else _parse(text)
+
+
+def _parse(text: str) -> Timestamp:
     numbers = []
     at = 0
     for pattern, element in _FIELDS:
@@ -129,6 +136,9 @@ def parse_time(text: str) -> Timestamp:
     hour, minute, second = numbers[3:]
     seconds = days * 86_400 + hour * 3600 + minute * 60 + second - offset_s
     return Timestamp(seconds * SECOND_NS + nanoseconds, offset_s)
+
+
+_parse_known = lru_cache(maxsize=256)(_parse)  # a schedule is read three times until it fires
 
 
 def _days(text: str, year: int, month: int, day: int) -> int:

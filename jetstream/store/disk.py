@@ -84,7 +84,7 @@ class DiskFile:
         """Return up to `size` bytes from `position` on."""
         raise NotImplementedError
 
-    def read_at_hand(self, position: int, size: int) -> bytes | bytearray | None:
+    def read_cached(self, position: int, size: int) -> bytes | bytearray | None:
         """Return what `read` would as far as that needs no waiting for the disk; None: nothing."""
         return self.read(position, size)
 
@@ -180,6 +180,14 @@ class Disk:
         other processes write. There must be no unfinished write of the file.
         """
         file.close()
+        done()
+
+    def beside(self, work: Callable[[], object], done: Callable[[], object]) -> None:
+        """Do work that may wait for the disk, and call `done` on the event loop.
+
+        Closing the disk waits for the work, and drops the call.
+        """
+        work()
         done()
 
     def close(self) -> None:

@@ -159,13 +159,15 @@ class EncryptedFile(DiskFile):
         """Return up to `size` bytes from `position` on."""
         return self._opened(self.inner.read(position + HEADER, size), position)
 
-    def read_at_hand(self, position: int, size: int) -> bytes | None:
+    def read_cached(self, position: int, size: int) -> bytes | None:
         """Return what `read` would as far as that needs no waiting for the disk; None: nothing."""
-        stored = self.inner.read_at_hand(position + HEADER, size)
+        stored = self.inner.read_cached(position + HEADER, size)
         return None if stored is None else self._opened(bytes(stored), position)
 
     def write(self, position: int, data: bytes | bytearray) -> None:
         """Write `data` at `position`, where the same stood before, or nothing."""
+        if position == 0:  # of a file that has no groups
+            self.inner.write(0, self.header)
         self.inner.write(position + HEADER, self.stream.apply(data, position))
 
     def rewrite(self, start: int, end: int) -> None:
@@ -272,6 +274,10 @@ class EncryptedDisk(Disk):
     def release(self, file: DiskFile, done: Callable[[], object]) -> None:
         """Close a file that has been removed."""
         self._inner.release(file.inner if isinstance(file, EncryptedFile) else file, done)
+
+    def beside(self, work: Callable[[], object], done: Callable[[], object]) -> None:
+        """Do work that may wait for the disk, and call `done` on the event loop."""
+        self._inner.beside(work, done)
 
     def close(self) -> None:
         """Release the lock of the directory."""

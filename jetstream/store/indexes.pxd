@@ -3,10 +3,15 @@
 cimport cython
 
 from midge.jetstream.store.filters cimport Filters
+from midge.jetstream.store.interface cimport MessageView
 from midge.jetstream.store.message_index cimport MessageIndex
+from midge.jetstream.store.published cimport PublishedLines
 from midge.jetstream.store.subject_index cimport SubjectIndex
 
 cdef Py_ssize_t _FILTERS_KEPT, _PATTERNS_KEPT
+
+
+cdef class Indexes
 
 
 @cython.final
@@ -34,6 +39,28 @@ cdef class Incoming:
     cdef public bytes msg_id
 
 
+cdef class Medium:
+    cdef Indexes index
+
+    cdef unsigned long long place(self, Incoming incoming) except? 0xFFFFFFFF
+    cdef Py_ssize_t place_lines(self, PublishedLines lines, Py_ssize_t first) except -1
+    cdef bint view_at(
+        self, MessageView view, Run run, unsigned long long offset, unsigned long long size,
+        Py_ssize_t number
+    ) except -1
+    cdef long long time_of(self, unsigned long long seq) except? -1
+    cdef long long first_time_ns(self) except? -1
+    cdef bint is_cached(self, unsigned long long seq, object waiter) except -1
+    cdef bint is_time_cached(self, unsigned long long seq, object waiter) except -1
+    cdef bint is_first_time_cached(self, object waiter) except -1
+    cdef bint fetch_departing(self, unsigned long long seq, object take) except -1
+    cdef void admit(self) except *
+    cdef void moved(self) except *
+    cdef void removed(self, unsigned long long seq) except *
+    cdef void purged(self, bytes subject, unsigned long long upto) except *
+    cdef void run_shrank(self, Py_ssize_t i, Run run, unsigned long long size) except *
+
+
 cdef class Indexes:
     cdef readonly unsigned long long first_seq
     cdef readonly unsigned long long last_seq
@@ -47,6 +74,7 @@ cdef class Indexes:
     cdef readonly unsigned long long group
     cdef public bint is_async
     cdef public list keepers
+    cdef readonly Medium medium
     cdef SubjectIndex subject_index
     cdef MessageIndex message_index
     cdef list runs
@@ -81,9 +109,3 @@ cdef class Indexes:
     cdef Py_ssize_t run_index(self, unsigned long long seq) except -1
     @cython.locals(found=Filters)
     cdef Filters filters_of(self, tuple filters)
-    cdef void admit(self) except *
-    cdef void moved(self) except *
-    cdef void removed(self, unsigned long long seq, bint erase) except *
-    cdef void purged(self, bytes subject, unsigned long long upto) except *
-    cdef void run_shrank(self, Py_ssize_t i, Run run, unsigned long long size) except *
-    cdef void run_gone(self, Run run) except *

@@ -3,17 +3,19 @@
 `message_index` has a row for each sequence that is stored, `subject_index` the names of the
 subjects, with count, first and last sequence of each. A `Run` is a stretch of the sequences that
 lie in one chunk of memory or in one segment file. Look-ups and removals are functions over these,
-in lookups.py and removing.py.
+in lookups.py and removing.py. The messages themselves are in a `Medium`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from midge.jetstream.store.filters import Filters
-from midge.jetstream.store.interface import Keeper
+from midge.jetstream.store.interface import Keeper, MessageView, StoredMessage, Waiter
 from midge.jetstream.store.message_index import MessageIndex
-from midge.jetstream.store.numbers import Octets
+from midge.jetstream.store.numbers import BytesLike
+from midge.jetstream.store.published import PublishedLines
 from midge.jetstream.store.subject_index import SubjectIndex
 from midge.jetstream.store.turns import Turns
 
@@ -59,19 +61,90 @@ class Incoming:
     )
 
     def __init__(self) -> None:
-        self.subject: Octets = b""
+        self.subject: BytesLike = b""
         self.subject_start = 0
         self.subject_end = 0
-        self.headers: Octets = b""
+        self.headers: BytesLike = b""
         self.headers_start = 0
         self.headers_end = 0
-        self.payload: Octets = b""
+        self.payload: BytesLike = b""
         self.payload_start = 0
         self.payload_end = 0
         self.seq = 0
         self.time_ns = 0
         self.ttl_s = 0
         self.msg_id: bytes | None = None
+
+
+class Medium:
+    """Where the messages of a store lie: in memory, or in the log of a store directory.
+
+    It writes and reads them, and the functions over the indexes report removals to it. `index` has
+    their places: a run, and an offset in it. A medium in memory keeps most methods as they are.
+    """
+
+    def __init__(self, index: Indexes) -> None:
+        self.index = index
+
+    def place(self, incoming: Incoming) -> int:
+        """Write a message where the last run is, or begin a new one; return its offset."""
+        raise NotImplementedError
+
+    def place_lines(self, lines: PublishedLines, first: int) -> int:
+        """Write messages from number `first` on where the last run is, or begin a new one.
+
+        Notes in their rows where they are. Returns how many have gone there, 0 if there is no room.
+        """
+        raise NotImplementedError
+
+    def view_at(self, view: MessageView, run: Run, offset: int, size: int, number: int) -> bool:
+        """Point `view`, whose sequence is set, at the message at `offset` of a run.
+
+        The message counts `size` bytes, and `number` is its subject's. False if it is unreadable.
+        """
+        raise NotImplementedError
+
+    def time_of(self, seq: int) -> int:
+        """Return when the message of this sequence, which must exist, was stored."""
+        raise NotImplementedError
+
+    def first_time_ns(self) -> int:
+        """Return when the first message, which must exist, was stored."""
+        return self.time_of(self.index.first_seq)
+
+    def is_cached(self, seq: int, waiter: Waiter) -> bool:
+        """Return whether a message can be read without waiting for a disk; see `Store`."""
+        return True
+
+    def is_time_cached(self, seq: int, waiter: Waiter) -> bool:
+        """Return whether `time_of` can return without waiting for a disk; see `Store`."""
+        return True
+
+    def is_first_time_cached(self, waiter: Waiter) -> bool:
+        """Return whether `first_time_ns` can return without waiting for a disk."""
+        return True
+
+    def fetch_departing(self, seq: int, take: Callable[[StoredMessage | None], object]) -> bool:
+        """Fetch a message from the disk that is about to be removed; False: it can be read now."""
+        return False
+
+    def admit(self) -> None:
+        """Raise if nothing may be changed."""
+
+    def moved(self) -> None:
+        """Called after messages at the head have been removed, or `last_seq` has moved."""
+
+    def removed(self, seq: int) -> None:
+        """Called after a single message has been removed."""
+
+    def purged(self, subject: bytes, upto: int) -> None:
+        """Called after the removal of all messages below `upto` that match `subject`."""
+
+    def run_shrank(self, i: int, run: Run, size: int) -> None:
+        """Called after messages of a run have been removed: the run with index `i`.
+
+        -1: the run has been removed with all its messages.
+        """
 
 
 class Indexes:
@@ -88,12 +161,18 @@ class Indexes:
     and in a file stream with `persist_mode: async`.
 
     A message counts `fixed_bytes` towards `bytes` beside its parts, one with headers
-    `fixed_bytes_with_headers`. `turns` does what can be done later.
+    `fixed_bytes_with_headers`. `medium` has the messages. `turns` does what can be done later.
     """
 
     def __init__(
-        self, seed: int, turns: Turns | None, fixed_bytes: int, fixed_bytes_with_headers: int
+        self,
+        medium: Medium,
+        seed: int,
+        turns: Turns | None,
+        fixed_bytes: int,
+        fixed_bytes_with_headers: int,
     ) -> None:
+        self.medium = medium
         self.first_seq = 0  # last_seq + 1 once everything has been removed; 0 in a new store
         self.last_seq = 0
         self.visible_seq = 0
@@ -163,7 +242,7 @@ class Indexes:
         if seq == self.first_seq:
             following = self.message_index.next_live(seq + 1) if self.messages > 0 else 0
             self.first_seq = following or self.last_seq + 1
-        self.run_shrank(i, run, size)
+        self.medium.run_shrank(i, run, size)
         return True
 
     def unlink(self, seq: int, number: int) -> None:
@@ -205,7 +284,7 @@ class Indexes:
         runs = self.runs
         self.runs = []
         for run in runs:
-            self.run_gone(run)
+            self.medium.run_shrank(-1, run, run.live_bytes)
 
     def run_index(self, seq: int) -> int:
         """Return the index of the run that `seq` belongs to."""
@@ -241,23 +320,3 @@ class Indexes:
         self._latest_filters = filters
         self._latest_found = found
         return found
-
-    # What a medium adds.
-
-    def admit(self) -> None:
-        """Raise if nothing may be changed."""
-
-    def moved(self) -> None:
-        """Called after messages at the head have been removed, or `last_seq` has moved."""
-
-    def removed(self, seq: int, erase: bool) -> None:
-        """Called after a single message has been removed."""
-
-    def purged(self, subject: bytes, upto: int) -> None:
-        """Called after the removal of all messages below `upto` that match `subject`."""
-
-    def run_shrank(self, i: int, run: Run, size: int) -> None:
-        """Called after messages of the run with index `i` have been removed."""
-
-    def run_gone(self, run: Run) -> None:
-        """Called after a run has been removed with all its messages."""

@@ -28,7 +28,7 @@ class KnownSubjects:
         self.epoch += 1
         return self.epoch
 
-    def mark(self, data: numbers.Octets, start: int, end: int, epoch: int) -> None:
+    def mark(self, data: numbers.BytesLike, start: int, end: int, epoch: int) -> None:
         """Mark the subject ``data[start:end]``, if there is anything of it."""
         number = self.subjects.find(data, start, end)
         if number < 0:

@@ -38,7 +38,9 @@ cpdef unsigned long long last_matching(
 ) except? 0
 cdef bint _is_noted_last(Indexes store, Filters wanted) except -1
 @cython.locals(subject=Py_ssize_t, end=Py_ssize_t)
-cpdef tuple crowded(Indexes store, unsigned long long limit, Py_ssize_t number, Py_ssize_t count)
+cpdef tuple subjects_over_limit(
+    Indexes store, unsigned long long limit, Py_ssize_t number, Py_ssize_t count
+)
 cdef Py_ssize_t _number_after(Indexes store, Py_ssize_t end) noexcept
 @cython.locals(wanted=Filters, end=Py_ssize_t, one=Py_ssize_t)
 cpdef tuple subject_names(Indexes store, bytes subject, Py_ssize_t number, Py_ssize_t count)

@@ -138,7 +138,9 @@ def subjects(store: Indexes, subject: bytes) -> Iterator[SubjectState]:
     return iter(found)
 
 
-def crowded(store: Indexes, limit: int, number: int, count: int) -> tuple[list[bytes], int]:
+def subjects_over_limit(
+    store: Indexes, limit: int, number: int, count: int
+) -> tuple[list[bytes], int]:
     """Return the subjects with more than `limit` messages, of `count` subjects from `number`.
 
     Subjects are numbered from 0 on. Behind them stands the number to go on with; -1 when

@@ -3,7 +3,7 @@
 cimport cython
 
 from midge.jetstream.store cimport layout, numbers, pages
-from midge.jetstream.store.indexes cimport Incoming, Run
+from midge.jetstream.store.indexes cimport Incoming, Indexes, Medium, Run
 from midge.jetstream.store.interface cimport MessageView
 from midge.jetstream.store.store cimport Store
 from midge.jetstream.store.published cimport PublishedLines
@@ -23,6 +23,10 @@ cdef class Chunk:
 
 
 cdef class MemoryStore(Store):
+    pass
+
+
+cdef class Chunks(Medium):
     cdef list _thin
     cdef Chunk _chunk
 
@@ -36,7 +40,7 @@ cdef class MemoryStore(Store):
     @cython.locals(run=Run, chunk=Chunk, size=Py_ssize_t)
     cdef Chunk _chunk_for(self, unsigned long long seq, Py_ssize_t length)
     @cython.locals(position=Py_ssize_t, run=Run, chunk=Chunk)
-    cpdef long long time_of(self, unsigned long long seq) except? -1
+    cdef long long time_of(self, unsigned long long seq) except? -1
     @cython.locals(chunk=Chunk, data=bytearray)
     cdef bint view_at(
         self, MessageView view, Run run, unsigned long long offset, unsigned long long size,
@@ -44,7 +48,6 @@ cdef class MemoryStore(Store):
     ) except -1
     @cython.locals(chunk=Chunk, left=Py_ssize_t)
     cdef void run_shrank(self, Py_ssize_t i, Run run, unsigned long long size) except *
-    cdef void run_gone(self, Run run) except *
     @cython.locals(run=Run, i=Py_ssize_t)
     cpdef bint shrink_next(self) except -1
     @cython.locals(following=Run, before=Run, end="unsigned long long", old=Chunk, new=Chunk,

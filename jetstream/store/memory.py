@@ -7,7 +7,7 @@ one of which most has gone is copied into a smaller one.
 from __future__ import annotations
 
 from midge.jetstream.store import layout, numbers, pages
-from midge.jetstream.store.indexes import Incoming, Run
+from midge.jetstream.store.indexes import Incoming, Indexes, Medium, Run
 from midge.jetstream.store.interface import MessageView
 from midge.jetstream.store.published import PublishedLines
 from midge.jetstream.store.store import Store
@@ -49,9 +49,7 @@ class MemoryStore(Store):
     """Keeps a stream's messages in memory."""
 
     def __init__(self, seed: int = 0, turns: Turns | None = None) -> None:
-        super().__init__(seed, turns, _FIXED, _FIXED)
-        self._thin: list[Run] = []
-        self._chunk: Chunk | None = None  # of the last run, where there is one
+        super().__init__(Chunks(self), seed, turns, _FIXED, _FIXED)
 
     def memory_bytes(self) -> int:
         """Return the bytes of memory that messages and index take."""
@@ -60,8 +58,17 @@ class MemoryStore(Store):
             total += len(run.place.data)
         return total
 
+
+class Chunks(Medium):
+    """The chunks of a store: each run has one."""
+
+    def __init__(self, index: Indexes) -> None:
+        super().__init__(index)
+        self._thin: list[Run] = []
+        self._chunk: Chunk | None = None  # of the last run, where there is one
+
     def place(self, incoming: Incoming) -> int:
-        """See `Store.place`."""
+        """See `Medium.place`."""
         middle = _HEAD + incoming.headers_end - incoming.headers_start
         length = middle + incoming.payload_end - incoming.payload_start
         chunk = self._chunk
@@ -83,13 +90,13 @@ class MemoryStore(Store):
         return offset
 
     def place_lines(self, lines: PublishedLines, first: int) -> int:
-        """See `Store.place_lines`."""
+        """See `Medium.place_lines`."""
         rows = lines.rows
         row = first * layout.LINE
         length = _HEAD + numbers.u32_at(rows, row + layout.LINE_PAYLOAD_LENGTH)
         chunk = self._chunk
         if chunk is None or chunk.used + length > len(chunk.data):
-            chunk = self._chunk_for(self.last_seq + 1, length)
+            chunk = self._chunk_for(self.index.last_seq + 1, length)
             self._chunk = chunk
         chunk.make_ready(lines.payload_bytes + lines.count * _HEAD)
         data = chunk.data
@@ -111,30 +118,30 @@ class MemoryStore(Store):
 
     def _chunk_for(self, seq: int, length: int) -> Chunk:
         """Return a chunk with room for `length` more bytes, in which the last one has none."""
-        if self.runs:
-            run = self.runs[-1]
+        if self.index.runs:
+            run = self.index.runs[-1]
             chunk: Chunk = run.place
             if len(chunk.data) * 2 <= _CHUNK_MAX:  # a small stream takes little memory
                 numbers.resize(chunk.data, max(len(chunk.data) * 2, chunk.used + length))
                 return chunk
-        size = _CHUNK_MAX if self.runs else _CHUNK_MIN
+        size = _CHUNK_MAX if self.index.runs else _CHUNK_MIN
         chunk = Chunk(max(size, length))
-        self.runs.append(Run(seq, chunk))
+        self.index.runs.append(Run(seq, chunk))
         return chunk
 
     def time_of(self, seq: int) -> int:
         """Return when the message of this sequence, which must exist, was stored."""
-        position = self.message_index.locate(seq)
-        run = self.runs[self.run_index(seq)]
+        position = self.index.message_index.locate(seq)
+        run = self.index.runs[self.index.run_index(seq)]
         chunk = run.place
-        return numbers.u64_at(chunk.data, self.message_index.block.offset(position))
+        return numbers.u64_at(chunk.data, self.index.message_index.block.offset(position))
 
     def view_at(self, view: MessageView, run: Run, offset: int, size: int, number: int) -> bool:
-        """See `Store.view_at`."""
+        """See `Medium.view_at`."""
         chunk = run.place
         data = chunk.data
         view.time_ns = numbers.u64_at(data, offset)
-        self.subject_index.show(number, view)
+        self.index.subject_index.show(number, view)
         view.body = data
         view.headers_start = offset + _HEAD
         view.payload_start = view.headers_start + numbers.u32_at(data, offset + 8)
@@ -147,20 +154,18 @@ class MemoryStore(Store):
         `live_bytes` counts the subject as well, which is not in the chunk, so that it is an upper
         bound.
         """
-        if i == len(self.runs) - 1:
+        if i < 0:
+            self._chunk = None
+        if i < 0 or i == len(self.index.runs) - 1:
             return
         chunk = run.place
         left = run.live_bytes + run.live * _HEAD
         if run.live == 0:
-            del self.runs[i]
+            del self.index.runs[i]
         elif left * 2 < chunk.used and run not in self._thin:
             self._thin.append(run)
             if len(self._thin) == 1:
-                self.turns.add(self.shrink_next)
-
-    def run_gone(self, run: Run) -> None:
-        """See `Indexes.run_gone`."""
-        self._chunk = None
+                self.index.turns.add(self.shrink_next)
 
     def shrink_next(self) -> bool:
         """Copy the remaining messages of a thin chunk; return False if no chunk is thin.
@@ -168,34 +173,34 @@ class MemoryStore(Store):
         That is 0.3 ms a chunk, and a purge may leave hundreds of them.
         """
         run = self._thin.pop()
-        i = self.runs.index(run) if run in self.runs else len(self.runs)
-        if i + 1 < len(self.runs):  # neither gone nor the one that is being filled
+        i = self.index.runs.index(run) if run in self.index.runs else len(self.index.runs)
+        if i + 1 < len(self.index.runs):  # neither gone nor the one that is being filled
             self._shrink(i, run, run.live_bytes + run.live * _HEAD)
         return bool(self._thin)
 
     def _shrink(self, i: int, run: Run, left: int) -> None:
         """Copy the up to `left` bytes left of a chunk into a smaller one, or the one before it."""
-        following = self.runs[i + 1]
+        following = self.index.runs[i + 1]
         end = following.first_seq
         old = run.place
         new = Chunk(left)
         if i > 0:
-            before = self.runs[i - 1]
+            before = self.index.runs[i - 1]
             merged = before.place
             if merged.used + left <= _CHUNK_MAX:
                 new = merged
                 numbers.resize(new.data, new.used + left)
                 before.live += run.live
                 before.live_bytes += run.live_bytes
-                del self.runs[i]
-        seq = self.message_index.next_live(run.first_seq)
+                del self.index.runs[i]
+        seq = self.index.message_index.next_live(run.first_seq)
         while seq and seq < end:
-            position = self.message_index.locate(seq)
-            offset = self.message_index.block.offset(position)
+            position = self.index.message_index.locate(seq)
+            offset = self.index.message_index.block.offset(position)
             length = _HEAD + numbers.u32_at(old.data, offset + 8)
             length += numbers.u32_at(old.data, offset + 12)
             numbers.put(new.data, new.used, old.data, offset, offset + length)
-            self.message_index.block.set_offset(position, new.used)
+            self.index.message_index.block.set_offset(position, new.used)
             new.used += length
-            seq = self.message_index.next_live(seq + 1)
+            seq = self.index.message_index.next_live(seq + 1)
         run.place = new

@@ -5,6 +5,7 @@ cimport cython
 from midge.jetstream.store cimport layout, numbers
 
 cdef unsigned long long _FAR
+cdef Py_ssize_t _BLOCK
 cdef int _UNWANTED
 
 
@@ -101,11 +102,16 @@ cdef class MessageIndex:
     cpdef Block block_number(self, Py_ssize_t i)
     cpdef Py_ssize_t block_at_or_after(self, unsigned long long seq) except -1
     @cython.locals(number="unsigned long long", i=Py_ssize_t, block=Block)
-    cpdef unsigned long long stretch_end(
+    cpdef unsigned long long seq_after(
         self, unsigned long long seq, Py_ssize_t count
     ) except? 0
     @cython.locals(block=Block)
     cpdef void drop_empty(self) except *
+    @cython.locals(block=Block, heads=bytearray, i=Py_ssize_t)
+    cpdef void save(self, object out) except *
+    @cython.locals(block=Block, total=Py_ssize_t, heads=bytearray, at=Py_ssize_t,
+                   most=Py_ssize_t)
+    cpdef Py_ssize_t restore(self, object source) except -1
     cpdef unsigned long long before(self, unsigned long long seq) except? 0
     cpdef unsigned long long after(self, unsigned long long seq) except? 0
     cpdef void set_before(

@@ -8,7 +8,12 @@ its keys and not on its revisions.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from midge.jetstream.store import layout, numbers
+
+if TYPE_CHECKING:
+    from midge.jetstream.store.file.frames import CheckpointReader, CheckpointWriter
 
 UNWANTED = 1
 """Byte of a subject that `next_wanted` passes over."""
@@ -17,6 +22,8 @@ WANTED = 2
 """Byte of a subject that is known to be wanted."""
 
 _UNWANTED = UNWANTED  # a C number where this is compiled
+
+_BLOCK = 40  # bytes of a block's head in a checkpoint
 
 _FAR = 0xFFFFFFFF
 """A distance that does not fit into 32 bits; `MessageIndex` notes those apart."""
@@ -323,7 +330,7 @@ class MessageIndex:
         """Return the index of the first block that does not end before `seq`."""
         return self._bisect((seq - 1) >> layout.BITS)
 
-    def stretch_end(self, seq: int, count: int) -> int:
+    def seq_after(self, seq: int, count: int) -> int:
         """Return a sequence before which lie at least `count` messages from `seq` on.
 
         It is the first one of a block, or behind all of them.
@@ -343,6 +350,60 @@ class MessageIndex:
         for seq, field in list(self._far):
             if self.locate(seq) < 0:
                 del self._far[seq, field]
+
+    def save(self, out: CheckpointWriter) -> None:
+        """Write the index down: a head of each block, then all rows.
+
+        The rows may be copied later, while messages are stored, but not removed. Then nothing
+        changes of them but how far the message after the last one of its subject is.
+        """
+        heads = bytearray(len(self._blocks) * _BLOCK)
+        for i in range(len(self._blocks)):
+            block = self._blocks[i]
+            numbers.set_u64_at(heads, i * _BLOCK, block.number)
+            numbers.set_u64_at(heads, i * _BLOCK + 8, block.timed_place)
+            numbers.set_u64_at(heads, i * _BLOCK + 16, block.time_ns)
+            numbers.set_u64_at(heads, i * _BLOCK + 24, block.live)
+            numbers.set_u64_at(heads, i * _BLOCK + 32, block.keys is not None)
+        out.octets(heads)
+        out.number(len(self._far))
+        for (seq, field), distance in self._far.items():
+            out.number(seq)
+            out.number(field)
+            out.number(distance)
+        for block in self._blocks:
+            out.rows(block.rows)
+            if block.keys is not None:
+                out.octets(block.keys)
+
+    def restore(self, source: CheckpointReader) -> int:
+        """Become what `save` has written down, and return how many messages there are.
+
+        Raises Unfit if that cannot be an index.
+        """
+        self.clear()
+        total = 0
+        heads = source.octets()
+        for _ in range(source.number()):
+            place = source.number(), source.number()
+            self._far[place] = source.number()
+        for at in range(0, len(heads), _BLOCK):
+            block = Block(
+                numbers.u64_at(heads, at),
+                numbers.u64_at(heads, at + 8),
+                numbers.u64_at(heads, at + 16),
+            )
+            block.live = numbers.u64_at(heads, at + 24)
+            block.rows = source.octets()
+            most = layout.SPAN
+            if numbers.u64_at(heads, at + 32):
+                block.keys = source.octets()
+                most = len(block.keys) >> 1
+            is_sound = 0 < block.live <= len(block.rows) // layout.ROW <= most
+            source.expect(is_sound, "a block has not as many rows as messages")
+            total += block.live
+            self._blocks.append(block)
+        return total
 
     def before(self, seq: int) -> int:
         """Return how far back the message before `seq` of its subject is; 0 for none."""

@@ -5,7 +5,7 @@ loads and stores, which the compiled modules inline. Indices count numbers, posi
 neither is checked in C, so callers keep to what they have grown.
 """
 
-Octets = bytes | bytearray
+BytesLike = bytes | bytearray
 
 
 def u16(data: bytearray, index: int) -> int:
@@ -68,7 +68,7 @@ def grow_in_steps(data: bytearray, size: int, most: int) -> int:  # noqa: ARG001
     return grow(data, size)
 
 
-def put(target: bytearray, position: int, data: Octets, start: int, end: int) -> None:
+def put(target: bytearray, position: int, data: BytesLike, start: int, end: int) -> None:
     """Copy ``data[start:end]`` into `target` at byte `position`."""
     target[position : position + end - start] = data[start:end]
 
@@ -83,7 +83,7 @@ def move(data: bytearray, target: int, start: int, end: int) -> None:
     data[target : target + end - start] = data[start:end]
 
 
-def is_same(data: bytearray, position: int, other: Octets, start: int, end: int) -> bool:
+def is_same(data: bytearray, position: int, other: BytesLike, start: int, end: int) -> bool:
     """Return whether ``other[start:end]`` stands in `data` at byte `position`."""
     return data[position : position + end - start] == other[start:end]
 
@@ -96,6 +96,6 @@ def common(data: bytearray, one: int, other: int, end: int) -> int:
     return at - other
 
 
-def seeded_hash(data: Octets, start: int, end: int, seed: int) -> int:
+def seeded_hash(data: BytesLike, start: int, end: int, seed: int) -> int:
     """Return a 32-bit hash of ``data[start:end]``, unpredictable without the seed."""
     return hash((seed, bytes(data[start:end]))) & 0xFFFFFFFF

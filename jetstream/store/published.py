@@ -8,7 +8,7 @@ headers, a subject that is already stored in the stream.
 from __future__ import annotations
 
 from midge.jetstream.store import layout, numbers
-from midge.jetstream.store.numbers import Octets
+from midge.jetstream.store.numbers import BytesLike
 from midge.protocol import lines
 
 LINES_MAX = 128
@@ -44,7 +44,7 @@ class PublishedLines:
 
     def __init__(self) -> None:
         self.rows = bytearray(layout.LINE * LINES_MAX)
-        self.data: Octets = b""
+        self.data: BytesLike = b""
         self.base = 0
         self.after = 0
         self.count = 0

@@ -120,6 +120,10 @@ class RealDisk(Disk):
             self._committer.let_go(file)
         self._beside().release(file.give_up(), done)
 
+    def beside(self, work: Callable[[], object], done: Callable[[], object]) -> None:
+        """Do work in a thread, and call `done` on the event loop."""
+        self._beside().do(work, done)
+
     def _beside(self) -> DiskThreads:
         """Return the threads that wait for the disk, started when they are first needed."""
         if self._threads is None:
@@ -212,6 +216,10 @@ class DiskThreads:
         """Close a file, then call `done` on the event loop."""
         self._threads.submit(self._close, file, done)
 
+    def do(self, work: Callable[[], object], done: Callable[[], object]) -> None:
+        """Do work, then call `done` on the event loop."""
+        self._threads.submit(self._do, work, done)
+
     def close(self) -> None:
         """End the threads; drop unfinished reads."""
         self._is_closed = True
@@ -240,6 +248,17 @@ class DiskThreads:
         """Close a file, in a thread."""
         with contextlib.suppress(OSError):  # a network file system may report an earlier write
             os.close(file)
+        self._finish(done)
+
+    def _do(self, work: Callable[[], object], done: Callable[[], object]) -> None:
+        """Work, in a thread."""
+        try:
+            work()
+        finally:
+            self._finish(done)
+
+    def _finish(self, done: Callable[[], object]) -> None:
+        """Make the event loop call `done`."""
         self._finished.append(done)
         with contextlib.suppress(BlockingIOError):  # a full pipe wakes the loop, too
             os.write(self._wake_out, b"\0")

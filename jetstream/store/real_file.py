@@ -46,7 +46,7 @@ class RealFile(DiskFile):
             data += more
         return data
 
-    def read_at_hand(self, position: int, size: int) -> bytes | bytearray | None:
+    def read_cached(self, position: int, size: int) -> bytes | bytearray | None:
         """Return what the page cache has of `size` bytes from `position` on; None for nothing.
 
         Where the system or the file system cannot tell, as in memory, it is read in any case.

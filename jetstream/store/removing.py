@@ -34,7 +34,7 @@ _TURN_SUBJECTS = 5000  # forgotten in one turn, at 100 to 200 ns each
 
 def enforce(store: Indexes, max_messages: int, max_bytes: int) -> int:
     """Remove the oldest messages until both limits hold."""
-    store.admit()
+    store.medium.admit()
     count = 0
     most_messages = max_messages if max_messages >= 0 else _NO_LIMIT
     most_bytes = max_bytes if max_bytes >= 0 else _NO_LIMIT
@@ -47,13 +47,13 @@ def enforce(store: Indexes, max_messages: int, max_bytes: int) -> int:
         store.drop(store.first_seq)
         count += 1
     if count:
-        store.moved()
+        store.medium.moved()
     return count
 
 
 def trim_subject(store: Indexes, subject: bytes, keep: int) -> int:
     """Remove the oldest messages of the literal `subject` but `keep`."""
-    store.admit()
+    store.medium.admit()
     number = store.subject_index.find(subject, 0, len(subject))
     count = 0
     while number >= 0 and store.subject_index.count(number) > keep:
@@ -67,7 +67,7 @@ def trim_subject(store: Indexes, subject: bytes, keep: int) -> int:
 
 def purge(store: Indexes, subject: bytes | None, upto_seq: int, keep: int) -> int:
     """Remove messages of `subject`, below `upto_seq`, but the newest `keep`."""
-    store.admit()
+    store.medium.admit()
     upto = store.last_seq + 1
     if upto_seq and upto_seq < upto:
         upto = upto_seq
@@ -77,7 +77,7 @@ def purge(store: Indexes, subject: bytes | None, upto_seq: int, keep: int) -> in
         return _purge_but(store, subject, upto, keep)
     count = remove_matching(store, subject, upto)
     if count:
-        store.purged(subject, upto)
+        store.medium.purged(subject, upto)
     return count
 
 
@@ -86,9 +86,9 @@ def _drop_and_note(store: Indexes, seq: int) -> None:
     at_head = seq == store.first_seq
     if store.drop(seq):
         if at_head:
-            store.moved()
+            store.medium.moved()
         else:
-            store.removed(seq, False)
+            store.medium.removed(seq)
 
 
 def _purge_head(store: Indexes, upto: int, keep: int) -> int:
@@ -100,7 +100,7 @@ def _purge_head(store: Indexes, upto: int, keep: int) -> int:
             upto = min(upto, seq_number(store.message_index, before - keep) + 1)
         _sweep(store, (), upto, _NO_LIMIT, 0)
     if before != store.messages:
-        store.moved()
+        store.medium.moved()
     return before - store.messages
 
 
@@ -116,7 +116,7 @@ def _purge_but(store: Indexes, subject: bytes, upto: int, keep: int) -> int:
         last = upto - 1
     count = remove_matching(store, subject, last + 1)
     if count:
-        store.purged(subject, last + 1)
+        store.medium.purged(subject, last + 1)
     return count
 
 
@@ -137,7 +137,7 @@ def _purge_chain_but(store: Indexes, subject: bytes, upto: int, keep: int) -> in
         store.work += count * _DROP_WORK
     if count:
         first = store.subject_index.first(number) if store.subject_index.count(number) else upto
-        store.purged(subject, min(first, upto))
+        store.medium.purged(subject, min(first, upto))
     return count
 
 
@@ -220,7 +220,7 @@ def _sweep(
     _swept(store, sweep)
     for i in range(len(sizes) - 1, -1, -1):
         if sizes[i]:
-            store.run_shrank(i, runs[i], sizes[i])
+            store.medium.run_shrank(i, runs[i], sizes[i])
     return sweep.total_count
 
 

@@ -17,10 +17,10 @@ cdef unsigned long long _FAR, _NEAR, _SEQ_MAX
 
 
 cdef class Store(Indexes):
-    cdef Incoming _incoming
+    cdef Incoming incoming
     cdef MessageView _view
     cdef KnownSubjects _known
-    cdef public bytes _config
+    cdef public bytes saved_config
 
     @cython.locals(incoming=Incoming)
     cpdef unsigned long long append(
@@ -30,7 +30,7 @@ cdef class Store(Indexes):
     @cython.locals(incoming=Incoming)
     cpdef unsigned long long append_frame(self, Frame frame, long long time_ns) except 0
     cpdef unsigned long long begin_epoch(self) except 0
-    cpdef void know_subject(
+    cpdef void remember_subject(
         self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end,
         unsigned long long epoch
     ) except *
@@ -65,9 +65,9 @@ cdef class Store(Indexes):
         self, tuple filters, unsigned long long start_seq, unsigned long long end_seq,
         MessageView view, object waiter
     ) except? -1
-    cpdef bint is_at_hand(self, unsigned long long seq, object waiter) except -1
-    cpdef bint is_time_at_hand(self, unsigned long long seq, object waiter) except -1
-    cpdef bint is_first_time_at_hand(self, object waiter) except -1
+    cpdef bint is_cached(self, unsigned long long seq, object waiter) except -1
+    cpdef bint is_time_cached(self, unsigned long long seq, object waiter) except -1
+    cpdef bint is_first_time_cached(self, object waiter) except -1
     cpdef unsigned long long next_seq(
         self, tuple filters, unsigned long long start_seq, unsigned long long end_seq=*
     ) except? 0
@@ -89,7 +89,6 @@ cdef class Store(Indexes):
     cpdef unsigned long long last_matching(
         self, bytes subject, unsigned long long upto_seq=*, bint is_near=*
     ) except? 0
-    cpdef unsigned long long count_subjects(self, bytes subject=*) except? 0
     cpdef unsigned long long count_pending(
         self, tuple filters, unsigned long long start_seq, bint last_per_subject=*,
         unsigned long long end_seq=*
@@ -98,13 +97,5 @@ cdef class Store(Indexes):
                    middle="unsigned long long", seq="unsigned long long",
                    found="unsigned long long")
     cpdef unsigned long long seq_at_time(self, long long time_ns) except? 0
-    cpdef tuple around_time(self, long long time_ns)
-    cpdef unsigned long long deleted_count(self) except? 0
     @cython.locals(length=Py_ssize_t, offset="unsigned long long", size="unsigned long long")
     cdef bint _store(self, Incoming incoming) except -1
-    cdef unsigned long long place(self, Incoming incoming) except? 0xFFFFFFFF
-    cdef Py_ssize_t place_lines(self, PublishedLines lines, Py_ssize_t first) except -1
-    cdef bint view_at(
-        self, MessageView view, Run run, unsigned long long offset, unsigned long long size,
-        Py_ssize_t number
-    ) except -1

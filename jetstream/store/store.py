@@ -17,12 +17,11 @@ from collections.abc import Callable, Iterator
 from midge.jetstream.config.names import SEQ_MAX
 from midge.jetstream.store import lookups, removing
 from midge.jetstream.store.entering import enter_lines
-from midge.jetstream.store.indexes import Incoming, Indexes, Run
+from midge.jetstream.store.indexes import Incoming, Indexes, Medium
 from midge.jetstream.store.interface import (
     MessageView,
     StoredMessage,
     StoreError,
-    SubjectState,
     Waiter,
 )
 from midge.jetstream.store.known_subjects import KnownSubjects
@@ -45,17 +44,18 @@ class Store(Indexes):
     """
 
     def __init__(
-        self, seed: int, turns: Turns | None, fixed_bytes: int, fixed_bytes_with_headers: int
+        self,
+        medium: Medium,
+        seed: int,
+        turns: Turns | None,
+        fixed_bytes: int,
+        fixed_bytes_with_headers: int,
     ) -> None:
-        super().__init__(seed, turns, fixed_bytes, fixed_bytes_with_headers)
-        self._incoming = Incoming()
+        super().__init__(medium, seed, turns, fixed_bytes, fixed_bytes_with_headers)
+        self.incoming = Incoming()
         self._view = MessageView()
         self._known: KnownSubjects | None = None
-        self._config = b""
-
-    def is_in(self, log: object) -> bool:
-        """Return whether the changes of this store are written to `log`."""
-        return False
+        self.saved_config = b""
 
     def show_copies(self, origin: Store, upto: int) -> None:
         """Make messages up to the sequence `upto` visible that `origin` has on the disk.
@@ -90,7 +90,7 @@ class Store(Indexes):
             raise StoreError("a subject holds a blank, TAB, CR or LF")
         if seq == 0:
             seq = self.last_seq + 1
-        incoming = self._incoming
+        incoming = self.incoming
         incoming.seq = seq
         incoming.time_ns = max(time_ns, self.last_time_ns)
         incoming.subject = subject
@@ -109,7 +109,7 @@ class Store(Indexes):
 
     def append_frame(self, frame: Frame, time_ns: int) -> int:
         """Store a published message as it lies in its connection's buffer; see `append`."""
-        incoming = self._incoming
+        incoming = self.incoming
         incoming.seq = self.last_seq + 1
         incoming.time_ns = max(time_ns, self.last_time_ns)
         incoming.subject = frame.data
@@ -134,7 +134,7 @@ class Store(Indexes):
             self._known = KnownSubjects(self.subject_index)
         return self._known.begin_epoch()
 
-    def know_subject(self, data: bytearray, start: int, end: int, epoch: int) -> None:
+    def remember_subject(self, data: bytearray, start: int, end: int, epoch: int) -> None:
         """Mark the subject ``data[start:end]`` as known in `epoch`, if it is stored."""
         if self._known is not None:
             self._known.mark(data, start, end, epoch)
@@ -164,7 +164,7 @@ class Store(Indexes):
         time_ns = lines.time_ns = max(time_ns, self.last_time_ns)
         done = 0
         while done < lines.count:
-            placed = self.place_lines(lines, done)
+            placed = self.medium.place_lines(lines, done)
             if placed == 0:
                 break
             seq = self.last_seq + 1
@@ -190,11 +190,11 @@ class Store(Indexes):
             return
         if last_seq > _SEQ_MAX:
             raise StoreError(f"sequence {last_seq} is above {_SEQ_MAX}")
-        self.admit()
+        self.medium.admit()
         self.last_seq = last_seq
         if self.messages == 0:
             self.first_seq = last_seq + 1
-        self.moved()
+        self.medium.moved()
         if self.is_async:
             self.visible_seq = last_seq
 
@@ -204,10 +204,10 @@ class Store(Indexes):
         Returns:
             False if the message does not exist.
         """
-        self.admit()
+        self.medium.admit()
         if not self.drop(seq):
             return False
-        self.removed(seq, erase)
+        self.medium.removed(seq)
         return True
 
     def enforce(self, max_messages: int, max_bytes: int) -> int:
@@ -230,23 +230,23 @@ class Store(Indexes):
         """Remove up to `limit` of the oldest messages stored before `before_ns`; return how many.
 
         It stops at the first younger message, and with a `waiter` at a message whose time has to be
-        read from the disk; see `is_time_at_hand`.
+        read from the disk; see `is_time_cached`.
         """
-        self.admit()
+        self.medium.admit()
         # All before that is older, so that at most the times of one block of the index are read.
         unsure_seq = self.message_index.at_time(before_ns)
         count = 0
         while count < limit and self.messages > 0:
             seq = self.first_seq
             if seq >= unsure_seq:
-                if waiter is not None and not self.is_time_at_hand(seq, waiter):
+                if waiter is not None and not self.is_time_cached(seq, waiter):
                     break
                 if self.time_of(seq) >= before_ns:
                     break
             self.drop(seq)
             count += 1
         if count:
-            self.moved()
+            self.medium.moved()
         return count
 
     # Reading.
@@ -260,7 +260,8 @@ class Store(Indexes):
 
         At once, or later if it has to be fetched from the disk.
         """
-        take(self.load(seq))
+        if not self.medium.fetch_departing(seq, take):
+            take(self.load(seq))
 
     def show(self, seq: int, view: MessageView) -> bool:
         """Set `view` to the message of this sequence; False if there is none."""
@@ -270,7 +271,7 @@ class Store(Indexes):
         block = self.message_index.block
         view.seq = seq
         run = self.runs[self.run_index(seq)]
-        return self.view_at(
+        return self.medium.view_at(
             view, run, block.offset(position), block.size(position), block.subject(position)
         )
 
@@ -299,26 +300,26 @@ class Store(Indexes):
         """
         return 1 if self.show_next(filters, start_seq, end_seq, view) else 0
 
-    def is_at_hand(self, seq: int, waiter: Waiter) -> bool:
+    def is_cached(self, seq: int, waiter: Waiter) -> bool:
         """Return whether a message can be loaded without waiting for a disk.
 
         Otherwise it is fetched for `waiter`. There need not be one of this sequence.
         """
-        return True
+        return self.medium.is_cached(seq, waiter)
 
-    def is_time_at_hand(self, seq: int, waiter: Waiter) -> bool:
+    def is_time_cached(self, seq: int, waiter: Waiter) -> bool:
         """Return whether `time_of` can return without waiting for a disk.
 
         Otherwise the store fetches the data for `waiter`. There need not be such a message.
         """
-        return True
+        return self.medium.is_time_cached(seq, waiter)
 
-    def is_first_time_at_hand(self, waiter: Waiter) -> bool:
+    def is_first_time_cached(self, waiter: Waiter) -> bool:
         """Return whether `first_time_ns` can return without waiting for a disk.
 
         Otherwise the store fetches the data for `waiter`.
         """
-        return True
+        return self.medium.is_first_time_cached(waiter)
 
     def next_seq(self, filters: tuple[bytes, ...], start_seq: int, end_seq: int = 0) -> int:
         """Return the sequence of the first message that matches any filter; 0 for none.
@@ -355,11 +356,11 @@ class Store(Indexes):
 
         Of one that cannot be read it is the time of the last message.
         """
-        raise NotImplementedError
+        return self.medium.time_of(seq)
 
     def first_time_ns(self) -> int:
         """Return when the first message was stored; 0 without messages."""
-        return self.time_of(self.first_seq) if self.messages > 0 else 0
+        return self.medium.first_time_ns() if self.messages > 0 else 0
 
     def first_for_subject(self, subject: bytes) -> int:
         """Return the first sequence of a literal subject; 0 for none."""
@@ -383,24 +384,16 @@ class Store(Indexes):
         """
         return lookups.last_matching(self, subject, upto_seq, is_near)
 
-    def subjects(self, subject: bytes = b">") -> Iterator[SubjectState]:
-        """Iterate over the stored subjects that match, in no order."""
-        return lookups.subjects(self, subject)
-
     def subject_numbers(self) -> int:
         """Return a number above the numbers of all stored subjects."""
         return self.subject_index.limit()
 
-    def stretch_end(self, start_seq: int, messages: int) -> int:
+    def seq_after(self, start_seq: int, messages: int) -> int:
         """Return a sequence with at least `messages` messages between `start_seq` and it.
 
         There may be somewhat more of them; behind the last message it is any later sequence.
         """
-        return self.message_index.stretch_end(start_seq, messages)
-
-    def count_subjects(self, subject: bytes = b">") -> int:
-        """Return how many stored subjects match."""
-        return lookups.count_subjects(self, subject)
+        return self.message_index.seq_after(start_seq, messages)
 
     def count_pending(
         self,
@@ -417,7 +410,7 @@ class Store(Indexes):
 
     def seq_at_time(self, time_ns: int) -> int:
         """Return the first sequence stored at or after `time_ns`; `last_seq` + 1 for none."""
-        low, high = self.around_time(time_ns)
+        low, high = lookups.around_time(self, time_ns)
         while low < high:
             middle = (low + high) >> 1
             seq = self.message_index.next_live(middle)
@@ -427,18 +420,6 @@ class Store(Indexes):
                 low = seq + 1
         found = self.message_index.next_live(low)
         return found or self.last_seq + 1
-
-    def around_time(self, time_ns: int) -> tuple[int, int]:
-        """Return between which sequences `seq_at_time` has to read times, without reading any.
-
-        Everything before the first of them is older than `time_ns`, and nothing from the second one
-        on is.
-        """
-        return lookups.around_time(self, time_ns)
-
-    def deleted_count(self) -> int:
-        """Return how many sequences from the first to the last are without a message."""
-        return lookups.deleted_count(self)
 
     # State beside the messages. In memory it lives as long as the process, and nothing waits.
 
@@ -455,11 +436,11 @@ class Store(Indexes):
 
     def save_config(self, config: bytes) -> None:
         """Replace the stream's stored configuration."""
-        self._config = config
+        self.saved_config = config
 
     def config(self) -> bytes:
         """Return the stored configuration."""
-        return self._config
+        return self.saved_config
 
     def save_consumer(self, name: bytes, state: bytes) -> None:
         """Replace all that is stored for a consumer: its state and the operations on it."""
@@ -511,7 +492,7 @@ class Store(Indexes):
             raise StoreError(f"sequence {incoming.seq} is above {_SEQ_MAX}")
         if length > _SUBJECT_MAX:
             raise StoreError(f"a subject of {length} bytes is too long to be stored")
-        offset = self.place(incoming)
+        offset = self.medium.place(incoming)
         size = self.counted(
             length,
             incoming.headers_end - incoming.headers_start,
@@ -520,21 +501,3 @@ class Store(Indexes):
         self.enter(incoming, offset, size)
         if self.is_async:
             self.visible_seq = incoming.seq
-
-    def place(self, incoming: Incoming) -> int:
-        """Write a message where the last run is, or begin a new one; return its offset."""
-        raise NotImplementedError
-
-    def place_lines(self, lines: PublishedLines, first: int) -> int:
-        """Write messages from number `first` on where the last run is, or begin a new one.
-
-        Notes in their rows where they are. Returns how many have gone there, 0 if there is no room.
-        """
-        raise NotImplementedError
-
-    def view_at(self, view: MessageView, run: Run, offset: int, size: int, number: int) -> bool:
-        """Point `view`, whose sequence is set, at the message at `offset` of a run.
-
-        The message counts `size` bytes, and `number` is its subject's. False if it is unreadable.
-        """
-        raise NotImplementedError

@@ -93,6 +93,10 @@ cdef class SubjectIndex:
     cpdef bint is_match(self, Py_ssize_t subject, Pattern pattern) except -1
     @cython.locals(size=Py_ssize_t)
     cpdef bint are_all_below(self, Pattern pattern) except -1
+    @cython.locals(names=bytearray, rows=bytearray, slots=Py_ssize_t, subject=Py_ssize_t,
+                   row=Py_ssize_t, start="unsigned long long", end="unsigned long long",
+                   hashed="unsigned int")
+    cpdef void restore(self, object source) except *
     @cython.locals(size=Py_ssize_t, same=Py_ssize_t)
     cdef void _narrow(self, Py_ssize_t start, Py_ssize_t end) except *
     @cython.locals(subject=Py_ssize_t, compared=Py_ssize_t)

@@ -7,10 +7,15 @@ numbers: about 60 bytes a subject beside its name, where a dictionary of objects
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from midge.jetstream.store import layout, numbers
 from midge.jetstream.store.interface import MessageView
-from midge.jetstream.store.numbers import Octets
+from midge.jetstream.store.numbers import BytesLike
 from midge.protocol import lines
+
+if TYPE_CHECKING:
+    from midge.jetstream.store.file.frames import CheckpointReader, CheckpointWriter
 
 _SMALLEST_TABLE = 8
 _NONE = 0xFFFFFFFFFFFFFFFF
@@ -87,7 +92,7 @@ class SubjectIndex:
         """Leave all notes as they are from now on."""
         self._watched.clear()
 
-    def find(self, data: numbers.Octets, start: int, end: int) -> int:
+    def find(self, data: numbers.BytesLike, start: int, end: int) -> int:
         """Return the number of the subject ``data[start:end]``, or -1."""
         hashed = numbers.seeded_hash(data, start, end, self._seed)
         table = self._table
@@ -107,7 +112,7 @@ class SubjectIndex:
                 return entry - 1
             slot = (slot + 1) & mask
 
-    def ensure(self, data: numbers.Octets, start: int, end: int) -> int:
+    def ensure(self, data: numbers.BytesLike, start: int, end: int) -> int:
         """Return the number of the subject ``data[start:end]``, a new one if it has none."""
         subject = self.find(data, start, end)
         if subject >= 0:
@@ -138,7 +143,7 @@ class SubjectIndex:
             numbers.set_u64_at(self.known, subject * 8, 0)
         return subject
 
-    def append(self, data: numbers.Octets, start: int, end: int, seq: int) -> int:
+    def append(self, data: numbers.BytesLike, start: int, end: int, seq: int) -> int:
         """Count a message, the last of the subject ``data[start:end]``; return its number.
 
         `before` is the one before it of the subject then, 0 for none.
@@ -291,6 +296,42 @@ class SubjectIndex:
             self._common, 0, pattern.text, 0, size
         )
 
+    def save(self, out: CheckpointWriter) -> None:
+        """Write the index down, but for the table, which another process hashes with its seed."""
+        self.release_vacated(len(self._vacated))
+        if self._waste:
+            self._squeeze()
+        out.number(self._free)
+        out.number(self.holds_unsendable)
+        out.octets(self._common)
+        out.octets(self._names)
+        out.octets(self._rows)
+
+    def restore(self, source: CheckpointReader) -> None:
+        """Become what `save` has written down; raise Unfit if that cannot be an index."""
+        self.clear()
+        self._free = source.number()
+        self.holds_unsendable = source.number() != 0
+        self._common = source.octets()
+        names = self._names = source.octets()
+        rows = self._rows = source.octets()
+        self._used = len(rows) // layout.SUBJECT
+        slots = _SMALLEST_TABLE
+        while slots <= self._used * 2:
+            slots *= 2
+        self._table = bytearray(slots * 4)
+        for subject in range(self._used):
+            row = subject * layout.SUBJECT
+            start = numbers.u64_at(rows, row)
+            if start == _NONE:
+                continue
+            end = start + numbers.u32_at(rows, row + layout.SUBJECT_LENGTH)
+            source.expect(end <= len(names), "a subject lies outside the names")
+            hashed = numbers.seeded_hash(names, start, end, self._seed)
+            numbers.set_u32_at(rows, row + layout.SUBJECT_HASH, hashed)
+            self._enter(self._table, subject, hashed)
+            self.subject_count += 1
+
     def _narrow(self, start: int, end: int) -> None:
         """Shorten the common prefix of all names for a new one, ``_names[start:end]``."""
         size = len(self._common)
@@ -430,7 +471,7 @@ class Pattern:
             return False
         return self._is_tail_match(data, start + self._fixed, end, self.text)
 
-    def _is_tail_match(self, data: Octets, i: int, end: int, text: Octets) -> bool:
+    def _is_tail_match(self, data: BytesLike, i: int, end: int, text: BytesLike) -> bool:
         """Compare token by token from the first wildcard on; `text` is the whole pattern.
 
         `data` and `text` are C pointers where this is compiled: no byte of `data` from `end` on is

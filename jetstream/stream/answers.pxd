@@ -8,7 +8,7 @@ from midge.jetstream.store.store cimport Store
 
 @cython.final
 @cython.no_gc
-cdef class Held:
+cdef class WaitingAnswers:
     cdef readonly list subjects
     cdef readonly list headers
     cdef readonly list payloads
@@ -23,14 +23,15 @@ cdef class Answers:
     cdef Store _store
     cdef bint _is_immediate
     cdef unsigned long long _group
-    cdef Held _open
+    cdef WaitingAnswers _open
     cdef list _waiting
 
-    @cython.locals(held=Held)
+    @cython.locals(held=WaitingAnswers)
     cpdef bint send(
         self, bytes subject, bytes headers, bytes payload, bint is_ack
     ) except -1
-    @cython.locals(held=Held, waiting=list)
+    @cython.locals(held=WaitingAnswers, waiting=list)
     cpdef void fail(self, bytes refusal) except *
-    @cython.locals(first=Held, subjects=list, headers=list, payloads=list, index=Py_ssize_t)
-    cpdef void _release(self, Held held) except *
+    @cython.locals(first=WaitingAnswers, subjects=list, headers=list, payloads=list,
+                   index=Py_ssize_t)
+    cpdef void _release(self, WaitingAnswers held) except *

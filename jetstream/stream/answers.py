@@ -13,7 +13,7 @@ from midge.jetstream.environment.sink import Sink
 from midge.jetstream.store.store import Store
 
 
-class Held:
+class WaitingAnswers:
     """The messages that wait for one group, each at one index of the four lists.
 
     A lost group turns acks into refusals. An object for each message took 200 of the 5,300
@@ -47,8 +47,8 @@ class Answers:
         self._store = store
         self._is_immediate = is_immediate
         self._group = 0
-        self._open: Held | None = None
-        self._waiting: list[Held] = []
+        self._open: WaitingAnswers | None = None
+        self._waiting: list[WaitingAnswers] = []
 
     def send(self, subject: bytes, headers: bytes, payload: bytes, is_ack: bool) -> None:
         """Send a message as soon as all changes of the stream so far are durable."""
@@ -57,7 +57,7 @@ class Answers:
         elif self._open is not None and self._group == self._store.group:
             self._open.add(subject, headers, payload, is_ack)
         else:
-            held = Held()
+            held = WaitingAnswers()
             held.add(subject, headers, payload, is_ack)
             self._open = held
             self._group = self._store.group
@@ -73,7 +73,7 @@ class Answers:
                 if is_ack:
                     self.sink.send(subject, b"", b"", refusal)
 
-    def _release(self, held: Held) -> None:
+    def _release(self, held: WaitingAnswers) -> None:
         """Send the answers in `held`, and the earlier ones that still wait."""
         while self._waiting:
             first = self._waiting.pop(0)

@@ -42,7 +42,7 @@ def state(
         fields["num_subjects"] = store.subject_count
     if with_subjects:
         fields["subjects"] = LISTED_APART
-    deleted = store.deleted_count() if store.last_seq > store.first_seq else 0
+    deleted = lookups.deleted_count(store) if store.last_seq > store.first_seq else 0
     if deleted:
         fields["num_deleted"] = deleted
         if with_deleted:
@@ -240,7 +240,7 @@ def _gathered(
 
 def _deleted(store: Store, offset: int) -> Pieces[bytes]:
     """Return the elements of a JSON list: a page of the sequences without a message."""
-    if store.deleted_count() > PIECE_SEQUENCES:
+    if lookups.deleted_count(store) > PIECE_SEQUENCES:
         yield
     parts: list[bytes] = []
     found: list[int] = []

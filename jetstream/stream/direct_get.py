@@ -14,7 +14,7 @@ from midge.jetstream.store.interface import MessageView
 from midge.jetstream.stream import searching
 from midge.jetstream.stream.get_request import GET, GetRequest
 from midge.jetstream.stream.host import StreamHost
-from midge.jetstream.stream.pieces import Arrival, Pieces, WaitingPieces, in_turns, until_at_hand
+from midge.jetstream.stream.pieces import Arrival, Pieces, WaitingPieces, in_turns, until_cached
 from midge.protocol import digits, memory
 from midge.sublist.subjects import is_literal
 
@@ -129,7 +129,7 @@ class DirectGet:
 
     def _answer_one(self, reply: bytes, request: GetRequest, seq: int) -> None:
         """Answer with the message of a sequence, as soon as it is in memory."""
-        if 0 < seq <= self._store.visible_seq and not self._store.is_at_hand(seq, self._arrival):
+        if 0 < seq <= self._store.visible_seq and not self._store.is_cached(seq, self._arrival):
             arrival, self._arrival = self._arrival, Arrival()
             self._in_turns(reply, self._answer_later(reply, request, seq, arrival))
         else:
@@ -139,7 +139,7 @@ class DirectGet:
         self, reply: bytes, request: GetRequest, seq: int, arrival: Arrival
     ) -> WaitingPieces[None]:
         """Answer with a message that is being fetched."""
-        yield from until_at_hand(self._store, seq, arrival)
+        yield from until_cached(self._store, seq, arrival)
         self._answer_now(reply, request, seq)
 
     def _answer_now(self, reply: bytes, request: GetRequest, seq: int) -> None:
@@ -263,7 +263,7 @@ class DirectGet:
                 yield None
             if seq < request.seq:
                 continue
-            yield from until_at_hand(store, seq)
+            yield from until_cached(store, seq)
             if not self._show(seq):
                 continue
             head_end = self._put_batch_headers(pending, last)

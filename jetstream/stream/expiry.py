@@ -16,7 +16,7 @@ from midge.jetstream.store.interface import StoreFailedError
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming
-from midge.jetstream.stream.pieces import WaitingPieces, until_at_hand
+from midge.jetstream.stream.pieces import WaitingPieces, until_cached
 
 PIECE_BYTES = 1 << 20
 """Read in one piece, or in one turn: some 3 ms."""
@@ -70,7 +70,7 @@ class Expiry:
         seq = store.next_seq((), store.first_seq or 1, end_seq)
         room = PIECE_BYTES
         while seq:
-            yield from until_at_hand(store, seq)
+            yield from until_cached(store, seq)
             message = store.load(seq)
             if message is not None and message.headers:
                 ttl_s = parse_ttl(headers.find(message.headers, names.TTL) or b"")
@@ -162,13 +162,13 @@ class Expiry:
         """
         store = self._stream.store
         if not self._has_immortal:
-            self._is_fetching = not store.is_first_time_at_hand(self)
+            self._is_fetching = not store.is_first_time_cached(self)
             return 0 if self._is_fetching else store.first_time_ns()
         passed_ns = 0
         room = PIECE_BYTES
         while room > 0:
             seq = self._next_mortal()
-            if not seq or not self._is_at_hand(seq):
+            if not seq or not self._is_cached(seq):
                 return 0
             message = store.load(seq)
             passed_ns = store.time_of(seq) if message is None else message.time_ns
@@ -184,9 +184,9 @@ class Expiry:
         start = max(store.first_seq, self._mortal_from)
         return store.next_seq((), start) if store.messages and start <= store.last_seq else 0
 
-    def _is_at_hand(self, seq: int) -> bool:
+    def _is_cached(self, seq: int) -> bool:
         """Return whether a message can be loaded now; otherwise it is fetched for the next look."""
-        self._is_fetching = not self._stream.store.is_at_hand(seq, self)
+        self._is_fetching = not self._stream.store.is_cached(seq, self)
         return not self._is_fetching
 
     def _cost_of(self, seq: int) -> int:
@@ -206,7 +206,7 @@ class Expiry:
         end_seq = store.last_seq  # later messages are markers
         while room > 0:
             seq = self._next_mortal()
-            if not 0 < seq <= end_seq or not self._is_at_hand(seq):
+            if not 0 < seq <= end_seq or not self._is_cached(seq):
                 break
             cost = self._cost_of(seq)
             message = store.load(seq)
@@ -228,7 +228,7 @@ class Expiry:
         while due and due[0][0] <= now_ns and room > 0:
             seq = due[0][1]
             is_marked = self._marker_ttl_s() > 0 and store.exists(seq)
-            if is_marked and not self._is_at_hand(seq):
+            if is_marked and not self._is_cached(seq):
                 break
             heapq.heappop(due)
             message = store.load(seq) if is_marked else None

@@ -112,7 +112,7 @@ class Follower:
             visible_seq = own.visible_seq
             own.show_copies(origin.store, self.taken_seq)
             if own.visible_seq > visible_seq:
-                self._stream.audience.announce()
+                self._stream.readers.announce()
 
     def _take_visible(self, origin: StreamHost) -> None:
         """Take what `origin` shows; the rest waits for the next turn."""
@@ -123,7 +123,7 @@ class Follower:
             if self.last_seq >= store.visible_seq or self._stream.store.is_held(self.wake):
                 return
             seq = store.next_seq(self._filters, self.last_seq + 1, store.visible_seq)
-            if seq and not store.is_at_hand(seq, self):
+            if seq and not store.is_cached(seq, self):
                 return
             message = store.load(seq) if seq else None
             if message is None:
@@ -179,7 +179,7 @@ class Follower:
         self._origin = origin
         self.last_seq = seq - 1
         origin.followers.add(self)
-        origin.audience.announce_when_durable()
+        origin.readers.announce_when_durable()
         self.wake()
 
     def take(self, message: StoredMessage, origin: bytes) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from midge.jetstream.store.numbers import Octets
+    from midge.jetstream.store.numbers import BytesLike
 
 NOTHING = 0
 MSG_ID = 1
@@ -32,7 +32,7 @@ class HeaderScan:
         self.id_start = 0
         self.id_end = 0
 
-    def scan(self, data: Octets, start: int, end: int) -> int:
+    def scan(self, data: BytesLike, start: int, end: int) -> int:
         """Return which headers the block ``data[start:end]`` has whose names begin with ``Nats-``.
 
         Returns:
@@ -59,7 +59,7 @@ class HeaderScan:
             at += 1
         return kind
 
-    def _begins(self, data: Octets, at: int, end: int, word: bytes, length: int) -> bool:
+    def _begins(self, data: BytesLike, at: int, end: int, word: bytes, length: int) -> bool:
         """Return whether `word`, of `length` bytes, stands at `at`."""
         if at + length > end:
             return False
@@ -68,7 +68,7 @@ class HeaderScan:
                 return False
         return True
 
-    def _trim(self, data: Octets, line_end: int) -> None:
+    def _trim(self, data: BytesLike, line_end: int) -> None:
         """Leave out the blanks before the value that ends at `line_end`."""
         self.id_end = line_end
         while self.id_start < line_end and data[self.id_start] == _SPACE:

@@ -7,7 +7,7 @@ from midge.jetstream.environment.sink cimport Sink
 from midge.jetstream.store.store cimport Store
 from midge.jetstream.store.published cimport PublishedLines
 from midge.jetstream.stream.answers cimport Answers
-from midge.jetstream.stream.audience cimport Audience
+from midge.jetstream.stream.readers cimport StreamReaders
 from midge.jetstream.stream.backlog cimport Backlog
 from midge.jetstream.stream.contents cimport Contents
 from midge.jetstream.stream.dedup cimport Dedup
@@ -32,7 +32,7 @@ cdef class StreamHost:
     cdef readonly bint is_memory
     cdef readonly Answers answers
     cdef readonly Dedup dedup
-    cdef readonly Audience audience
+    cdef readonly StreamReaders readers
     cdef readonly ConsumerSet consumers
     cdef readonly Contents contents
     cdef readonly Backlog backlog

@@ -14,12 +14,12 @@ from midge.jetstream.errors import ApiError
 from midge.jetstream.store.published import PublishedLines
 from midge.jetstream.store.store import Store
 from midge.jetstream.stream.answers import Answers
-from midge.jetstream.stream.audience import Audience
 from midge.jetstream.stream.backlog import Backlog
 from midge.jetstream.stream.contents import Contents
 from midge.jetstream.stream.dedup import Dedup
 from midge.jetstream.stream.events import StreamEvents
 from midge.jetstream.stream.incoming import Incoming
+from midge.jetstream.stream.readers import StreamReaders
 from midge.jetstream.stream.usage import Usage
 from midge.jetstream.transform import Transform
 from midge.protocol.errors import quote
@@ -58,9 +58,9 @@ class StreamHost:
         self.is_memory = config.storage == MEMORY
         self.answers = Answers(store, self.sink, self.is_memory)
         self.dedup = Dedup(config.duplicate_window_ns, self.clock.is_exact)
-        self.audience = Audience(config, store, surroundings, self._remove_settled)
-        self.consumers = self.audience.consumers
-        self.followers = self.audience.followers
+        self.readers = StreamReaders(config, store, surroundings, self._remove_settled)
+        self.consumers = self.readers.consumers
+        self.followers = self.readers.followers
         self.contents = Contents(store, usage, self.consumers, self.is_memory)
         self.backlog = Backlog(store, *surroundings.bounds.backlog)
         self.events = StreamEvents(self.name, surroundings, self.answers)
@@ -74,7 +74,7 @@ class StreamHost:
     def configure(self, config: StreamConfig) -> None:
         """Follow a configuration that has been checked."""
         self.config = config
-        self.audience.follow(config)
+        self.readers.follow(config)
         self.contents.follow(config)
         self.subjects = [subject.encode("utf-8", "surrogatepass") for subject in config.subjects]
         self.is_mirror = config.mirror is not None
@@ -162,5 +162,5 @@ class StreamHost:
         self.backlog.stored_lines(self.store.last_seq, count, lines.payload_bytes)
         self.contents.stored()
         if self.followers or not self.consumers.is_empty():
-            self.audience.announce_soon()
+            self.readers.announce_soon()
         return count

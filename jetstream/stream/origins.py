@@ -19,7 +19,7 @@ from midge.jetstream.store.store import Store
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.follower import Follower
 from midge.jetstream.stream.host import StreamHost
-from midge.jetstream.stream.pieces import WaitingPieces, in_turns, until_at_hand
+from midge.jetstream.stream.pieces import WaitingPieces, in_turns, until_cached
 from midge.jetstream.stream.remote_follower import RemoteFollower
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class PositionSearch(Keeper):
         room = _PIECE_BYTES
         try:
             while not self._is_stopped and (seq := self._next_seq()):
-                yield from until_at_hand(store, seq)
+                yield from until_cached(store, seq)
                 self._look_at(seq)
                 room -= _READ_COST + store.size_of(seq)
                 if room <= 0:

@@ -17,7 +17,7 @@ _TRIES = 8
 """Most waits for the time of a first message; each fetches 1 MiB from it on."""
 
 
-class Owner(Protocol):
+class PieceOwner(Protocol):
     """The owner of work done in pieces: a stream, or an account for all of its streams."""
 
     @property
@@ -54,19 +54,19 @@ WaitingPieces = Generator[Arrival | None, None, Result]
 """The same where the next piece may have to wait: for the arrival that is yielded."""
 
 
-def until_at_hand(store: Store, seq: int, arrival: Arrival | None = None) -> WaitingPieces[None]:
+def until_cached(store: Store, seq: int, arrival: Arrival | None = None) -> WaitingPieces[None]:
     """Wait until a message can be loaded without waiting for a disk.
 
     It may be that it is already being fetched for `arrival`.
     """
     arrival = arrival or Arrival()
-    while not store.is_at_hand(seq, arrival):
+    while not store.is_cached(seq, arrival):
         yield arrival
 
 
-def until_time_at_hand(store: Store, seq: int, arrival: Arrival) -> WaitingPieces[None]:
+def until_time_cached(store: Store, seq: int, arrival: Arrival) -> WaitingPieces[None]:
     """Wait until the time of a message can be read without waiting for a disk."""
-    while not store.is_time_at_hand(seq, arrival):
+    while not store.is_time_cached(seq, arrival):
         yield arrival
 
 
@@ -77,13 +77,13 @@ def until_first_time(store: Store) -> WaitingPieces[None]:
     """
     arrival = Arrival()
     for _ in range(_TRIES):
-        if store.is_first_time_at_hand(arrival):
+        if store.is_first_time_cached(arrival):
             break
         yield arrival
 
 
 def in_turns(
-    owner: Owner,
+    owner: PieceOwner,
     pieces: WaitingPieces[Result],
     done: Callable[[Result], object],
     refused: Callable[[ApiError], object],

@@ -107,9 +107,9 @@ def _purging(stream: StreamHost, subject: bytes | None, upto_seq: int, keep: int
 
 def _ends(store: Store, upto: int) -> list[int]:
     """Return where pieces end that together are all messages below `upto`."""
-    ends = [store.stretch_end(store.first_seq, PIECE_MESSAGES)]
+    ends = [store.seq_after(store.first_seq, PIECE_MESSAGES)]
     while ends[-1] < upto:
-        ends.append(store.stretch_end(ends[-1], PIECE_MESSAGES))
+        ends.append(store.seq_after(ends[-1], PIECE_MESSAGES))
     ends[-1] = upto
     return ends
 
@@ -139,7 +139,9 @@ def _enforcing(contents: Contents, number: int) -> Pieces[int]:
             return 0
     at = 0
     while at >= 0 and contents.max_per_subject > 0:
-        crowded, at = lookups.crowded(store, contents.max_per_subject, at, PIECE_MESSAGES)
+        crowded, at = lookups.subjects_over_limit(
+            store, contents.max_per_subject, at, PIECE_MESSAGES
+        )
         yield from _trimming(contents, crowded, number)
         yield
         if contents.enforcing != number:

@@ -21,7 +21,7 @@ from midge.jetstream.stream import cron
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming, Refused
-from midge.jetstream.stream.pieces import WaitingPieces, in_turns, until_at_hand
+from midge.jetstream.stream.pieces import WaitingPieces, in_turns, until_cached
 from midge.sublist.subjects import is_valid_publish_subject, matches
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Schedules:
         if not stream.config.allow_msg_schedules:
             return
         fired: list[tuple[int, dict[bytes, bytes]]] = []
-        for state in stream.store.subjects():
+        for state in lookups.subjects(stream.store, b">"):
             message = stream.store.load(state.last_seq)
             if message is not None and message.headers:
                 values = headers.nats_headers(message.headers) or {}
@@ -103,7 +103,7 @@ class Schedules:
                 store, (), number, _PIECE_SUBJECTS, store.last_seq, _PIECE_SUBJECTS
             )
             for seq in seqs:
-                yield from until_at_hand(store, seq)
+                yield from until_cached(store, seq)
                 message = store.load(seq)
                 if message is not None and store.last_for_subject(message.subject) == seq:
                     self._take_stored(message)
@@ -215,7 +215,7 @@ class Schedules:
             if self._by_subject.get(subject) != (seq, due_ns):
                 continue
             room -= _FIRE_COST + stream.store.size_of(seq)
-            yield from until_at_hand(stream.store, seq)
+            yield from until_cached(stream.store, seq)
             schedule = stream.store.load(seq)
             fired = None
             if schedule is not None:
@@ -251,7 +251,7 @@ class Schedules:
         body = schedule
         if source:
             store = self._stream.store
-            yield from until_at_hand(store, store.last_for_subject(source))
+            yield from until_cached(store, store.last_for_subject(source))
             # A later one that has come meanwhile is in memory.
             body = store.load(store.last_for_subject(source)) or schedule
         following = format_time(next_ns).encode() if repeats else PURGE

@@ -10,7 +10,7 @@ from midge.jetstream.config.consumer_config import ConsumerConfig
 from midge.jetstream.consumer.start import in_reach
 from midge.jetstream.store import lookups
 from midge.jetstream.store.store import Store
-from midge.jetstream.stream.pieces import Arrival, Pieces, WaitingPieces, until_time_at_hand
+from midge.jetstream.stream.pieces import Arrival, Pieces, WaitingPieces, until_time_cached
 
 PIECE_SUBJECTS = 50_000
 """Subjects looked at in one piece: 0.5 ms to compare them, 3 ms to find their last messages."""
@@ -78,13 +78,13 @@ def next_matching(store: Store, subject: bytes, start: int, end: int) -> Pieces[
     filters = (subject,)
     if is_quick(store, filters):
         return store.next_seq(filters, start, end)
-    near = min(end, store.stretch_end(start, NEAR) - 1)
+    near = min(end, store.seq_after(start, NEAR) - 1)
     seq = store.next_seq(filters, start, near)
     start = near + 1
     if not seq and start <= end:
         yield from compare(store, filters)
     while not seq and start <= end:
-        stop = min(end, store.stretch_end(start, PIECE_ROWS) - 1)
+        stop = min(end, store.seq_after(start, PIECE_ROWS) - 1)
         seq = store.next_seq(filters, start, stop)
         start = stop + 1
         yield
@@ -112,13 +112,13 @@ def seq_at_time(store: Store, time_ns: int) -> WaitingPieces[int]:
     The times of up to ten messages are read for that, one after the other.
     """
     time_ns = in_reach(time_ns)
-    low, high = store.around_time(time_ns)
+    low, high = lookups.around_time(store, time_ns)
     arrival = Arrival()
     while low < high:
         middle = (low + high) >> 1
         seq = store.next_seq((), middle, high - 1)
         if seq:
-            yield from until_time_at_hand(store, seq, arrival)
+            yield from until_time_cached(store, seq, arrival)
         if not seq:
             high = middle
         elif not store.exists(seq):
@@ -167,7 +167,7 @@ def _newest_of_rows(
     if not is_quick(store, filters):
         yield from compare(store, filters)
     while start <= upto and len(found) <= most:
-        stop = min(upto, store.stretch_end(start, PIECE_FOUND) - 1)
+        stop = min(upto, store.seq_after(start, PIECE_FOUND) - 1)
         found += lookups.newest_between(store, filters, start, stop, upto, most + 1 - len(found))
         start = stop + 1
         if start <= upto:

@@ -187,7 +187,7 @@ class Stream(StreamHost):
             reply = frame.reply_bytes() or _NO_BYTES
             self.answers.send(reply, _NO_BYTES, ack_text.plain(self.ack_head, seq), True)
         if self.followers or not self.consumers.is_empty():
-            self.audience.announce_soon()
+            self.readers.announce_soon()
 
     def takes_lines(self) -> bool:
         """See `StreamHost.takes_lines`."""
@@ -364,7 +364,7 @@ class Stream(StreamHost):
                 republisher.payload_for(message),
             )
         if self.followers or len(self.consumers):
-            self.audience.announce_soon()
+            self.readers.announce_soon()
         return seq
 
     def _stored(self, seq: int, size: int) -> None:

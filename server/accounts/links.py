@@ -104,10 +104,14 @@ class AccountLinks(LinkContext):
 
     def count_streams(self, account: str, subject: bytes) -> int:
         """Count the imports of exactly `subject` from `account`, as a stream."""
-        return sum(one.subject == subject for one in self._streams.get(account, ()))
+        streams = self._streams.get(account)
+        return sum(one.subject == subject for one in streams) if streams else 0
+
+    def count_services(self, account: str, subject: bytes) -> int:
+        """Count the imports of exactly `subject` from `account`, as a service."""
+        services = self._services.get(account)
+        return 0 if services is None else services.get(subject, 0)
 
     def count_crossings(self, account: str, subject: bytes) -> int:
         """Count the imports, of either kind, that messages to `subject` in `account` go through."""
-        services = self._services.get(account)
-        found = 0 if services is None else services[subject]
-        return found + self.count_streams(account, subject)
+        return self.count_services(account, subject) + self.count_streams(account, subject)

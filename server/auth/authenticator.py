@@ -15,7 +15,12 @@ from msgspec import structs
 
 from midge.server.auth.identity import AuthRequest, Identity, Refusal, Verdict
 from midge.server.auth.nkeys import KeyKind, decode_signature, is_signed_by, kind_of
-from midge.server.auth.passwords import PasswordChecker, is_bcrypt, is_same_text
+from midge.server.auth.passwords import (
+    PasswordChecker,
+    is_bcrypt,
+    is_same_text,
+    listeners_of,
+)
 from midge.server.auth.users import KnownUser, UserDirectory
 from midge.server.config.account_names import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from midge.server.config.security import Authorization
@@ -24,6 +29,7 @@ from midge.server.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from midge.protocol.messages import ConnectOptions
     from midge.server.auth.hook import AuthHook
     from midge.server.auth.operator import OperatorMode
     from midge.server.config import options
@@ -55,9 +61,7 @@ class Authenticator:
         self._websocket = settings.websocket.authorization
         self._users = UserDirectory(settings)
         self._mapped_types = frozenset(
-            kind
-            for kind, tls in (("STANDARD", settings.tls), ("WEBSOCKET", settings.websocket.tls))
-            if tls.verify_and_map
+            kind for kind, tls in listeners_of(settings).items() if tls.verify_and_map
         )
         self._pinned = {
             kind: tls.pinned_certs
@@ -101,19 +105,19 @@ class Authenticator:
         except Exception as error:  # noqa: BLE001 - an internal error must not admit a client
             return Refusal(f"internal error: {type(error).__name__}: {error}")
         if isinstance(verdict, Verdict):
-            return self._through_proxy(request, verdict)
+            return self.through_proxy(request, verdict)
         return self._through_proxy_later(request, _refuse_on_error(verdict))
 
     async def _through_proxy_later(
         self, request: AuthRequest, verdict: Awaitable[Verdict]
     ) -> Verdict:
-        return self._through_proxy(request, await verdict)
+        return self.through_proxy(request, await verdict)
 
-    def _through_proxy(self, request: AuthRequest, verdict: Verdict) -> Verdict:
+    def through_proxy(self, request: AuthRequest, verdict: Verdict) -> Verdict:
         """Refuse an untrusted proxy, and its absence where the user must have one."""
         if isinstance(verdict, Refusal):
             return verdict
-        if request.proxy_signature:
+        if request.proxy_signature and self._proxies:
             key = self._proxy_of(request)
             if not key:
                 return Refusal("the proxy is not trusted", reason="Proxy Not Trusted")
@@ -133,6 +137,16 @@ class Authenticator:
             if kind is not None and is_signed_by(kind, key, request.nonce, signature):
                 return key
         return ""
+
+    def has_lost(self, offered: ConnectOptions, account: str) -> bool:
+        """Return whether the user of a connected client is no longer a user of `account`."""
+        if offered.nkey:
+            user = self._users.by_nkey(offered.nkey)
+        elif offered.user:
+            user = self._users.by_name(offered.user)
+        else:
+            return False
+        return user is None or user.identity.account != account
 
     def keep_tokens_of(self, other: Authenticator) -> None:
         """Take over the account tokens that `other`, which this one replaces, has fetched."""

@@ -32,7 +32,7 @@ from midge.server.auth.claims import (
 from midge.server.auth.identity import UNLIMITED, AuthRequest, Identity, Refusal, Verdict
 from midge.server.auth.nkeys import KeyKind, decode_signature, is_public_key, is_signed_by
 from midge.server.auth.permissions import PermissionRules
-from midge.server.auth.resolvers import AccountResolver, DirectoryResolver, MemoryResolver
+from midge.server.auth.resolvers import DirectoryResolver, MemoryResolver
 from midge.server.auth.templates import TemplateError, TemplateValues, fill_in_allowed
 from midge.server.auth.url_resolver import UrlResolver
 from midge.server.config.security import AllowResponses, Permissions, SubjectPermissions
@@ -153,6 +153,11 @@ class OperatorMode:
     def directory(self) -> DirectoryResolver | None:
         """The resolver, if it is one whose tokens can be changed."""
         return self._resolver if isinstance(self._resolver, DirectoryResolver) else None
+
+    def replace(self, key: str, token: str) -> None:
+        """Take `token` for the account with public `key`, until the resolver has another one."""
+        assert not isinstance(self._resolver, DirectoryResolver), "its files are written"
+        self._resolver.replace(key, token)
 
     def token_of(self, key: str) -> str:
         """Return the token of the account with public `key`; empty if it is unknown."""
@@ -329,7 +334,9 @@ def _keys_of(operator: Claims[OperatorBody]) -> list[str]:
     return signing if operator.nats.strict_signing_key_usage else [operator.sub, *signing]
 
 
-def _make_resolver(settings: options.Operator) -> AccountResolver:
+def _make_resolver(
+    settings: options.Operator,
+) -> MemoryResolver | DirectoryResolver | UrlResolver:
     """Return the resolver that `settings` ask for."""
     if settings.resolver == "directory":
         directory = Path(settings.resolver_directory)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
     from midge.server.config.options import Options, User
+    from midge.server.config.security import Tls
 
 _BCRYPT = r"(?s)^\$2[abxy]\$\d{2}\$.{53}$"
 _BCRYPT_MAX_BYTES = 72
@@ -46,11 +47,22 @@ def has_plain_ones(settings: Options) -> bool:
 
 def _maps_certificates(settings: Options, user: User) -> bool:
     """Return whether a listener that `user` may connect to maps certificates to users."""
-    listeners = {"STANDARD": settings.tls, "WEBSOCKET": settings.websocket.tls}
     allowed = user.allowed_connection_types
     return any(
-        tls.verify_and_map and (not allowed or kind in allowed) for kind, tls in listeners.items()
+        tls.verify_and_map and (not allowed or kind in allowed)
+        for kind, tls in listeners_of(settings).items()
     )
+
+
+def listeners_of(settings: Options) -> dict[str, Tls]:
+    """Return the TLS settings by connection type; leaf nodes have the same for both of theirs."""
+    leafs = settings.leafnodes.tls
+    return {
+        "STANDARD": settings.tls,
+        "WEBSOCKET": settings.websocket.tls,
+        "LEAFNODE": leafs,
+        "LEAFNODE_WS": leafs,
+    }
 
 
 def is_same_text(stored: str, offered: str) -> bool:

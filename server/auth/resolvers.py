@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from midge.server.auth.claims import TOKEN_MAX_BYTES
 from midge.server.auth.nkeys import KeyKind, is_public_key
@@ -18,14 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class AccountResolver(Protocol):
-    """Finds the token of an account."""
-
-    def fetch(self, account_key: str) -> str | None:
-        """Return the token of the account with this public key, or None when it is unknown."""
-
-
-class StoreFullError(Exception):
+class ResolverFullError(Exception):
     """The directory has as many tokens as it may."""
 
 
@@ -39,6 +32,10 @@ class MemoryResolver:
     def fetch(self, account_key: str) -> str | None:
         """Return the token of the account with this public key, or None."""
         return self._tokens.get(account_key)
+
+    def replace(self, account_key: str, token: str) -> None:
+        """Keep another token of an account."""
+        self._tokens[account_key] = token
 
 
 class DirectoryResolver:
@@ -70,7 +67,7 @@ class DirectoryResolver:
         """
         known = self.accounts()
         if 0 < most <= len(known) and account_key not in known:
-            raise StoreFullError("jwt store is full")
+            raise ResolverFullError("jwt store is full")
         self._directory.mkdir(parents=True, exist_ok=True)
         partial = self._directory / f".{account_key}.jwt"
         partial.write_text(token, encoding="ascii")

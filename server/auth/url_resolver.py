@@ -83,6 +83,10 @@ class UrlResolver:
             self._ask(account_key)
         return known.token
 
+    def replace(self, account_key: str, token: str) -> None:
+        """Keep another token of an account until the web server is asked again."""
+        self._answers[account_key] = _Answer(token, self._monotonic())
+
     async def begin(self, system_account: str, changed: Callable[[], None]) -> None:
         """Try the web server, and request the system account; call `changed` after changes.
 

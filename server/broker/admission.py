@@ -41,6 +41,7 @@ from midge.server.channels.reading import AUTHENTICATING
 from midge.server.clients.client_info import offered_by
 from midge.server.clients.publish_quota import PublishQuotas
 from midge.server.log.logger import get_logger
+from midge.server.routing.slow_path import METERED
 
 if TYPE_CHECKING:
     import socket
@@ -137,7 +138,7 @@ class Admission:
             OSError: the client has gone.
         """
         if self.allows_no_connect(connection):
-            connection.keepalive.start()
+            connection.channel.keepalive.start()
         else:
             connection.require_connect(auth_timeout_s(self._host.options, connection))
         connection.channel.greet(bare_socket, info)
@@ -186,10 +187,10 @@ class Admission:
     def _let_in(self, connection: Connection, identity: Identity | None) -> None:
         """Start a connection as `identity`, or require a CONNECT if that is None."""
         if identity is not None and self._bind(connection, identity):
-            if not connection.keepalive.has_started:
-                connection.keepalive.start()
+            if not connection.channel.keepalive.has_started:
+                connection.channel.keepalive.start()
         elif connection.reason is None and not connection.parser.connect_required:
-            connection.keepalive.stop()
+            connection.channel.keepalive.stop()
             connection.require_connect(auth_timeout_s(self._host.options, connection))
 
     def count_elsewhere(self, send: Callable[[list[Any]], object]) -> ConnectionQuota:
@@ -341,17 +342,21 @@ class Admission:
         """Apply the new permissions to a client, or close it."""
         before = connection.identity
         if isinstance(verdict, Refusal):
-            self._send_away(connection, verdict)
-        elif before is not None and before.account != verdict.account:
+            has_left = self.authenticator.has_lost(connection.options, connection.account.name)
+        else:
+            has_left = before is not None and before.account != verdict.account
+        if has_left:
             # The client may reconnect at once; after an error, some clients would not.
             connection.close(ClosedReason.CLIENT_CLOSED, None)
+        elif isinstance(verdict, Refusal):
+            self._send_away(connection, verdict)
         else:
             self._bind(connection, verdict)
             self._end_forbidden(connection)
 
     def _end_forbidden(self, connection: Connection) -> None:
         """End the subscriptions that the permissions of `connection` no longer allow."""
-        permissions = connection.permissions
+        permissions = connection.commands.permissions
         if permissions is None:
             return
         for subscription in list(connection.subscriptions.values()):
@@ -476,7 +481,7 @@ class Admission:
         connection.parser.max_payload = _tightest(
             limits.max_payload_bytes, plan.max_payload_bytes, identity.max_payload_bytes
         )
-        connection.meter(self.quotas.apply(connection.cid, plan, identity))
+        connection.commands.check(METERED, self.quotas.apply(connection.cid, plan, identity))
         if connection.max_subscriptions == 0:
             # As in nats-server, a client that may have no subscriptions is not admitted.
             connection.close(ClosedReason.MAXIMUM_SUBSCRIPTIONS, errors.MAXIMUM_SUBSCRIPTIONS)

@@ -44,9 +44,8 @@ if TYPE_CHECKING:
     from midge.server.broker.auth_callout import CalloutClient
     from midge.server.broker.message_trace import MessageTraces, Send
     from midge.server.broker.server_info import CommonInfo, Neighbours
-    from midge.server.channels.channel_owner import ChannelOwner
+    from midge.server.channels.channel import ChannelOwner
     from midge.server.clients.connection import Connection
-    from midge.server.clients.publishing import PublishingClient
     from midge.server.clients.rights import Rights
     from midge.server.interceptors.api import Interceptor
     from midge.server.interceptors.interception import Interception
@@ -110,6 +109,7 @@ class Broker(Host):
         self.cluster: Neighbours | None = None  # set while this server is in a cluster
         self.remote_connections: Callable[[str], tuple[int, int]] | None = None  # set likewise
         self.host, self.port = options.listen.host, options.listen.port
+        self.websocket_address = self.leafnode_address = ("", 0)  # while there is such a listener
         self._last_cid = 4  # nats-server's internal clients take the first few
         self._expected: deque[int] = deque(maxlen=_EXPECTED_MAX)
         self._transports: set[ChannelOwner] = set()
@@ -249,7 +249,7 @@ class Broker(Host):
     def trace(self, connection: Connection) -> None:
         """Trace `connection` while `logging.trace` says so."""
         wanted = self.options.logging.trace or self.options.logging.trace_verbose
-        if wanted or connection.tracer is not None:
+        if wanted or connection.commands.tracer is not None:
             from midge.server.clients.protocol_trace import Tracer  # noqa: PLC0415 - few logs have it
 
             label = partial(self._trace_label, connection)
@@ -347,7 +347,7 @@ class Broker(Host):
             hint="JetStream is off; turn it on by -js, or by enabled in its settings",
         )
 
-    def error_sent(self, connection: PublishingClient, text: str) -> None:
+    def error_sent(self, connection: Connection, text: str) -> None:
         """Log and count an -ERR after which the connection goes on."""
         kind = _kind_of(text)
         if kind not in self.errors_sent and len(self.errors_sent) >= _ERROR_KINDS_MAX:
@@ -436,6 +436,8 @@ class Broker(Host):
         common = self._common_info or self._make_common_info()
         offers_tls = connection.listener_kind == "STANDARD"
         info = common.copy(self.options, self.host, self.port, offers_tls=offers_tls)
+        if connection.listener_kind == "WEBSOCKET":
+            info.host, info.port = self.websocket_address
         info.client_id = connection.cid
         info.client_ip = connection.peer_host
         if connection.nonce and not connection.introduced:
@@ -451,9 +453,11 @@ class Broker(Host):
             if connection.account is self.system_account:
                 info.acc_is_sys = True
         if self.cluster is not None:
-            from midge.server.broker.server_info import add_cluster  # noqa: PLC0415 - few have one
+            from midge.server.broker import server_info  # noqa: PLC0415 - few have a cluster
 
-            add_cluster(info, self.cluster)
+            is_plain = connection.listener_kind != "WEBSOCKET"
+            kind = server_info.CLIENTS if is_plain else server_info.WEBSOCKETS
+            server_info.add_cluster(info, self.cluster, kind)
         self.screens.edit_info(info)
         return info.line()
 

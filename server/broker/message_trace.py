@@ -21,7 +21,7 @@ from midge.protocol import errors
 from midge.protocol.frame import compose
 from midge.server.accounts.service_link import Response, ServiceLink
 from midge.server.accounts.stream_link import StreamLink
-from midge.server.clients.publishing import PublishingClient
+from midge.server.clients.connection import Connection
 from midge.server.log.logger import get_logger
 from midge.server.routing.receivers import (
     deliver_to_each,
@@ -106,7 +106,7 @@ class MessageTraces:
         self._find_account = find_account
         self.send: Send | None = None
 
-    def begin(self, connection: PublishingClient, frame: Frame) -> Trace | None:
+    def begin(self, connection: Connection, frame: Frame) -> Trace | None:
         """Begin the trace that the headers of `frame` ask for, or return None.
 
         If a message asks only for a trace and none is possible, the trace `is_void`, and the
@@ -116,7 +116,7 @@ class MessageTraces:
         sampling = self._wanted(headers, connection.account)
         parent = self._parent(headers)
         if self.send is None or sampling is None:
-            if parent is None or connection.publish_checks & SCREENED:
+            if parent is None or connection.commands.publish_checks & SCREENED:
                 return None
             return Trace(self, None, connection, frame, headers, "", parent)
         destination = sampling.destination
@@ -220,9 +220,9 @@ class Trace:
         self._headers = headers
         self._size = frame.size
 
-    def is_possible(self, connection: PublishingClient) -> bool:
+    def is_possible(self, connection: Connection) -> bool:
         """Return whether a client's message can be traced; set the flags of the trace if not."""
-        if connection.publish_checks & SCREENED:
+        if connection.commands.publish_checks & SCREENED:
             self.is_void = self.is_only  # the effect of an interceptor is not reported
             self.is_silent = False
         elif _ORIGIN_ACCOUNT in self._headers:
@@ -245,8 +245,8 @@ class Trace:
         log.error("trace_impossible", cid=owner.cid, peer=owner.peer, destination=destination)
         return False
 
-    def _may_be_sent(self, connection: PublishingClient) -> bool:
-        permissions = connection.permissions
+    def _may_be_sent(self, connection: Connection) -> bool:
+        permissions = connection.commands.permissions
         return not self.destination.startswith(RESERVED_SUBJECTS) and (
             permissions is None or permissions.may_publish(self.destination)
         )
@@ -340,7 +340,7 @@ class Trace:
             self._host.router.spans.report(
                 self._parent,
                 self._events,
-                is_published_here=isinstance(self._publisher, PublishingClient),
+                is_published_here=isinstance(self._publisher, Connection),
                 reply=self._reply,
                 size=self._size,
             )
@@ -506,7 +506,7 @@ def _refusal_of(client: Client, queue: bytes | None, publisher: Client, frame: F
     if checks & CLOSED:
         return CLOSED_TEXT
     if checks & DENIED_SUBJECTS:
-        permissions = client.permissions if isinstance(client, PublishingClient) else None
+        permissions = client.commands.permissions if isinstance(client, Connection) else None
         if permissions and not permissions.may_deliver(frame.subject_bytes(), queue):
             return DENIED_TEXT
     return None
@@ -529,7 +529,7 @@ def _owner_of(client: Client) -> Any:
 
 def _name_of(client: Client) -> str:
     """Return the name of a client, or of the server behind a link."""
-    if isinstance(client, PublishingClient):
+    if isinstance(client, Connection):
         return client.options.name
     name: str = getattr(_owner_of(client), "name", "")
     return name

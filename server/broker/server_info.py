@@ -16,14 +16,18 @@ if TYPE_CHECKING:
     from midge.server.config.security import Tls
 
 
+CLIENTS, WEBSOCKETS, LEAFS = "connect_urls", "ws_connect_urls", "leafnode_urls"
+"""The fields of a server's INFO on a route that list its addresses for others, by their kind."""
+
+
 class Neighbours(Protocol):
     """The cluster of this server, as INFO describes it to clients."""
 
     name: str
     is_dynamic: bool
 
-    def client_urls(self) -> list[str]:
-        """The addresses that clients may connect to."""
+    def urls(self, kind: str, *, with_own: bool = True) -> list[str]:
+        """The addresses to which a `kind` of others may connect; maybe without this server's."""
 
 
 class CommonInfo:
@@ -70,12 +74,12 @@ def server_info(options: Options, keys: ServerKeys, host: str, port: int) -> Inf
     )
 
 
-def add_cluster(info: Info, cluster: Neighbours) -> None:
-    """Add the other servers that a client may connect to."""
+def add_cluster(info: Info, cluster: Neighbours, kind: str) -> None:
+    """Add the servers that a `kind` of client, `CLIENTS` or `WEBSOCKETS`, may connect to."""
     info.cluster = cluster.name
     if cluster.is_dynamic:
         info.cluster_dynamic = True
-    urls = cluster.client_urls()
+    urls = cluster.urls(kind)
     if urls:
         info.connect_urls = urls
 

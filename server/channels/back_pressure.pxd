@@ -22,6 +22,6 @@ cdef class BackPressure:
     cpdef void fell_behind(self) except *
     cpdef void progressed(self, Py_ssize_t taken) except *
     cpdef void caught_up(self) except *
-    cpdef void hold_for(self, Client receiver) except *
+    cpdef void pause_for(self, Client receiver) except *
     @cython.locals(receiver=Client)
     cpdef void hold_back(self) except *

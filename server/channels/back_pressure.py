@@ -6,7 +6,7 @@ consumer. As a publisher, a connection is not read for a moment, so that a fast 
 fill memory.
 """
 
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from midge.server.channels.closed_reason import ClosedReason
 from midge.server.channels.gate import Gate
@@ -15,7 +15,6 @@ from midge.server.routing.client import Client
 from midge.server.routing.outbound import Outbound
 
 if TYPE_CHECKING:
-    from midge.server.channels.channel_hooks import ChannelHooks
     from midge.server.channels.reading import Reading
     from midge.server.clock import Timer
 
@@ -27,6 +26,14 @@ _DEADLINE_SLACK_S = 1e-6
 _GATE_LOOK_S = 1.0  # interval for checking a gate, which normally releases publishers itself
 
 
+class WriteRule(NamedTuple):
+    """The rule for a socket that does not take output."""
+
+    deadline_s: float
+    retries: bool
+    """Whether a connection that took some output within the deadline stays."""
+
+
 class Pressed(Protocol):
     """The attributes of a Channel that BackPressure uses."""
 
@@ -35,7 +42,7 @@ class Pressed(Protocol):
         """The limits, the clock and the counts."""
 
     @property
-    def owner(self) -> "ChannelHooks":
+    def owner(self) -> Client:
         """The client that publishes and receives through it."""
 
     @property
@@ -53,6 +60,9 @@ class Pressed(Protocol):
     @property
     def max_pending_bytes(self) -> int:
         """Most bytes of pending output."""
+
+    def write_rule(self) -> WriteRule:
+        """Return the rule for a socket that does not take output."""
 
     def close(self, reason: ClosedReason) -> None:
         """Close the channel for `reason`."""
@@ -105,14 +115,14 @@ class BackPressure:
         if not channel.host.options.limits.stall_producers:
             return pending < limit * 3 // 4
         if publisher is not None:
-            publisher.hold_for(channel.owner)
+            publisher.pause_for(channel.owner)
         return True
 
     def fell_behind(self) -> None:
         """Called when the socket did not take all output; from now on the write deadline runs."""
         self._begin_batch()
         if self._deadline_timer is None:
-            self._watch_deadline(self._channel.owner.write_rule().deadline_s)
+            self._watch_deadline(self._channel.write_rule().deadline_s)
 
     def progressed(self, taken: int) -> None:
         """Called when the socket has taken `taken` bytes of the output, but not all."""
@@ -148,7 +158,7 @@ class BackPressure:
         channel = self._channel
         if not channel.outbound.behind:
             return
-        rule = channel.owner.write_rule()
+        rule = channel.write_rule()
         left_s = self._behind_since + rule.deadline_s - channel.host.clock.monotonic()
         if left_s > _DEADLINE_SLACK_S:
             self._watch_deadline(left_s)
@@ -161,7 +171,7 @@ class BackPressure:
 
     # As a publisher.
 
-    def hold_for(self, receiver: "Client") -> None:
+    def pause_for(self, receiver: "Client") -> None:
         """Record that `receiver` is far behind; prefer any other receiver to this channel."""
         if receiver is not self._channel.owner or self.held_by is None:
             self.held_by = receiver
@@ -176,7 +186,7 @@ class BackPressure:
         host.stalled_clients += 1
         self.stalls += 1
         self._channel.reading.hold_back()
-        receiver.held(self._channel.owner)
+        receiver.held_publishers()[self._channel.owner] = None
         self._waits_for = receiver
         self._hold_timer = host.clock.call_later(_HOLD_BACK_S, self._look_again)
 
@@ -201,7 +211,7 @@ class BackPressure:
         """Remove this publisher from the receiver, which may live much longer."""
         receiver, self._waits_for = self._waits_for, None
         if receiver is not None:
-            receiver.unheld(self._channel.owner)
+            receiver.held_publishers().pop(self._channel.owner, None)
 
     def stop(self) -> None:
         """Stop waiting, and release all publishers: the channel has ended."""

@@ -7,22 +7,51 @@ from midge.protocol.stream_parser cimport StreamParser
 from midge.server.channels.back_pressure cimport BackPressure
 from midge.server.channels.host cimport Host
 from midge.server.channels.keepalive cimport KeepaliveTimer
-from midge.server.channels.channel_hooks cimport ChannelHooks
 from midge.server.channels.reading cimport Reading
+from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
 from midge.server.routing.outbound cimport Outbound
+from midge.server.routing.router cimport Router
 
 cdef int BEHIND, CLOSED
-cdef Py_ssize_t _HOLD_BACK_BYTES
+cdef Py_ssize_t COMMAND_BYTES, _HOLD_BACK_BYTES, _DELIVERY_BYTES
 cdef int _CONNECTING, _INTRODUCING, _CLOSING, _CLOSED
 cdef int FINISHING, ENDED
-cdef ChannelHooks _NOBODY
+cdef ChannelOwner _NOBODY
+
+
+cdef class ChannelOwner(Client):
+    cdef object __weakref__
+    cdef readonly Router router
+    cdef public Channel channel
+
+    cpdef void opened(self) except *
+    cpdef void closed(self) except *
+    cpdef void finishing(self) except *
+    cpdef void lost(self) except *
+    cpdef bint is_busy(self) except -1
+    cpdef void send_ping(self) except *
+    cpdef void say_last(self, str wire) except *
+    cpdef void on_budget_spent(self) except *
+    cpdef void flushed(self) except *
+    cpdef bint run_goes_on(self, unsigned long long generation) except -1
+    cpdef void pause_for(self, Client receiver) except *
+    cpdef dict held_publishers(self)
+    cpdef void release(self) except *
+    cpdef void send(self, bytes piece) except *
+    cpdef void send_error(self, str text) except *
+    @cython.locals(channel=Channel, parser=StreamParser)
+    cpdef void spend(self, Py_ssize_t cost_bytes) except *
+    cpdef Account account_of_lines(self)
+    cpdef void count_lines(
+        self, Account account, Py_ssize_t count, Py_ssize_t payload_bytes, Py_ssize_t line_bytes
+    ) except *
 
 
 cdef class Channel:
     cdef object __weakref__
     cdef readonly Host host
-    cdef readonly ChannelHooks owner
+    cdef readonly ChannelOwner owner
     cdef readonly StreamParser parser
     cdef readonly Outbound outbound
     cdef readonly Inbound inbound
@@ -52,7 +81,7 @@ cdef class Channel:
     cdef bint _begin_batch(self, Py_ssize_t count, bint is_last) except -1
     cdef void _finish_batch(self, Py_ssize_t read_bytes) except *
     cdef bint _is_busy(self) except -1
-    @cython.locals(owner=ChannelHooks)
+    @cython.locals(owner=ChannelOwner)
     cpdef void fell_behind(self) except *
     @cython.locals(pending=Py_ssize_t)
     cpdef bint has_room(self, Client publisher) except -1

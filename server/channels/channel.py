@@ -7,7 +7,7 @@ does not know the meaning of commands: the parser passes them to the owner.
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from midge.protocol import errors
 from midge.protocol.errors import ProtocolError
@@ -15,9 +15,9 @@ from midge.protocol.handler import Handler
 from midge.protocol.inbound import Inbound
 from midge.protocol.stream_parser import StreamParser
 from midge.server.channels import transports
-from midge.server.channels.back_pressure import BackPressure
-from midge.server.channels.channel_hooks import ChannelHooks
+from midge.server.channels.back_pressure import BackPressure, WriteRule
 from midge.server.channels.channel_state import ChannelState, may_follow
+from midge.server.channels.charges import COMMAND_BYTES, DELIVERY_BYTES
 from midge.server.channels.closed_reason import ClosedReason
 from midge.server.channels.host import Host
 from midge.server.channels.keepalive import KeepaliveTimer
@@ -33,18 +33,175 @@ if TYPE_CHECKING:
     import ssl
 
     from midge.server.channels.transports import Transport
+    from midge.server.routing.router import Router
 
 _CONNECTING = int(ChannelState.CONNECTING)  # C numbers where this is compiled
 _INTRODUCING = int(ChannelState.INTRODUCING)
 _CLOSING = int(ChannelState.CLOSING)
 _CLOSED = int(ChannelState.CLOSED)
 
+_DELIVERY_BYTES = DELIVERY_BYTES
+
 _FINISHING_MAX = 256  # channels without a transport; each may hold 0.75 MiB of input
 
 _HOLD_BACK_BYTES = 4 * 1024 * 1024  # a receiver this far behind slows down its publishers
 
 _NULL_HANDLER = Handler()
-_NOBODY = ChannelHooks(0, Account(""), ChunkPool())
+
+
+class ChannelOwner(Client):
+    """A client at the other end of a Channel, which calls its hooks; most of them are no-ops.
+
+    A subclass sets `channel` before first use. The handler of the channel's parser is another
+    object, which knows the client and returns it as its `sender`.
+    """
+
+    def __init__(
+        self, cid: int, account: Account, pool: ChunkPool, router: "Router | None"
+    ) -> None:
+        Client.__init__(self, cid, account, pool)
+        self.router = cast("Router", router)
+        self.channel = cast("Channel", None)
+
+    # Called by the channel.
+
+    def opened(self) -> None:
+        """Start: there is a transport."""
+
+    def closed(self) -> None:
+        """Stop: the channel has ended, for its `reason`; the transport may still write."""
+
+    def finishing(self) -> None:
+        """Prepare to go on without a transport; then call the channel's `go_on_finishing`."""
+        self.channel.go_on_finishing()
+
+    def transport_failed(self, error: Exception) -> None:
+        """Note why the transport is about to be lost, where the peer has not closed it in order."""
+
+    def lost(self) -> None:
+        """Drop all references: the transport is gone."""
+
+    def is_busy(self) -> bool:
+        """Return whether parsed commands still wait here."""
+        return False
+
+    def send_ping(self) -> None:
+        """Send a command that the peer must answer; any input counts as an answer."""
+
+    def write_rule(self) -> WriteRule:
+        """Return the rule that holds now, because a reload may change it."""
+        limits = self.channel.host.options.limits
+        return WriteRule(limits.write_deadline_s, limits.write_timeout_policy == "retry")
+
+    def say_last(self, wire: str) -> None:
+        """Append `wire`, the channel's last error, to `outbound` in the peer's protocol."""
+        self.outbound.append(b"-ERR '%b'\r\n" % wire.encode())
+
+    def broke_protocol(self, error: ProtocolError) -> None:
+        """Log the peer's error, for which the channel ends."""
+        self.channel.host.protocol_error(self.cid, self.peer, error)
+
+    # Called by the handler and the router.
+
+    def on_budget_spent(self) -> None:
+        """Draw more of this turn, or halt until the next one."""
+        self.channel.reading.on_budget_spent()
+
+    def flushed(self) -> None:
+        """Check after a flush whether the socket took everything, or too much is pending."""
+        if self.outbound.behind:
+            self.channel.fell_behind()
+
+    def run_goes_on(self, generation: int) -> bool:
+        """Return whether the parser still runs, and the next message has the same receivers."""
+        halted = self.channel.parser.halted
+        return not halted and self.account.sublist.generation == generation
+
+    def pause_for(self, receiver: Client) -> None:
+        """Stop reading for a moment after the current batch: `receiver` is far behind."""
+        self.channel.pressure().pause_for(receiver)
+
+    def held_publishers(self) -> dict[Client, None]:
+        """Return the publishers that wait for this client."""
+        return self.channel.pressure().holding
+
+    def release(self) -> None:
+        """Resume reading, if this client was waiting for a receiver."""
+        self.channel.pressure().release()
+
+    # Output and charges.
+
+    def send(self, piece: bytes) -> None:
+        """Send a line of the server's own; it is written at the end of the batch."""
+        self.outbound.append(piece)
+        self.router.touch(self)
+
+    def send_error(self, text: str) -> None:
+        """Send -ERR and go on."""
+        self.spend(COMMAND_BYTES)
+        self.send(b"-ERR '%b'\r\n" % text.encode())
+
+    def spend(self, cost_bytes: int) -> None:
+        """Charge `cost_bytes` to the turn, in addition to the parser's charges."""
+        channel = self.channel
+        parser = channel.parser
+        parser.budget -= cost_bytes
+        if parser.budget < 0:
+            channel.reading.on_budget_spent()
+
+    # Many lines taken at once: see `LineTaker`.
+
+    def account_of_lines(self) -> Account | None:
+        """Return the account of the next PUBs, or None if each of them must be checked."""
+        return None
+
+    def count_lines(
+        self, account: Account, count: int, payload_bytes: int, line_bytes: int
+    ) -> None:
+        """Count and charge messages that were taken at once, as `on_publish` does for each."""
+        self.in_messages += count
+        self.in_bytes += payload_bytes
+        self.router.count_sizes(payload_bytes // count, count)
+        self.router.offers += count
+        account.sublist.recent.hits += count
+        self.spend(count * _DELIVERY_BYTES + line_bytes)
+
+    def close(self, reason: ClosedReason, wire: str | None = None) -> None:
+        """Close: send `wire` as -ERR unless None, and write pending output."""
+        self.channel.close(reason, wire)
+
+    @property
+    def reason(self) -> ClosedReason | None:
+        """Why the channel has ended; None while it is open."""
+        return self.channel.reason
+
+    @property
+    def peer(self) -> str:
+        """The peer's address for the log."""
+        return self.channel.peer
+
+    @property
+    def peer_host(self) -> str:
+        """The address that the peer came from."""
+        return self.channel.peer_host
+
+    @property
+    def peer_port(self) -> int:
+        """The port that the peer came from."""
+        return self.channel.peer_port
+
+    @property
+    def started_at(self) -> float:
+        """When the channel was made, in the clock's monotonic time."""
+        return self.channel.started_at
+
+    @property
+    def last_active_at(self) -> float:
+        """Time of the last read, in the clock's monotonic time."""
+        return self.channel.last_active_at
+
+
+_NOBODY = ChannelOwner(0, Account(""), ChunkPool(), None)
 
 
 class Channel:
@@ -61,7 +218,7 @@ class Channel:
     def __init__(
         self,
         host: Host,
-        owner: ChannelHooks,
+        owner: ChannelOwner,
         parser: StreamParser,
         peer: tuple[str, int],
         *,
@@ -333,6 +490,10 @@ class Channel:
         if pending < _HOLD_BACK_BYTES and pending < self.max_pending_bytes * 3 // 4:
             return True
         return self.pressure().has_room(publisher, pending)
+
+    def write_rule(self) -> WriteRule:
+        """Return the owner's rule for pending output."""
+        return self.owner.write_rule()
 
     def pressure(self) -> BackPressure:
         """Return the back-pressure; make it on first use."""

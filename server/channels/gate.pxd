@@ -16,5 +16,4 @@ cdef class Gate(Client):
 
     @cython.locals(passed=Py_ssize_t)
     cpdef bint lets_pass(self, Client publisher, Py_ssize_t size) except -1
-    cpdef void held(self, Client publisher) except *
-    cpdef void unheld(self, Client publisher) except *
+    cpdef dict held_publishers(self)

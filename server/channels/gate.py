@@ -56,10 +56,6 @@ class Gate(Client):
         for publisher in holding:
             publisher.release()
 
-    def held(self, publisher: Client) -> None:
-        """Remember `publisher`, which is not read until the gate opens."""
-        self._holding[publisher] = None
-
-    def unheld(self, publisher: Client) -> None:
-        """Forget `publisher`, which no longer waits."""
-        self._holding.pop(publisher, None)
+    def held_publishers(self) -> dict[Client, None]:
+        """Return the publishers that are not read until the gate opens."""
+        return self._holding

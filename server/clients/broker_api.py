@@ -2,8 +2,8 @@
 
 A connection gets the Broker itself, which is in a later package and knows connections. These are
 its members whose types a connection cannot import; everything else that it uses is a class of this
-package or an earlier one. They are generic in the class of the publishing client and in the class
-of the connection, because these import this module.
+package or an earlier one. They are generic in the class of the connection, because it imports this
+module.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from midge.sublist.result import SubListResult
     from midge.sublist.subscription import Subscription
 
-Publisher_contra = TypeVar("Publisher_contra", contravariant=True)
 Asking_contra = TypeVar("Asking_contra", contravariant=True)
 
 
@@ -102,14 +101,14 @@ class OpenTrace(Protocol):
         """Publish the trace."""
 
 
-class Tracing(Protocol[Publisher_contra]):
+class Tracing(Protocol[Asking_contra]):
     """The source of traces for the messages that ask for them."""
 
-    def begin(self, connection: Publisher_contra, frame: Frame) -> OpenTrace | None:
+    def begin(self, connection: Asking_contra, frame: Frame) -> OpenTrace | None:
         """Return the trace that the headers of `frame` ask for, or None."""
 
 
-class BrokerApi(Protocol[Publisher_contra, Asking_contra]):
+class BrokerApi(Protocol[Asking_contra]):
     """The members of the broker that a connection uses, besides the Host's for its channel."""
 
     options: Options
@@ -153,7 +152,7 @@ class BrokerApi(Protocol[Publisher_contra, Asking_contra]):
         """The screens that messages pass."""
 
     @property
-    def traces(self) -> Tracing[Publisher_contra]:
+    def traces(self) -> Tracing[Asking_contra]:
         """The source of traces for the messages that ask for them."""
 
     @property
@@ -178,7 +177,7 @@ class BrokerApi(Protocol[Publisher_contra, Asking_contra]):
     def client_closed(self, connection: Asking_contra) -> None:
         """Count and log the end of the connection, and notify observers."""
 
-    def error_sent(self, connection: Publisher_contra, text: str) -> None:
+    def error_sent(self, connection: Asking_contra, text: str) -> None:
         """Log and count an -ERR after which the connection goes on."""
 
     def info_line(self, connection: Asking_contra, *, connect_info: bool = False) -> bytes:

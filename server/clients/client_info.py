@@ -67,7 +67,7 @@ def shared_info(
     connection: Connection, wall_offset_s: float, server: str, cluster: str
 ) -> dict[str, Any]:
     """Return the description of a client that a service gets if the import shares it."""
-    round_trip_s = connection.keepalive.round_trip_s or 0.0
+    round_trip_s = connection.channel.keepalive.round_trip_s or 0.0
     return {
         **client_info(connection, wall_offset_s),
         "rtt": round(round_trip_s * 1e9),

@@ -13,7 +13,7 @@ from midge.server.clients.client_info import issuer_key_of, user_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from midge.server.channels.channel_owner import ChannelOwner
+    from midge.server.channels.channel import ChannelOwner
     from midge.server.clients.connection import Connection
     from midge.server.routing.subscription import RoutedSubscription
 
@@ -134,7 +134,7 @@ def common_facts(connection: ChannelOwner, stopped_at: float) -> dict[str, Any]:
         "last_active_at": connection.last_active_at,
         "stopped_at": stopped_at,
         "reason": connection.reason.value if connection.reason else "",
-        "round_trip_s": connection.keepalive.round_trip_s,
+        "round_trip_s": connection.channel.keepalive.round_trip_s,
         "in_messages": connection.in_messages,
         "out_messages": connection.out_messages,
         "in_bytes": connection.in_bytes,

@@ -11,16 +11,21 @@ from typing import TYPE_CHECKING, cast
 from midge.protocol import errors
 from midge.protocol.errors import ProtocolError
 from midge.protocol.frame import Frame, without_headers
-from midge.protocol.messages import ConnectOptions, check_json_object, parse_connect
+from midge.protocol.messages import DEFAULTS, ConnectOptions, check_json_object, parse_connect
 from midge.protocol.parser import Parser
-from midge.server.channels.channel import Channel
+from midge.server.channels.channel import Channel, ChannelOwner
 from midge.server.channels.channel_state import ChannelState
-from midge.server.channels.charges import LOG_LINE_BYTES, STEP_BYTES
+from midge.server.channels.charges import (
+    COMMAND_BYTES,
+    ESCAPED_BYTES,
+    LOG_LINE_BYTES,
+    STEP_BYTES,
+)
 from midge.server.channels.closed_reason import ClosedReason
 from midge.server.channels.reading import AUTHENTICATING
 from midge.server.clients.clean_up import CleanUp
 from midge.server.clients.deliver_denials import DeliverDenials
-from midge.server.clients.publishing import PublishingClient
+from midge.server.clients.publishing import Publishing
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.router import DEFERRED
@@ -30,7 +35,6 @@ from midge.server.routing.slow_path import (
     DENIED_SUBJECTS,
     INTERCEPTED,
     MAPPED,
-    METERED,
     NO_ECHO,
     NO_HEADERS,
     PEDANTIC,
@@ -56,12 +60,13 @@ if TYPE_CHECKING:
     from midge.server.clients.settling import LatePongs
     from midge.server.clock import Timer
 
+_PING = b"PING\r\n"
 _PONG = b"PONG\r\n"
 _NO_SUBSCRIPTIONS = ShardedDict()  # shared by all connections without subscriptions; never changed
 _CONNECT_BYTES = 64 * 1024  # charge for a CONNECT
 
 
-class Connection(PublishingClient):
+class Connection(ChannelOwner):
     """The connection of one client.
 
     `listener_kind` is STANDARD or WEBSOCKET. `own_login` decides on the clients of a listener for
@@ -75,19 +80,21 @@ class Connection(PublishingClient):
 
     def __init__(
         self,
-        broker: "BrokerApi[PublishingClient, Connection]",
+        broker: "BrokerApi[Connection]",
         cid: int,
         peer: tuple[str, int],
         listener_kind: str,
         own_login: "Login | None" = None,
     ) -> None:
-        PublishingClient.__init__(self, broker, cid)
-        self.broker: BrokerApi[PublishingClient, Connection] = broker
+        ChannelOwner.__init__(self, cid, broker.global_account, broker.chunks, broker.router)
+        self.broker = broker
+        self.options = DEFAULTS
         limits = broker.options.limits
         self.listener_kind = listener_kind
         self.own_login = own_login
+        self.commands = Commands(self, broker)
         self.parser = Parser(
-            self,
+            self.commands,
             max_control_line=limits.max_control_line_bytes,
             max_payload=limits.max_payload_bytes,
         )
@@ -142,13 +149,29 @@ class Connection(PublishingClient):
         if error.wire == errors.AUTHORIZATION_VIOLATION:
             self.broker.admission.note_refused(self, error.detail)
         else:
-            PublishingClient.broke_protocol(self, error)
+            ChannelOwner.broke_protocol(self, error)
+
+    def say_last(self, wire: str) -> None:
+        """Append the -ERR that the channel ends with."""
+        if self.commands.tracer is not None:
+            self.commands.tracer.sent(f"-ERR {wire}")
+        ChannelOwner.say_last(self, wire)
+
+    def send_error(self, text: str) -> None:
+        """Send -ERR without closing the connection."""
+        if self.commands.tracer is not None:
+            self.commands.tracer.sent(f"-ERR {text}")
+        is_plain = text.isascii() and "\\" not in text
+        self.spend(COMMAND_BYTES + len(text) * (8 if is_plain else ESCAPED_BYTES))
+        self.broker.error_sent(self, text)
+        self.send(b"-ERR '%b'\r\n" % text.encode())
 
     def lost(self) -> None:
         """Leave the broker: the transport is gone, or was never made."""
         self.stop_auth_timer()
         self.late_pongs = None
-        PublishingClient.lost(self)
+        self.commands.forget_match()
+        self.commands = _NO_COMMANDS  # break the cycle, so that both are freed now
         self.broker.connection_lost(self)
 
     # CONNECT.
@@ -168,24 +191,12 @@ class Connection(PublishingClient):
     def _end_after(self, timeout_s: float, reason: ClosedReason, wire: str | None) -> None:
         """Close for `reason` after `timeout_s`, unless the client is authenticated by then."""
         self.stop_auth_timer()
-        self._auth_timer = self.broker.clock.call_later(timeout_s, self._end_late, reason, wire)
+        self._auth_timer = self.broker.clock.call_later(timeout_s, self.close, reason, wire)
 
-    def _end_late(self, reason: ClosedReason, wire: str | None) -> None:
-        self._auth_timer = None
-        self.close(reason, wire)
-
-    def on_connect(self, document: bytes) -> None:
-        """Read CONNECT and authenticate the client."""
-        if self.pending is not None:
-            self.pending.defer_connect(document)
-            return
-        options = parse_connect(document, self.options)
-        if self.cookies:
-            _take_cookies(options, self.cookies)
-        if self.tracer is not None:
-            self.tracer.connect_received(document)
-            self.spend(LOG_LINE_BYTES)
+    def introduce(self, options: ConnectOptions) -> None:
+        """Authenticate the client by the `options` of its CONNECT."""
         self.options = options
+        self.commands.no_responders = options.no_responders
         self.channel.keepalive.connect_received()
         self.channel.reading.halt(AUTHENTICATING)
         is_anew = self.channel.state == ChannelState.CONNECTED
@@ -215,15 +226,15 @@ class Connection(PublishingClient):
         self.parser.headers = headers
         self._set_deliver_check(NO_HEADERS, not headers)
         self._set_deliver_check(NO_ECHO, not options.echo)
-        self._set_publish_check(VERBOSE, options.verbose)
-        self._set_publish_check(PEDANTIC, options.pedantic)
+        self.commands.check(VERBOSE, options.verbose)
+        self.commands.check(PEDANTIC, options.pedantic)
         self.channel.become(ChannelState.CONNECTED)
         self.introduced = True
         self.info = None
-        self.forget_match()
+        self.commands.forget_match()
         self.channel.reading.unhalt(AUTHENTICATING)
         if options.verbose:
-            self.send_ok()
+            self.commands.send_ok()
         self.channel.keepalive.connected()
         if self.broker.barrier is not None:
             from midge.server.clients.settling import (  # noqa: PLC0415 - only with several workers
@@ -242,19 +253,19 @@ class Connection(PublishingClient):
 
     # PING and INFO.
 
-    def on_ping(self) -> None:
-        """Answer with PONG, at once or when every worker knows this client's subscriptions."""
-        if self.pending is not None:
-            self.pending.defer(self.on_ping)  # PONG confirms that all commands before it are done
-            return
-        if self.tracer is not None:
-            self.tracer.received("PING")
-            self.tracer.sent("PONG")
-            self.spend(2 * LOG_LINE_BYTES)
+    def send_ping(self) -> None:
+        """Send PING; a stale match is dropped, because it may refer to receivers that are gone."""
+        self.commands.forget_stale_match()
+        if self.commands.tracer is not None:
+            self.commands.tracer.sent("PING")
+        self.send(_PING)
+
+    def answer_ping(self) -> None:
+        """Send PONG, at once or when every worker knows this client's subscriptions."""
         if self.late_pongs is not None and self._told_info:
             self.late_pongs.ping()
         else:
-            self._answer(self.send_pong)
+            self.answer(self.send_pong)
 
     def send_pong(self) -> None:
         """Send PONG, and behind the first one the INFO for the authenticated client."""
@@ -264,7 +275,7 @@ class Connection(PublishingClient):
             if self.options.protocol >= 1:
                 self.send_info(connect_info=True)
 
-    def _answer(self, answer: Callable[[], None]) -> None:
+    def answer(self, answer: Callable[[], None]) -> None:
         """Call `answer`, at once or when every worker knows this client's subscriptions."""
         if not self.is_unsettled:
             answer()
@@ -274,22 +285,7 @@ class Connection(PublishingClient):
         )
 
         self.is_unsettled = False
-        answer_when_settled(self, answer)
-
-    def on_pong(self) -> None:
-        """Record the answer to the server's PING."""
-        if self.tracer is not None:
-            self.tracer.received("PONG")
-            self.spend(LOG_LINE_BYTES)
-        self.channel.keepalive.pong()
-
-    def on_info(self, document: bytes) -> None:
-        """Ignore the INFO of a client, but require it to be JSON."""
-        check_json_object(document, "INFO")
-
-    def on_peer_error(self, text: bytes) -> None:
-        """Raise ProtocolError, because the client reports an error."""
-        raise ProtocolError(None, f"the client sent -ERR {text[:256]!r}")
+        answer_when_settled(self.channel, self.broker.settle, answer)
 
     def renew_info(self) -> None:
         """Send INFO again to a client that wants changes and has had its first PONG.
@@ -306,21 +302,11 @@ class Connection(PublishingClient):
 
     # Subscribing.
 
-    def on_subscribe(self, subject: bytes, queue: bytes | None, sid: bytes) -> None:
-        """Add a subscription, or send the -ERR of its refusal."""
-        if self.tracer is not None:
-            self.tracer.subscribe_received(subject, queue, sid)
-            self.spend(LOG_LINE_BYTES)
-        if self.broker.interception is None:
-            self.subscribe(subject, queue, sid)
-        else:
-            self.broker.interception.subscribe(self, subject, queue, sid)
-
     def subscribe(self, subject: bytes, queue: bytes | None, sid: bytes) -> None:
         """Add a subscription, unless it is refused or the client has left."""
         if self.channel.finishes:
             return
-        refusal = self.refuse_subscription(subject, queue)
+        refusal = self.commands.refuse_subscription(subject, queue)
         if refusal is not None:
             self.send_error(refusal)
             return
@@ -336,48 +322,15 @@ class Connection(PublishingClient):
                 self.subscriptions = ShardedDict()
             self.subscriptions.put(sid, subscription)
             self.broker.subscribed(self, subscription)
-        if self.publish_checks & VERBOSE:
-            self._answer(self._confirm)
-
-    def _confirm(self) -> None:
-        self.send_ok()
-
-    def refuse_subscription(self, subject: bytes, queue: bytes | None) -> str | None:
-        """Return the -ERR text of a refusal, or None; charge for looking up permissions."""
-        rules = None if self.permissions is None else self.permissions.rules
-        steps = 0 if rules is None else rules.steps()
-        refusal = self.broker.rights.refuse_subscription(self.permissions, subject, queue)
-        if rules is not None:
-            self.spend((rules.steps() - steps) * STEP_BYTES)
-        if refusal is None and 0 <= self.max_subscriptions <= len(self.subscriptions):
-            return errors.MAXIMUM_SUBSCRIPTIONS
-        return refusal
-
-    def on_unsubscribe(self, sid: bytes, max_messages: int) -> None:
-        """End a subscription, now or when it has had `max_messages` messages in all."""
-        if self.pending is not None:
-            self.pending.defer(self.on_unsubscribe, sid, max_messages)
-            return
-        if self.tracer is not None:
-            self.tracer.unsubscribe_received(sid, max_messages)
-            self.spend(LOG_LINE_BYTES)
-        subscription = self.subscriptions.get(sid)
-        if subscription is not None:
-            if max_messages > subscription.delivered:
-                subscription.max_messages = max_messages
-            else:
-                subscription.max_messages = 0
-                self.unsubscribe(subscription, "unsubscribed")
-        if self.publish_checks & VERBOSE:
-            self._answer(self._confirm)
+        self.commands.confirm()
 
     def unsubscribe(self, ended: Subscription, cause: str) -> None:
         """End the subscription `ended` and notify observers of the `cause`."""
         subscription = self.subscriptions.pop(ended.sid)
         if subscription is None:
             return
-        if self.tracer is not None:
-            self.tracer.subscription_removed(subscription)
+        if self.commands.tracer is not None:
+            self.commands.tracer.subscription_removed(subscription)
         sublist = self.account.sublist
         steps = sublist.steps
         self.account.remove(subscription)
@@ -392,9 +345,9 @@ class Connection(PublishingClient):
         """
         subscriptions = self.subscriptions
         self.subscriptions = _NO_SUBSCRIPTIONS
-        if self.tracer is not None:
+        if self.commands.tracer is not None:
             for subscription in subscriptions.values():
-                self.tracer.subscription_removed(subscription)
+                self.commands.tracer.subscription_removed(subscription)
 
         def unsubscribed(subscription: RoutedSubscription) -> None:
             self.broker.unsubscribed(self, subscription, "disconnected")
@@ -423,7 +376,7 @@ class Connection(PublishingClient):
             queue = subscription.queue
             if denials is None or not (
                 denials.permit(queue, publisher, frame)
-                or self.broker.rights.permits_delivery(self.permissions, queue, frame)
+                or self.broker.rights.permits_delivery(self.commands.permissions, queue, frame)
             ):
                 return None
         if checks & BEHIND and not self.has_room(publisher):
@@ -434,11 +387,11 @@ class Connection(PublishingClient):
                 return screened
             frame = screened
         if checks & REPLY_GRANTS and frame.has_reply():
-            self.broker.rights.grant_reply(self.permissions, frame)
+            self.broker.rights.grant_reply(self.commands.permissions, frame)
         if checks & NO_HEADERS and frame.header_size > 0:
             frame = without_headers(frame)
-        if checks & TRACED and self.tracer is not None:
-            self.tracer.message_sent(subscription, frame)
+        if checks & TRACED and self.commands.tracer is not None:
+            self.commands.tracer.message_sent(subscription, frame)
         return frame
 
     def has_room(self, publisher: Client | None) -> bool:
@@ -449,53 +402,157 @@ class Connection(PublishingClient):
         """End a subscription that has had its maximum of messages."""
         self.unsubscribe(subscription, "auto_unsubscribed")
 
+    # Publishing many lines at once: see `LineTaker`.
+
+    def lines_to(self, subscription: Subscription) -> "Connection | None":
+        """See `Client.lines_to`."""
+        return self if self.commands.goes_only_to(subscription) else None
+
+    def account_of_lines(self) -> Account | None:
+        """Return the client's account, or None if each PUB must be checked."""
+        return None if self.commands.publish_checks else self.account
+
     # Account and permissions.
 
     def join(self, account: Account) -> None:
         """Move to `account`; subscriptions must have been dropped before."""
         self.account = account
         self.info = None
-        self.forget_match()
-        self._set_publish_check(MAPPED, account.mapper is not None)
+        self.commands.forget_match()
+        self.commands.check(MAPPED, account.mapper is not None)
 
     def restrict(self, permissions: "Permissions | None") -> None:
         """Apply `permissions` from now on; None lifts all restrictions."""
-        self.permissions = permissions
+        self.commands.permissions = permissions
         self._denials = None
         if permissions is not None and permissions.has_deliver_deny:
             self._denials = DeliverDenials(permissions)
-        self._set_publish_check(
-            RESTRICTED, permissions is not None and permissions.has_publish_rules
-        )
+        self.commands.check(RESTRICTED, permissions is not None and permissions.has_publish_rules)
         self._set_deliver_check(DENIED_SUBJECTS, self._denials is not None)
         self._set_deliver_check(
             REPLY_GRANTS, permissions is not None and permissions.allows_responses
         )
 
-    def meter(self, on: bool) -> None:
-        """Charge the quotas of this client for each message that it publishes, or no longer."""
-        self._set_publish_check(METERED, on)
-
     def trace(self, tracer: "Tracer | None") -> None:
         """Report all traffic to `tracer`, or to none if it is None."""
-        self.tracer = tracer
-        self._set_publish_check(WATCHED, tracer is not None)
+        self.commands.tracer = tracer
+        self.commands.check(WATCHED, tracer is not None)
         self._set_deliver_check(TRACED, tracer is not None)
-
-    def show_publish(self, frame: Frame) -> None:
-        """Show `frame` to the screens; it is routed if none of them objects."""
-        self.broker.screens.publish(self, frame)
 
     def screen(self, publishes: bool, deliveries: bool) -> None:
         """Show publishes, or deliveries, to the screens first."""
-        self._set_publish_check(SCREENED, publishes)
+        self.commands.check(SCREENED, publishes)
         self._set_deliver_check(INTERCEPTED, deliveries)
 
     def _set_deliver_check(self, bit: int, on: bool) -> None:
         self.deliver_checks = self.deliver_checks | bit if on else self.deliver_checks & ~bit
 
-    def _set_publish_check(self, bit: int, on: bool) -> None:
-        self.publish_checks = self.publish_checks | bit if on else self.publish_checks & ~bit
+
+class Commands(Publishing):
+    """Takes the commands of the client of `connection`, in the order in which they come."""
+
+    def _connection(self) -> Connection:
+        return self.client  # type: ignore[return-value]  # made by a Connection
+
+    def on_connect(self, document: bytes) -> None:
+        """Read CONNECT and authenticate the client."""
+        connection = self._connection()
+        if connection.pending is not None:
+            connection.pending.defer_connect(document)
+            return
+        options = parse_connect(document, connection.options)
+        if connection.cookies:
+            _take_cookies(options, connection.cookies)
+        if self.tracer is not None:
+            self.tracer.connect_received(document)
+            connection.spend(LOG_LINE_BYTES)
+        connection.introduce(options)
+
+    def on_ping(self) -> None:
+        """Answer with PONG, at once or when every worker knows this client's subscriptions."""
+        connection = self._connection()
+        if connection.pending is not None:
+            # PONG confirms that all commands before it are done.
+            connection.pending.defer(self.on_ping)
+            return
+        if self.tracer is not None:
+            self.tracer.received("PING")
+            self.tracer.sent("PONG")
+            connection.spend(2 * LOG_LINE_BYTES)
+        connection.answer_ping()
+
+    def on_pong(self) -> None:
+        """Record the answer to the server's PING."""
+        connection = self._connection()
+        if self.tracer is not None:
+            self.tracer.received("PONG")
+            connection.spend(LOG_LINE_BYTES)
+        connection.channel.keepalive.pong()
+
+    def on_info(self, document: bytes) -> None:
+        """Ignore the INFO of a client, but require it to be JSON."""
+        check_json_object(document, "INFO")
+
+    def on_peer_error(self, text: bytes) -> None:
+        """Raise ProtocolError, because the client reports an error."""
+        raise ProtocolError(None, f"the client sent -ERR {text[:256]!r}")
+
+    def on_subscribe(self, subject: bytes, queue: bytes | None, sid: bytes) -> None:
+        """Add a subscription, or send the -ERR of its refusal."""
+        connection = self._connection()
+        if self.tracer is not None:
+            self.tracer.subscribe_received(subject, queue, sid)
+            connection.spend(LOG_LINE_BYTES)
+        if self.broker.interception is None:
+            connection.subscribe(subject, queue, sid)
+        else:
+            self.broker.interception.subscribe(connection, subject, queue, sid)
+
+    def refuse_subscription(self, subject: bytes, queue: bytes | None) -> str | None:
+        """Return the -ERR text of a refusal, or None; charge for looking up permissions."""
+        connection = self._connection()
+        rules = None if self.permissions is None else self.permissions.rules
+        steps = 0 if rules is None else rules.steps()
+        refusal = self.broker.rights.refuse_subscription(self.permissions, subject, queue)
+        if rules is not None:
+            connection.spend((rules.steps() - steps) * STEP_BYTES)
+        most = connection.max_subscriptions
+        if refusal is None and 0 <= most <= len(connection.subscriptions):
+            return errors.MAXIMUM_SUBSCRIPTIONS
+        return refusal
+
+    def on_unsubscribe(self, sid: bytes, max_messages: int) -> None:
+        """End a subscription, now or when it has had `max_messages` messages in all."""
+        connection = self._connection()
+        if connection.pending is not None:
+            connection.pending.defer(self.on_unsubscribe, sid, max_messages)
+            return
+        if self.tracer is not None:
+            self.tracer.unsubscribe_received(sid, max_messages)
+            connection.spend(LOG_LINE_BYTES)
+        subscription = connection.subscriptions.get(sid)
+        if subscription is not None:
+            if max_messages > subscription.delivered:
+                subscription.max_messages = max_messages
+            else:
+                subscription.max_messages = 0
+                connection.unsubscribe(subscription, "unsubscribed")
+        self.confirm()
+
+    def confirm(self) -> None:
+        """Send +OK to a verbose client, when every worker knows its subscriptions."""
+        if self.publish_checks & VERBOSE:
+            self._connection().answer(self._confirm)
+
+    def _confirm(self) -> None:
+        self.send_ok()
+
+    def show_publish(self, frame: Frame) -> None:
+        """Show `frame` to the screens; it is routed if none of them objects."""
+        self.broker.screens.publish(self._connection(), frame)
+
+
+_NO_COMMANDS = Commands(cast("Connection", None), cast("BrokerApi[Connection]", None))
 
 
 def _take_cookies(options: ConnectOptions, cookies: dict[str, str]) -> None:

@@ -5,7 +5,7 @@ cimport cython
 from midge.protocol cimport memory
 from midge.protocol.frame cimport Frame
 from midge.server.auth.permissions cimport PermissionRules, Permissions
-from midge.server.channels.channel_owner cimport ChannelOwner
+from midge.server.channels.channel cimport ChannelOwner
 from midge.server.routing.client cimport Client
 
 cdef Py_ssize_t STEP_BYTES

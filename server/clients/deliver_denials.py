@@ -3,7 +3,7 @@
 from midge.protocol import memory
 from midge.protocol.frame import Frame
 from midge.server.auth.permissions import Permissions
-from midge.server.channels.channel_owner import ChannelOwner
+from midge.server.channels.channel import ChannelOwner
 from midge.server.channels.charges import STEP_BYTES
 from midge.server.routing.client import Client
 

@@ -48,6 +48,9 @@ class Observer(MessageObserver):
     def cluster_renamed(self) -> None:
         """Called when the server's cluster has a new name."""
 
+    def cluster_urls_changed(self) -> None:
+        """Called when servers of the cluster have other addresses for clients or leaf nodes."""
+
     def subscribed(self, connection: Connection, subscription: RoutedSubscription) -> None:
         """Called for a new subscription."""
 

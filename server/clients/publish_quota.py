@@ -18,7 +18,7 @@ from midge.server.channels.reading import OVER_QUOTA
 if TYPE_CHECKING:
     from midge.server.accounts.plan import AccountPlan
     from midge.server.auth import Identity
-    from midge.server.channels.channel_owner import ChannelOwner
+    from midge.server.channels.channel import ChannelOwner
     from midge.server.channels.host import Host
 
 _WAKE_S = 1.0
@@ -124,7 +124,7 @@ class PublishQuotas:
     def _wake(self, client: ChannelOwner, until: float) -> None:
         if client.reason is not None:
             return
-        now = client.keepalive.last_heard = self._host.clock.monotonic()
+        now = client.channel.keepalive.last_heard = self._host.clock.monotonic()
         if now < until:
             self._wait(client, until)
             return

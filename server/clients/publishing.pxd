@@ -4,13 +4,11 @@ cimport cython
 
 from midge.protocol cimport memory
 from midge.protocol.frame cimport Frame, compose, with_subject
+from midge.protocol.handler cimport Handler
 from midge.protocol.stream_parser cimport StreamParser
-from midge.server.channels.channel cimport Channel
-from midge.server.channels.channel_owner cimport ChannelOwner
+from midge.server.channels.channel cimport Channel, ChannelOwner
 from midge.server.auth.permissions cimport PermissionRules, Permissions
 from midge.server.routing cimport reserved, trace_headers
-from midge.server.routing.account cimport Account
-from midge.server.routing.client cimport Client
 from midge.server.routing.subscription cimport RoutedSubscription
 from midge.sublist cimport subject_table
 from midge.sublist.recent cimport RecentMatches
@@ -24,11 +22,12 @@ cdef Py_ssize_t _RESERVED_BYTES, _SCREENED_BYTES, _NO_RESPONDERS_BYTES
 cdef Py_ssize_t _TRACED_BYTES
 
 
-cdef class PublishingClient(ChannelOwner):
+cdef class Publishing(Handler):
+    cdef readonly ChannelOwner client
     cdef readonly object broker
     cdef public object tracer
-    cdef public object options
     cdef public Permissions permissions
+    cdef public bint no_responders
     cdef public int publish_checks
     cdef bytes _subject
     cdef bint _is_matched
@@ -38,15 +37,16 @@ cdef class PublishingClient(ChannelOwner):
 
     cpdef bint on_publish(self, Frame frame) except -1
     @cython.locals(result=SubListResult, cost=Py_ssize_t, deliveries=Py_ssize_t, taken=Py_ssize_t,
-                   channel=Channel)
+                   channel=Channel, client=ChannelOwner)
     cpdef Py_ssize_t on_publish_run(self, Frame frame, Py_ssize_t count) except -1
+    cpdef void check(self, int bit, bint on) except *
     @cython.locals(sublist=SubList)
-    cpdef Client lines_to(self, Subscription subscription)
-    cpdef Account account_of_lines(self)
-    cpdef void send_ping(self) except *
+    cdef bint goes_only_to(self, Subscription subscription) except -1
+    cpdef object sender(self)
+    cpdef void on_budget_spent(self) except *
     cpdef void send_ok(self) except *
-    cpdef void say_last(self, str wire) except *
     cdef void forget_match(self) except *
+    cdef void forget_stale_match(self) except *
     @cython.final
     @cython.locals(is_reserved=bint, data="const unsigned char *", base=Py_ssize_t,
                    start=Py_ssize_t, end=Py_ssize_t)

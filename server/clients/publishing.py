@@ -4,17 +4,16 @@ Most clients need no checks: `publish_checks` is 0, and a message costs one matc
 subject stays the same.
 """
 
-from typing import TYPE_CHECKING, Never, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from midge.protocol import errors, memory
 from midge.protocol.frame import Frame, compose, with_subject
-from midge.protocol.messages import DEFAULTS
-from midge.server.channels.channel_owner import ChannelOwner
+from midge.protocol.handler import Handler
+from midge.server.channels.channel import ChannelOwner
 from midge.server.channels.charges import (
     COMMAND_BYTES,
     DELIVERY_BYTES,
     DELIVERY_IN_RUN_BYTES,
-    ESCAPED_BYTES,
     LOG_LINE_BYTES,
     OK_BYTES,
     STEP_BYTES,
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from midge.server.auth.permissions import Permissions
     from midge.server.clients.broker_api import BrokerApi
     from midge.server.clients.protocol_trace import Tracer
-    from midge.server.routing.account import Account
     from midge.server.routing.subscription import RoutedSubscription
     from midge.sublist.subscription import Subscription
 
@@ -53,27 +51,22 @@ _SCREENED_BYTES = 32 * 1024  # charge for showing a message to an interceptor
 _NO_RESPONDERS_BYTES = 1024 if memory.is_compiled() else 16 * 1024
 
 _OK = b"+OK\r\n"
-_PING = b"PING\r\n"
 
 
-class PublishingClient(ChannelOwner):
-    """A client that publishes; `publish_checks` holds bits of slow_path.py.
+class Publishing(Handler):
+    """The handler of a client's publishes; `publish_checks` holds bits of slow_path.py.
 
-    `options` are its CONNECT options. `permissions` limit the subjects that it may publish and
-    receive, or are None. `tracer` logs its traffic, or is None.
-
-    Publishing is not a separate object. As one it took 3.9 % more instructions for a message of 600
-    mixed subjects to one receiver (1,195 against 1,150), 5.2 % without a receiver and 0.6 % in runs
-    of equal lines, which was 2 to 6 % of CPU time, and 64 more bytes and a reference cycle per
-    connection (compiled, x86-64, Python 3.11).
+    `client` is what the router knows as the publisher. `permissions` limit the subjects that it may
+    publish and receive, or are None. `tracer` logs its traffic, or is None. With `no_responders`,
+    a request without receivers is answered with a 503.
     """
 
-    def __init__(self, broker: "BrokerApi[PublishingClient, Never]", cid: int) -> None:
-        ChannelOwner.__init__(self, cid, broker.global_account, broker.chunks, broker.router)
+    def __init__(self, client: ChannelOwner, broker: "BrokerApi[Any]") -> None:
+        self.client = client
         self.broker = broker
-        self.options = DEFAULTS
         self.tracer: Tracer | None = None
         self.permissions: Permissions | None = None
+        self.no_responders = False
         self.publish_checks = VERBOSE | PEDANTIC
         self._subject: bytes | None = None  # the current message's subject, copied on first use
         self._is_matched = False  # whether `_result` is the result for it
@@ -81,11 +74,19 @@ class PublishingClient(ChannelOwner):
         self._result_of: SubList | None = None
         self._generation = 0
 
+    def sender(self) -> ChannelOwner:
+        """Return the client."""
+        return self.client
+
+    def on_budget_spent(self) -> None:
+        """Draw more of this turn, or halt until the next one."""
+        self.client.on_budget_spent()
+
     def on_publish(self, frame: Frame) -> None:
         """Route one message."""
-        self.in_messages += 1
-        self.in_bytes += frame.size
-        self.router.count_sizes(frame.size, 1)
+        self.client.in_messages += 1
+        self.client.in_bytes += frame.size
+        self.client.router.count_sizes(frame.size, 1)
         if not frame.repeated:
             self._begin_line(frame)
         if (
@@ -108,7 +109,7 @@ class PublishingClient(ChannelOwner):
         if not self.publish_checks:
             result = self._match(frame)
             deliveries = result.count_run_deliveries() * (frame.end + _DELIVERY_IN_RUN_BYTES)
-            channel = self.channel
+            channel = self.client.channel
             # The parser charges all of this except the deliveries.
             cost = deliveries + frame.end + channel.parser.run_line_cost
             if not channel.reading.may_spend(cost * count):
@@ -116,73 +117,50 @@ class PublishingClient(ChannelOwner):
             if frame.header_size > 0:
                 count = trace_headers.count_untraced(frame, count)
             if count and (result or not frame.has_reply()):
-                taken = self.router.route_run(self.account, result, self, frame, count)
+                client = self.client
+                taken = client.router.route_run(client.account, result, client, frame, count)
                 if taken:
-                    self.in_messages += taken
-                    self.in_bytes += taken * frame.size
-                    self.router.count_sizes(frame.size, taken)
-                    self.spend(deliveries * taken)
+                    client.in_messages += taken
+                    client.in_bytes += taken * frame.size
+                    client.router.count_sizes(frame.size, taken)
+                    client.spend(deliveries * taken)
                     return taken
         self.on_publish(frame)
         return 1
 
-    def lines_to(self, subscription: "Subscription") -> "PublishingClient | None":
-        """See `Client.lines_to`."""
-        sublist = self.account.sublist
-        if (
+    def check(self, bit: int, on: bool) -> None:
+        """Set or clear a bit of `publish_checks`."""
+        self.publish_checks = self.publish_checks | bit if on else self.publish_checks & ~bit
+
+    def goes_only_to(self, subscription: "Subscription") -> bool:
+        """Return whether PUBs like the current message can go straight to `subscription`."""
+        sublist = self.client.account.sublist
+        return (
             not self.publish_checks
             and self._is_matched
             and self._result.lone is subscription
             and self._result_of is sublist
             and self._generation == sublist.generation
-            and self.router.observer is None
-        ):
-            return self
-        return None
-
-    def account_of_lines(self) -> "Account | None":
-        """Return the client's account, or None if there are checks."""
-        return None if self.publish_checks else self.account
+            and self.client.router.observer is None
+        )
 
     def forget_match(self) -> None:
         """Drop the cached match, so that the next message is matched again."""
         self._is_matched = False
         self._result = EMPTY_RESULT
-        self.channel.parser.taker = None
+        self.client.channel.parser.taker = None
 
-    def lost(self) -> None:
-        """Drop the cached match, which refers to receivers."""
-        self.forget_match()
-
-    def send_ping(self) -> None:
-        """Send PING, and drop a stale match, because it may refer to receivers that are gone."""
-        if self._generation != self.account.sublist.generation:
+    def forget_stale_match(self) -> None:
+        """Drop a cached match that may refer to receivers that are gone."""
+        if self._generation != self.client.account.sublist.generation:
             self.forget_match()
-        if self.tracer is not None:
-            self.tracer.sent("PING")
-        self.send(_PING)
 
     def send_ok(self) -> None:
         """Send +OK to a verbose client."""
         if self.tracer is not None:
             self.tracer.sent("OK")
-        self.spend(OK_BYTES)
-        self.send(_OK)
-
-    def send_error(self, text: str) -> None:
-        """Send -ERR without closing the connection."""
-        if self.tracer is not None:
-            self.tracer.sent(f"-ERR {text}")
-        is_plain = text.isascii() and "\\" not in text
-        self.spend(COMMAND_BYTES + len(text) * (8 if is_plain else ESCAPED_BYTES))
-        self.broker.error_sent(self, text)
-        self.send(b"-ERR '%b'\r\n" % text.encode())
-
-    def say_last(self, wire: str) -> None:
-        """Append the -ERR that the channel ends with."""
-        if self.tracer is not None:
-            self.tracer.sent(f"-ERR {wire}")
-        ChannelOwner.say_last(self, wire)
+        self.client.spend(OK_BYTES)
+        self.client.send(_OK)
 
     def _begin_line(self, frame: Frame) -> None:
         """Drop the state of the previous line, and set the checks for the subjects of `frame`."""
@@ -212,7 +190,7 @@ class PublishingClient(ChannelOwner):
 
     def _match(self, frame: Frame) -> SubListResult:
         """Return the match of the current message's subject."""
-        sublist = self.account.sublist
+        sublist = self.client.account.sublist
         if (
             self._is_matched
             and self._generation == sublist.generation
@@ -233,53 +211,54 @@ class PublishingClient(ChannelOwner):
                 return found
         steps = sublist.steps
         result = self._result = sublist.match_anew(frame.data, start, end)
-        self.spend((sublist.steps - steps) * STEP_BYTES)
+        self.client.spend((sublist.steps - steps) * STEP_BYTES)
         return result
 
     def _route(self, frame: Frame) -> None:
         """Deliver `frame` to the subscriptions that match its subject."""
         result = self._match(frame)
-        offers = self.router.offers
-        taken = self.router.route(self.account, result, self, frame)
-        parser = self.channel.parser  # the body of `spend`, because a call costs 1 % of a message
-        parser.budget -= (self.router.offers - offers) * (frame.end + _DELIVERY_BYTES)
+        offers = self.client.router.offers
+        taken = self.client.router.route(self.client.account, result, self.client, frame)
+        # The body of `spend`, because a call costs 1 % of a message.
+        parser = self.client.channel.parser
+        parser.budget -= (self.client.router.offers - offers) * (frame.end + _DELIVERY_BYTES)
         if parser.budget < 0:
-            self.on_budget_spent()
+            self.client.on_budget_spent()
         if taken == 0 and frame.reply_end > frame.reply_start:
             self._note_unanswered(frame, result)
-            if self.options.no_responders:
+            if self.no_responders:
                 self._send_no_responders(frame, self._subject_of(frame))
 
     def _publish_traced(self, frame: Frame) -> bool:
         """Publish a message whose headers ask for a trace; return False if they do not."""
-        self.spend(_TRACED_BYTES)
-        trace = self.broker.traces.begin(self, frame)
+        self.client.spend(_TRACED_BYTES)
+        trace = self.broker.traces.begin(self.client, frame)
         if trace is None:
             return False
         if self.publish_checks & METERED:
-            self.broker.quotas.charge(self, frame.size)
+            self.broker.quotas.charge(self.client, frame.size)
         if trace.is_void:
             if trace.refusal is not None:
-                self.send_error(trace.refusal)
+                self.client.send_error(trace.refusal)
             return True
         checks = self.publish_checks
         subject = self._subject_of(frame)
         if checks & WATCHED and self.tracer is not None:
             self.tracer.publish_received(frame)
         if checks & PEDANTIC and not is_valid_publish_subject(subject):
-            self.send_error(errors.INVALID_PUBLISH_SUBJECT)
+            self.client.send_error(errors.INVALID_PUBLISH_SUBJECT)
         target = self._mapped(subject) if checks & MAPPED else subject
         refusal = self.broker.rights.refuse_publish(self.permissions, target or subject, frame)
         if refusal is not None:
-            self.send_error(refusal)
+            self.client.send_error(refusal)
         elif checks & VERBOSE:
             self.send_ok()
         trace.go_on(subject, target, refusal)
         if refusal is None and target:
             moved = frame if target == subject else with_subject(frame, target)
-            taken = trace.route(self.account.sublist.match(target), moved)
-            self.spend(taken * (frame.end + _DELIVERY_BYTES))
-            if taken == 0 and frame.has_reply() and self.options.no_responders:
+            taken = trace.route(self.client.account.sublist.match(target), moved)
+            self.client.spend(taken * (frame.end + _DELIVERY_BYTES))
+            if taken == 0 and frame.has_reply() and self.no_responders:
                 self._send_no_responders(frame, target)
         trace.send()
         return True
@@ -289,28 +268,28 @@ class PublishingClient(ChannelOwner):
         checks = self.publish_checks
         subject = self._subject_of(frame)
         if checks & METERED:
-            self.broker.quotas.charge(self, frame.size)
+            self.broker.quotas.charge(self.client, frame.size)
         if checks & WATCHED and self.tracer is not None:
             self.tracer.publish_received(frame)
-            self.spend(LOG_LINE_BYTES)
+            self.client.spend(LOG_LINE_BYTES)
         if checks & PEDANTIC and not is_valid_publish_subject(subject):
-            self.send_error(errors.INVALID_PUBLISH_SUBJECT)
+            self.client.send_error(errors.INVALID_PUBLISH_SUBJECT)
         # Permissions apply to the mapped subject: a mapping must not bypass a denial.
         target = self._mapped(subject) if checks & MAPPED else subject
         named = target or subject  # a message that the weights drop must be allowed as well
         may_publish = not checks & RESTRICTED or self._may_publish(named)
         if checks & RESERVED:
-            self.spend(_RESERVED_BYTES)
+            self.client.spend(_RESERVED_BYTES)
         is_led_astray = checks & MAPPED and named.startswith(RESERVED_SUBJECTS)
         if checks & RESERVED or not may_publish or is_led_astray:
             refusal = self.broker.rights.refuse_publish(self.permissions, named, frame)
             if refusal is not None:
-                self.send_error(refusal)
+                self.client.send_error(refusal)
                 return
         elif checks & RESTRICTED and not checks & MAPPED:
             self.publish_checks &= ~RESTRICTED  # a repeated line needs no second check
         if checks & SCREENED:
-            self.spend(_SCREENED_BYTES)
+            self.client.spend(_SCREENED_BYTES)
             self.show_publish(frame)
             return
         if checks & VERBOSE:
@@ -330,17 +309,17 @@ class PublishingClient(ChannelOwner):
         rules = permissions.rules
         steps = rules.steps()
         may_publish: bool = permissions.may_publish(subject)
-        self.spend((rules.steps() - steps) * STEP_BYTES)
+        self.client.spend((rules.steps() - steps) * STEP_BYTES)
         return may_publish
 
     def _mapped(self, subject: bytes) -> bytes:
         """Return `subject` after the account's mappings, or b"" to drop the message."""
-        mapper = self.account.mapper
+        mapper = self.client.account.mapper
         if mapper is None:
             return subject
         steps = mapper.steps
         mapped = mapper.map(subject) or b""
-        self.spend((mapper.steps - steps) * STEP_BYTES)
+        self.client.spend((mapper.steps - steps) * STEP_BYTES)
         return mapped
 
     def route_mapped(self, frame: Frame) -> None:
@@ -356,7 +335,7 @@ class PublishingClient(ChannelOwner):
         """Return whether the client may publish to the subject `mapped`; else send -ERR."""
         refusal = self.broker.rights.refuse_publish(self.permissions, mapped, frame)
         if refusal is not None:
-            self.send_error(refusal)
+            self.client.send_error(refusal)
         return refusal is None
 
     def route_apart(self, frame: Frame) -> None:
@@ -370,16 +349,16 @@ class PublishingClient(ChannelOwner):
 
     def _route_to(self, subject: bytes, frame: Frame) -> None:
         """Deliver `frame` to the subscriptions that match its `subject`."""
-        sublist = self.account.sublist
+        sublist = self.client.account.sublist
         steps = sublist.steps
         result = sublist.match(subject)
-        offers = self.router.offers
-        taken = self.router.route(self.account, result, self, frame)
-        self.spend(COMMAND_BYTES + (sublist.steps - steps) * STEP_BYTES)
-        self.spend((self.router.offers - offers) * (frame.end + _DELIVERY_BYTES))
+        offers = self.client.router.offers
+        taken = self.client.router.route(self.client.account, result, self.client, frame)
+        self.client.spend(COMMAND_BYTES + (sublist.steps - steps) * STEP_BYTES)
+        self.client.spend((self.client.router.offers - offers) * (frame.end + _DELIVERY_BYTES))
         if taken == 0 and frame.has_reply():
             self._note_unanswered(frame, result)
-            if self.options.no_responders:
+            if self.no_responders:
                 self._send_no_responders(frame, subject)
 
     def _note_unanswered(self, frame: Frame, result: SubListResult) -> None:
@@ -387,22 +366,23 @@ class PublishingClient(ChannelOwner):
         data, base = frame.data, frame.base
         start, end = base + frame.subject_start, base + frame.subject_end
         if reserved.is_jetstream_request(data, start, end) and not result:
-            self.spend(_RESERVED_BYTES)
-            self.broker.jetstream_missed(self.account.name, frame)
+            self.client.spend(_RESERVED_BYTES)
+            self.broker.jetstream_missed(self.client.account.name, frame)
 
     def _send_no_responders(self, frame: Frame, subject: bytes) -> None:
         """Send the client a 503 for `subject`, if it has subscribed to the reply subject."""
         reply = frame.reply_bytes() or b""
-        sublist = self.account.sublist
+        sublist = self.client.account.sublist
         steps = sublist.steps
         listening = cast("tuple[RoutedSubscription, ...]", sublist.match(reply).plain)
         looked_at = 0
         for subscription in listening:
             looked_at += 1
-            if subscription.client is self:
+            if subscription.client is self.client:
                 headers = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
-                self.outbound.append_message(compose(reply, b"", None, headers), subscription.sid)
-                self.router.touch(self)
+                answer = compose(reply, b"", None, headers)
+                self.client.outbound.append_message(answer, subscription.sid)
+                self.client.router.touch(self.client)
                 break
         steps = sublist.steps - steps + looked_at
-        self.spend(_NO_RESPONDERS_BYTES + len(subject) + steps * STEP_BYTES)
+        self.client.spend(_NO_RESPONDERS_BYTES + len(subject) + steps * STEP_BYTES)

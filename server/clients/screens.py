@@ -58,6 +58,7 @@ class Passage:
     """
 
     __slots__ = (
+        "_commands",
         "_is_accepted",
         "_is_replaced",
         "_left",
@@ -80,6 +81,7 @@ class Passage:
         self.publisher = publisher
         self.frame = frame
         self.taken = 1
+        self._commands = None if publisher is None else publisher.commands
         self._left: Iterator[Screen] = iter(screens)
         self._route = route
         self._is_accepted = False
@@ -95,10 +97,10 @@ class Passage:
             screen.publish(self)
         elif self._route is not None:
             self.taken = self._route(self.account, self.frame.subject_bytes(), self.frame)
-        elif self.publisher is not None and self._is_replaced:
-            self.publisher.route_apart(self.frame)
-        elif self.publisher is not None:
-            self.publisher.route_mapped(self.frame)
+        elif self._commands is not None and self._is_replaced:
+            self._commands.route_apart(self.frame)
+        elif self._commands is not None:
+            self._commands.route_mapped(self.frame)
 
     def go_on_with(self, frame: Frame) -> None:
         """Go on with `frame` in place of the message; a frame that goes on later must be a copy."""
@@ -115,8 +117,9 @@ class Passage:
         if self._is_accepted:
             return
         self._is_accepted = True
-        if self.publisher is not None and self.publisher.options.verbose:
-            self.publisher.send_ok()
+        publisher, commands = self.publisher, self._commands
+        if publisher is not None and commands is not None and publisher.options.verbose:
+            commands.send_ok()
 
 
 class Screens:

@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from midge.server.channels.channel import Channel
-    from midge.server.clients.publishing import PublishingClient
 
 _PINGS_AHEAD = "python3"  # the `lang` of nats.py
 
 
-def answer_when_settled(client: PublishingClient, answer: Callable[[], None]) -> None:
+def answer_when_settled(
+    channel: Channel, settle: Callable[[Callable[[], None]], None], answer: Callable[[], None]
+) -> None:
     """Call `answer` once every worker knows the subscriptions so far; halt parsing until then.
 
-    If the client leaves meanwhile, it gets no answer.
+    `settle` begins a round over all workers. If the client leaves meanwhile, it gets no answer.
     """
-    channel = client.channel
 
     def settled() -> None:
         if channel.state < ChannelState.CLOSING:
@@ -30,7 +30,7 @@ def answer_when_settled(client: PublishingClient, answer: Callable[[], None]) ->
             channel.resume()
 
     channel.reading.halt(SETTLING)
-    client.broker.settle(settled)
+    settle(settled)
 
 
 class Asking(Protocol):

@@ -62,6 +62,12 @@ class Cluster(Table, frozen=True, kw_only=True):
     """S2 compression of routes; see `leafnodes.compression`."""
     compression_rtt_s: RoundTrips = (0.01, 0.05, 0.1)
     """Round trips of `s2_auto`; see `leafnodes.compression_rtt_s`."""
+    pool_size: int = 0
+    """Routes to each other server that accounts share. Of two servers, the larger number holds. 0
+    means 3 if there are `accounts`, and -1 otherwise, which means one route for all accounts."""
+    accounts: tuple[str, ...] = ()
+    """Accounts with a route of their own to each other server, in addition to the system account's
+    and to the pool; the same on all servers."""
     connect_retries: Count = 0
     """Further attempts to reach a server that another one has announced, at least 2; servers in
     `routes` are tried for ever."""

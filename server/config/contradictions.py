@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from midge.server.config.options import (
         Account,
         Authorization,
+        LeafRemote,
         LeafRemoteTls,
         Operator,
         Options,
@@ -224,6 +225,9 @@ def _check_no_auth_user(options: Options) -> Iterator[Problem]:
 
 
 def _check_operator(operator: Operator) -> Iterator[Problem]:
+    if operator.default_sentinel and not operator.jwts and not operator.trusted_keys:
+        text = "default sentinel requires operators and accounts"
+        yield Problem(("operator", "default_sentinel"), text)
     if operator.resolver == "directory" and not operator.resolver_directory:
         text = "dir has no value and needs to point to a directory"
         yield Problem(("operator", "resolver_directory"), text)
@@ -272,6 +276,11 @@ def _check_cluster(options: Options) -> Iterator[Problem]:
     if table.authorization.password and not table.authorization.user:
         text = "expected a user to go with the password"
         yield Problem(("cluster", "authorization", "user"), text)
+    if table.accounts and table.pool_size < 0:
+        text = "pool_size cannot be negative if pinned accounts are specified"
+        yield Problem(("cluster", "pool_size"), text)
+    if len(set(table.accounts)) < len(table.accounts):
+        yield Problem(("cluster", "accounts"), "found duplicate account name in the list")
 
 
 def _check_leafnodes(options: Options) -> Iterator[Problem]:
@@ -284,6 +293,7 @@ def _check_leafnodes(options: Options) -> Iterator[Problem]:
         path = ("leafnodes", "remotes", index)
         account = remote.account or GLOBAL_ACCOUNT
         yield from _check_remote_tls(remote.tls, (*path, "tls"))
+        yield from _check_proxy(remote, (*path, "proxy"))
         if account in {options.system_account or "$SYS", "$SYS"}:
             yield Problem((*path, "account"), "midge does not link the system account")
         elif is_operator and not (len(account) == _ACCOUNT_KEY_LENGTH and account[0] == "A"):
@@ -303,6 +313,22 @@ def _check_leafnodes(options: Options) -> Iterator[Problem]:
             urls = " ".join(url.rpartition("@")[2] for url in remote.urls)
             text = "cannot have a mix of websocket and non-websocket urls"
             yield Problem((*path, "urls"), f'remote leaf node configuration {text}: "[{urls}]"')
+
+
+def _check_proxy(remote: LeafRemote, path: Path) -> Iterator[Problem]:
+    """Check the HTTP proxy of a remote, if it has one."""
+    proxy = remote.proxy
+    if not proxy.url:
+        return
+    if not re.match(r"https?://[^/]", proxy.url):
+        text = "proxy URL scheme must be http or https, and it must specify a host"
+        yield Problem((*path, "url"), text)
+    if bool(proxy.username) != bool(proxy.password):
+        text = "proxy username and password must both be specified or both be empty"
+        yield Problem((*path, "username"), text)
+    if not remote.tls.required and any(url.startswith("wss://") for url in remote.urls):
+        text = "proxy is configured but a remote URL requires TLS and there is no tls block"
+        yield Problem((*path, "url"), text)
 
 
 def _check_leaf_port(options: Options, accounts: set[str]) -> Iterator[Problem]:

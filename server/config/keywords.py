@@ -531,6 +531,8 @@ class Keywords(TypedDict, total=False):
     """Account that the links belong to; empty means `$G`."""
     leafnodes_authorization_users: abc.Sequence[LeafUser | abc.Mapping[str, Any]]
     """Users, each perhaps of another account."""
+    leafnodes_authorization_proxy_required: bool
+    """Refuse these users but through a proxy of `proxies.trusted`."""
     leafnodes_authorization_timeout_s: float
     """Seconds that a leaf node has to authenticate; 0 means 2."""
     leafnodes_tls_cert_file: str
@@ -645,6 +647,8 @@ class Keywords(TypedDict, total=False):
     """S2 compression of routes; see `leafnodes.compression`."""
     cluster_compression_rtt_s: abc.Sequence[float]
     """Round trips of `s2_auto`; see `leafnodes.compression_rtt_s`."""
+    cluster_pool_size: int
+    cluster_accounts: abc.Sequence[str]
     cluster_connect_retries: int
     cluster_connect_backoff: bool
     """Double the time between attempts, up to 30 seconds."""

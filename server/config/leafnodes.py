@@ -33,6 +33,19 @@ class LeafRemoteTls(ClientTls, frozen=True, kw_only=True):
     """Seconds for the handshake; 0 means the default."""
 
 
+class LeafProxy(Table, frozen=True, kw_only=True):
+    """An HTTP proxy on the way to a remote, which opens the connection for CONNECT."""
+
+    url: str = ""
+    """`http://host:port`, or `https://` for TLS up to the proxy; empty connects without a proxy."""
+    username: str = ""
+    """User name for the proxy."""
+    password: Secret = ""
+    """Password of that user."""
+    timeout_s: Seconds = 0.0
+    """Seconds for the proxy's answer; 0 means `dial_timeout_s`."""
+
+
 class LeafRemote(Table, frozen=True, kw_only=True):
     """A server, or a cluster, to connect one account to."""
 
@@ -54,6 +67,8 @@ class LeafRemote(Table, frozen=True, kw_only=True):
     """Seed of a user's nkey (`SU…`)."""
     tls: LeafRemoteTls = LeafRemoteTls()
     """Encryption of the link."""
+    proxy: LeafProxy = LeafProxy()
+    """HTTP proxy on the way to the remote."""
     deny_imports: tuple[str, ...] = ()
     """Subjects that are neither asked for nor taken from the remote."""
     deny_exports: tuple[str, ...] = ()
@@ -95,6 +110,8 @@ class LeafUser(Table, frozen=True, kw_only=True):
     """Public user nkey (begins with `U`)."""
     account: str = ""
     """Account that links of this user belong to; empty takes the account of `authorization`."""
+    proxy_required: bool = False
+    """Refuse this user but through a proxy of `proxies.trusted`."""
     permissions: Permissions | None = None
     """Subjects that such a link may publish and subscribe to; unset restricts nothing."""
 
@@ -112,6 +129,8 @@ class LeafAuthorization(Table, frozen=True, kw_only=True):
     """Account that the links belong to; empty means `$G`."""
     users: tuple[LeafUser, ...] = ()
     """Users, each perhaps of another account."""
+    proxy_required: bool = False
+    """Refuse these users but through a proxy of `proxies.trusted`."""
     timeout_s: Seconds = 0.0
     """Seconds that a leaf node has to authenticate; 0 means 2."""
 

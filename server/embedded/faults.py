@@ -328,8 +328,8 @@ class Faults(StreamFaults, Screen):
     ) -> None:
         """Write a delivery to its client, unless it has disconnected."""
         if connection.reason is None:
-            if connection.tracer is not None:
-                connection.tracer.message_sent(subscription, frame)
+            if connection.commands.tracer is not None:
+                connection.commands.tracer.message_sent(subscription, frame)
             connection.outbound.append_message(frame, subscription.sid)
             connection.out_messages += 1
             connection.out_bytes += frame.size

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from midge.protocol import key_value
 from midge.server.embedded.jetstream_requests import Requests
 from midge.server.embedded.key_value import KeyValue
+from midge.server.embedded.settings import in_nanoseconds
 from midge.server.embedded.streams import Stream
 
 if TYPE_CHECKING:
@@ -27,15 +28,17 @@ class JetStream(Requests):
         return Stream(self, name)
 
     async def add_stream(self, name: str, subjects: Iterable[str] = (), **config: Any) -> Stream:
-        """Make a stream, or find an equal one; `config` has nats-server's keys.
+        """Make a stream, or find an equal one; `config` has JetStream's keys, durations in seconds.
 
-        Without `subjects`, its name is its subject. Durations are nanoseconds.
+        Without `subjects`, its name is its subject.
 
         Raises:
+            MidgeError: `config` has a key that JetStream does not know.
             JetStreamError: the server refuses it, or a different stream has that name.
         """
+        __tracebackhide__ = True
         defaults = {"retention": "limits", "storage": "file", "discard": "old", "num_replicas": 1}
-        body = {**defaults, **config, "name": name}
+        body = {**defaults, **in_nanoseconds("stream", config), "name": name}
         if subjects:
             body["subjects"] = list(subjects)
         await self.call(f"STREAM.CREATE.{name}", body)

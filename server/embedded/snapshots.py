@@ -95,7 +95,7 @@ def view_connection(connection: Connection) -> ConnectionView:
         out_messages=connection.out_messages,
         out_bytes=connection.out_bytes,
         pending_bytes=connection.outbound.pending_bytes(),
-        round_trip_s=connection.keepalive.round_trip_s,
+        round_trip_s=connection.channel.keepalive.round_trip_s,
         uptime_s=now - connection.started_at,
         idle_s=now - connection.last_active_at,
     )

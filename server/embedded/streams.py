@@ -10,6 +10,7 @@ from midge.jetstream.errors import JetStreamError
 from midge.jetstream.json.times import parse_time
 from midge.protocol.headers import parse_headers
 from midge.server.embedded.jetstream_requests import PubAck, Requests, publish
+from midge.server.embedded.settings import in_nanoseconds
 from midge.server.embedded.stream_messages import Consuming, StoredMessage
 
 if TYPE_CHECKING:
@@ -128,12 +129,16 @@ class Stream:
     def consume(self, name: str, *subjects: str, **config: Any) -> Consuming:
         """Take messages through the durable consumer `name`; make it if it does not exist.
 
-        `subjects` are its filters, and `config` has nats-server's keys. Example:
-        `async with stream.consume("billing") as messages: async for message in messages: …`.
+        `subjects` are its filters, and `config` has JetStream's keys, durations in seconds.
+        Example: `async with stream.consume("billing") as messages: async for message in messages:`.
         Unacknowledged messages are redelivered after `ack_wait`.
         """
         return Consuming(
-            self._jetstream, self.name, name, {"ack_policy": "explicit", **config}, subjects
+            self._jetstream,
+            self.name,
+            name,
+            {"ack_policy": "explicit", **in_nanoseconds("consumer", config)},
+            subjects,
         )
 
     async def purge(self, subject: str = "", *, keep: int = 0) -> int:

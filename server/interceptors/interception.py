@@ -53,9 +53,7 @@ class Interception(Screen):
 
     decides = True
 
-    def __init__(
-        self, broker: BrokerApi[Connection, Connection], functions: Mapping[str, Interceptor]
-    ) -> None:
+    def __init__(self, broker: BrokerApi[Connection], functions: Mapping[str, Interceptor]) -> None:
         settings = broker.options.interceptors
         self.max_pending = settings.max_pending
         self.functions = dict(functions)
@@ -140,7 +138,7 @@ class Interception(Screen):
         """Subscribe for `connection`, now or later, if it is allowed."""
         function = self.functions.get("subscribe")
         # A subscription that is not allowed is not shown, but refused when its turn comes.
-        refusal = connection.refuse_subscription(subject, queue)
+        refusal = connection.commands.refuse_subscription(subject, queue)
         if function is None or refusal is not None:
             later = partial(connection.subscribe, subject, queue, sid)
             self._settle(connection, None, lambda _: later())
@@ -182,7 +180,7 @@ class Interception(Screen):
             self._settle(None, answer, partial(self._conclude_own_publish, passage), frame.size)
         else:
             apply_verdict = partial(
-                self._conclude_publish, passage, connection, connection.permissions, event
+                self._conclude_publish, passage, connection, connection.commands.permissions, event
             )
             self._settle(connection, answer, apply_verdict, frame.size)
 
@@ -213,9 +211,9 @@ class Interception(Screen):
         rights = self._broker.rights
         refusal = None
         # The message used up its grant to answer when it came, so the same check is not repeated.
-        if answer.subject != event.subject or connection.permissions is not permissions:
+        if answer.subject != event.subject or connection.commands.permissions is not permissions:
             refusal = rights.refuse_publish(
-                connection.permissions, _target(connection, frame), frame
+                connection.commands.permissions, _target(connection, frame), frame
             )
         elif answer.reply != event.reply:
             refusal = rights.refuse_reply(frame)
@@ -296,7 +294,7 @@ class Interception(Screen):
         """Return the frame of a possibly changed message, or None if it is refused."""
         if not isinstance(answer, Deliver):
             return None
-        permissions = connection.permissions
+        permissions = connection.commands.permissions
         if answer.subject != event.subject and permissions is not None:
             queue = _encode(event.queue)
             if not permissions.may_subscribe(encode(answer.subject), queue):

@@ -55,7 +55,7 @@ class PendingCommands:
         connection = self.connection
         assert connection is not None, "the process itself does not connect"
         self._halt(connection)
-        self.defer(connection.on_connect, document)
+        self.defer(connection.commands.on_connect, document)
 
     def wait_for(self, deliveries: PendingDeliveries) -> None:
         """Stop until `deliveries` have room."""

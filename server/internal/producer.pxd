@@ -7,5 +7,5 @@ cdef class Producer(Client):
     cdef readonly Client held_by
     cdef public object released
 
-    cpdef void hold_for(self, Client receiver) except *
+    cpdef void pause_for(self, Client receiver) except *
     cpdef void release(self) except *

@@ -24,11 +24,11 @@ class Producer(Client):
         self.held_by: Client | None = None
         self.released: Callable[[], object] | None = None
 
-    def hold_for(self, receiver: Client) -> None:
+    def pause_for(self, receiver: Client) -> None:
         """Wait for `receiver`, unless already waiting for another one."""
         if self.held_by is None:
             self.held_by = receiver
-            receiver.held(self)
+            receiver.held_publishers()[self] = None
 
     def release(self) -> None:
         """Resume: clear `held_by` and call `released`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from midge.jetstream import errors
 from midge.jetstream.account.account import UNFINISHED, JetStreamAccount
@@ -12,8 +12,10 @@ from midge.jetstream.archive.transfers import PREFIX
 from midge.jetstream.archive.work import Work
 from midge.jetstream.config.names import to_bytes
 from midge.jetstream.environment.surroundings import OriginNotes, Surroundings
-from midge.jetstream.json.encode import text
+from midge.jetstream.json import type_names
+from midge.jetstream.json.encode import encode, text
 from midge.jetstream.store.file.stream import FileStore
+from midge.jetstream.store.interface import StoreError
 from midge.server.jetstream import subjects
 from midge.server.jetstream.acks import AckIntake
 from midge.server.jetstream.answering import Answering
@@ -24,6 +26,7 @@ from midge.server.jetstream.message_requests import MessageRequests
 from midge.server.jetstream.sink import AccountSink, Interest
 from midge.server.jetstream.subjects import ApiService, InternalSubscription
 from midge.server.log.logger import get_logger
+from midge.server.routing.role import Role
 
 if TYPE_CHECKING:
     from midge.jetstream.account.limits import AccountLimits
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
 
 log = get_logger()
 
+_PURGE = b"ACCOUNT.PURGE."
+_OF_CLUSTER = (b"META.LEADER.STEPDOWN", b"SERVER.REMOVE")
 _QUARANTINE_HINT = "its messages stay on the disk; deleting the stream removes them"
 
 
@@ -75,13 +80,20 @@ class AccountJetStream:
     """JetStream in one account, from `open` to `close`.
 
     `limits` is None where the account may not use JetStream: then requests are answered with that.
+    The system account never may; its clients request what an operator may do, such as purging
+    another account.
     """
 
     def __init__(
-        self, context: Context, account: Account, limits: dict[str, AccountLimits] | None
+        self,
+        context: Context,
+        account: Account,
+        limits: dict[str, AccountLimits] | None,
+        is_system: bool,
     ) -> None:
         self.account = account
         self.limits = limits
+        self.is_system = is_system
         self.interest = Interest(account, context.links)
         account.add_listener(self.interest)
         self.sink = AccountSink(account, context.publisher, self.interest)
@@ -142,7 +154,7 @@ class AccountJetStream:
         """Unsubscribe; answer the consumers' waiting requests with a shutdown status."""
         for stream in list(self._of_streams):
             self._stream_removed(stream)
-            stream.audience.shut_down()
+            stream.readers.shut_down()
         for subscription in self._own:
             self.account.remove(subscription)
         self._own.clear()
@@ -159,7 +171,15 @@ class AccountJetStream:
     def _api(self, prefix: bytes, domain_sink: AccountSink | None = None) -> ApiService:
         services = self._context.services
         requests = None if self.limits is None else MessageRequests(self.streams)
-        return ApiService(services, self.account, prefix, self.answer, requests, domain_sink)
+        return ApiService(
+            services,
+            self.account,
+            prefix,
+            self._answer_operator if self.is_system else self.answer,
+            requests,
+            domain_sink,
+            is_system=self.is_system,
+        )
 
     def _new_id(self) -> str:
         return self.streams.surroundings.new_id()
@@ -188,6 +208,7 @@ class AccountJetStream:
             context.memory,
             context.storage,
         )
+        streams.is_enabled = self.limits is not None
         streams.is_strict = context.options.strict
         streams.server_name = context.server_name
         streams.delete_store = context.stores.delete
@@ -203,11 +224,6 @@ class AccountJetStream:
     def answer(self, request: Request) -> None:
         """Answer a request to the API; the answer may come later, once it is durable."""
         to = Answering(self.sink, self.audit, request)
-        if self.limits is None:
-            refusal = dispatch.refuse(request.subject, errors.NOT_ENABLED_FOR_ACCOUNT)
-            if refusal is not None:
-                to.respond(refusal)
-            return
         headers = request.headers or b""
         dispatch.handle(
             self.streams,
@@ -218,6 +234,36 @@ class AccountJetStream:
             to.client,
             to.is_wanted,
         )
+
+    def _answer_operator(self, request: Request) -> None:
+        """Answer a request to the API in the system account, as nats-server does.
+
+        Requests about the cluster stay unanswered, as by a server that is in none. All others but
+        INFO and the purge are refused by the server that has the requester's connection.
+        """
+        asked = request.subject[len(subjects.API) :]
+        if asked == b"INFO":
+            self.answer(request)
+        elif asked.startswith(_PURGE) and asked.count(b".") == _PURGE.count(b"."):
+            self._purge(request, text(asked[len(_PURGE) :]))
+        elif asked not in _OF_CLUSTER and not asked.startswith(b"ACCOUNT."):
+            publisher = request.publisher
+            if publisher is not None and publisher.role in (Role.CLIENT, Role.LEAF):
+                error = errors.NOT_ENABLED_FOR_ACCOUNT
+                self._respond(request, "system_response", {"error": error.fields()})
+
+    def _purge(self, request: Request, name: str) -> None:
+        """Delete all streams of the account `name`, which may have been removed meanwhile."""
+        answer: dict[str, Any] = {"initiated": True}
+        try:
+            self._context.purge(name)
+        except StoreError as error:
+            answer = {"error": errors.STREAM_STORE_FAILED.fill(err=error).fields()}
+        self._respond(request, "account_purge_response", answer)
+
+    def _respond(self, request: Request, kind: str, fields: dict[str, Any]) -> None:
+        answer = encode({"type": type_names.API + kind, **fields})
+        Answering(self.sink, self.audit, request).respond(answer)
 
     def _take_flow_control(
         self, subject: bytes, reply: bytes, headers: bytes, payload: bytes

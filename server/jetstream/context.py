@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
     from random import Random
 
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
 
 
 class Context(Struct):
-    """The settings, the outside and the limits that all accounts have in common."""
+    """The settings, the outside and the limits that all accounts have in common.
+
+    `purge` deletes everything that JetStream has of an account by name.
+    """
 
     options: JetStream
     server_name: str
@@ -40,3 +44,4 @@ class Context(Struct):
     memory: Usage
     storage: Usage
     bounds: Bounds
+    purge: Callable[[str], None]

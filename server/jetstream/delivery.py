@@ -12,7 +12,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
-from midge.jetstream.environment.surroundings import Deliverer
+from midge.jetstream.environment.surroundings import ReadyConsumer
 from midge.server.channels.fair_turns import BUSY_S, FairTurns
 from midge.server.internal.producer import Producer
 from midge.server.jetstream.receiver import ProducersTurn
@@ -52,18 +52,18 @@ class Deliveries:
         self._router = router
         self._account = account
         self._turn = turn
-        self._ready: deque[Deliverer] = deque()
-        self._held: set[Deliverer] = set()
+        self._ready: deque[ReadyConsumer] = deque()
+        self._held: set[ReadyConsumer] = set()
         self._producer = Producer(account, Role.JETSTREAM)
         self._is_waiting = False
 
-    def ready(self, consumer: Deliverer) -> None:
+    def ready(self, consumer: ReadyConsumer) -> None:
         """Call `consumer.deliver` in one of the next turns."""
         if consumer not in self._held and not self._delivers_at_once(consumer):
             self._ready.append(consumer)
             self._wait()
 
-    def _delivers_at_once(self, consumer: Deliverer) -> bool:
+    def _delivers_at_once(self, consumer: ReadyConsumer) -> bool:
         """Deliver the one message that is asked for, unless others wait for their turns."""
         if not consumer.asks_for_one or self._ready or self._turn.producer is not None:
             return False
@@ -105,7 +105,7 @@ class Deliveries:
         self._turns.give_back(max(left, 0))
         self._wait()
 
-    def _deliver_portion(self, consumer: Deliverer, portion: int) -> int:
+    def _deliver_portion(self, consumer: ReadyConsumer, portion: int) -> int:
         """Deliver a portion for one consumer; return its cost."""
         producer = self._turn.producer = self._producer
         try:
@@ -117,7 +117,7 @@ class Deliveries:
                 producer.released = partial(self._released, consumer)
                 self._producer = Producer(self._account, Role.JETSTREAM)
 
-    def _released(self, consumer: Deliverer) -> None:
+    def _released(self, consumer: ReadyConsumer) -> None:
         """Go on with a consumer whose receiver has caught up, or has gone."""
         self._held.discard(consumer)
         self._ready.append(consumer)

@@ -106,6 +106,7 @@ class Engine(Observer):
                 capacity.backlog_limits(asked),
                 self._overloaded,
             ),
+            purge=self.purge,
         )
 
     def start(self) -> None:
@@ -220,6 +221,19 @@ class Engine(Observer):
             return None
         return {tier: _limits(asked) for tier, asked in plan.jetstream.items()}
 
+    def purge(self, name: str) -> None:
+        """Delete the streams of an account, and its stores on the disk that no stream uses.
+
+        Raises:
+            StoreError: the disk has failed.
+        """
+        account = self.accounts.get(name)
+        if account is not None:
+            account.streams.delete_all()
+        for store in list(self.context.stores.recovered(name)):
+            self.context.stores.delete(store)
+        log.info("jetstream_account_purged", account=name)
+
     def reload(self, asked: JetStream) -> None:
         """Take settings that may change while JetStream is on."""
         context = self.context
@@ -240,7 +254,8 @@ class Engine(Observer):
 
     def account_made(self, account: Account) -> None:
         """Offer JetStream in a new account, if it may have it."""
-        made = AccountJetStream(self.context, account, self.limits_of(account.name))
+        is_system = account is self._broker.system_account
+        made = AccountJetStream(self.context, account, self.limits_of(account.name), is_system)
         self.accounts[account.name] = made
         made.open()
 
@@ -252,8 +267,10 @@ class Engine(Observer):
         for name, account in self.accounts.items():
             account.interest.accounts_planned()
             limits = self.limits_of(name)
-            if limits == account.limits:
+            is_system = account.account is self._broker.system_account
+            if limits == account.limits and is_system == account.is_system:
                 continue
+            account.is_system = is_system
             if limits is not None and account.limits is not None:
                 account.limits = limits
                 account.streams.set_limits(limits)

@@ -7,7 +7,7 @@ from midge.jetstream.stream.stream cimport Stream
 from midge.jetstream.store.store cimport Store
 from midge.protocol.frame cimport Frame
 from midge.protocol.stream_parser cimport LineTaker, StreamParser
-from midge.server.channels.channel_owner cimport ChannelOwner
+from midge.server.channels.channel cimport ChannelOwner
 from midge.server.channels.gate cimport Gate
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
@@ -46,7 +46,7 @@ cdef class StreamLines(LineTaker):
     cdef void learn(
         self, StreamSubscription subscription, SubList sublist, Frame frame
     ) except *
-    @cython.locals(handler=ChannelOwner, account=Account, lines=PublishedLines,
+    @cython.locals(owner=ChannelOwner, account=Account, lines=PublishedLines,
                    position=Py_ssize_t, payload_bytes=Py_ssize_t, found=Py_ssize_t,
                    count=Py_ssize_t)
     cdef Py_ssize_t take_lines(
@@ -55,6 +55,6 @@ cdef class StreamLines(LineTaker):
     ) except -1
     @cython.locals(subscription=StreamSubscription, gate=Gate)
     cdef void _settle(
-        self, ChannelOwner handler, Account account, Py_ssize_t payload_bytes,
+        self, ChannelOwner owner, Account account, Py_ssize_t payload_bytes,
         Py_ssize_t line_bytes
     ) except *

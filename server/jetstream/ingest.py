@@ -6,7 +6,7 @@ from midge.jetstream.store.published import PublishedLines
 from midge.jetstream.stream.stream import Stream
 from midge.protocol.frame import Frame
 from midge.protocol.stream_parser import LineTaker, StreamParser
-from midge.server.channels.channel_owner import ChannelOwner
+from midge.server.channels.channel import ChannelOwner
 from midge.server.channels.charges import WORK_BYTES
 from midge.server.channels.gate import Gate
 from midge.server.routing.account import Account
@@ -54,7 +54,7 @@ class StreamSubscription(RoutedSubscription):
             and publisher is not None
             and not gate.lets_pass(publisher, frame.end)
         ):
-            publisher.hold_for(gate)
+            publisher.pause_for(gate)
         if (
             frame.reply_end == frame.reply_start
             and frame.header_size <= 0
@@ -109,21 +109,21 @@ class StreamLines(LineTaker):
             self._generation = sublist.generation
             self._epoch = store.begin_epoch()
         start, end = frame.base + frame.subject_start, frame.base + frame.subject_end
-        store.know_subject(frame.data, start, end, self._epoch)
+        store.remember_subject(frame.data, start, end, self._epoch)
 
     def take_lines(
         self, parser: StreamParser, data: bytearray, start: int, end: int, max_control_line: int
     ) -> int:
         """See `LineTaker.take_lines`."""
-        handler = parser.handler
-        assert isinstance(handler, ChannelOwner), "no others are offered"
-        account = handler.account_of_lines()
+        owner = parser.handler.sender()
+        assert isinstance(owner, ChannelOwner), "no others are offered"
+        account = owner.account_of_lines()
         self.taken = 0
         if (
             account is None
             or self._sublist is not account.sublist
             or self._generation != account.sublist.generation
-            or handler.router.observer is not None
+            or owner.router.observer is not None
         ):
             parser.taker = None
             return start
@@ -139,17 +139,17 @@ class StreamLines(LineTaker):
             if count < found:
                 break
         if self.taken > 0:
-            self._settle(handler, account, payload_bytes, position - start)
+            self._settle(owner, account, payload_bytes, position - start)
         return position
 
     def _settle(
-        self, handler: ChannelOwner, account: Account, payload_bytes: int, line_bytes: int
+        self, owner: ChannelOwner, account: Account, payload_bytes: int, line_bytes: int
     ) -> None:
         """Count the stored lines, and pause their publisher if the disk does not keep up."""
         subscription = self._subscription
         assert subscription is not None, "it came with the epoch"
         subscription.delivered += self.taken
-        handler.count_lines(account, self.taken, payload_bytes, line_bytes)
+        owner.count_lines(account, self.taken, payload_bytes, line_bytes)
         gate = subscription.gate
-        if gate is not None and gate.is_shut and not gate.lets_pass(handler, line_bytes):
-            handler.hold_for(gate)
+        if gate is not None and gate.is_shut and not gate.lets_pass(owner, line_bytes):
+            owner.pause_for(gate)

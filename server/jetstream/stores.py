@@ -44,6 +44,11 @@ _IDLE_TICKS_MAX = 60
 """Ticks without a write after which the timer stops: all is recorded, compacted and synced."""
 
 
+def _tell_of_damage(damage: Damage) -> None:
+    """Log damage that was found after the start."""
+    log.error("jetstream_data_lost", damage=str(damage))
+
+
 class Stores(Protocol):
     """Makes stores for streams, and finds those that are there."""
 
@@ -155,6 +160,9 @@ class FileStores:
         except BaseException:
             disk.close()  # its lock would keep the next start in this process out
             raise
+        if self._directory.unfit:
+            log.info("jetstream_checkpoint_unfit", reason=self._directory.unfit)
+        self._directory.on_damage = _tell_of_damage
         self.turns = self._directory.turns
         self.turns.measure(time.monotonic_ns)
         self._directory.log.on_pressure = self._press
@@ -228,7 +236,8 @@ class FileStores:
         self._tell_of_room()
         self._directory.tick()
         self._timer = None
-        if self._directory.log.space.is_short or self._idle_ticks < self._ticks_max:
+        is_busy = self._directory.log.space.is_short or self._directory.is_checking()
+        if is_busy or self._idle_ticks < self._ticks_max:
             self._timer = self._clock.call_later(_TICK_S, self._tick)
 
     def _tell_of_room(self) -> None:

@@ -9,7 +9,7 @@ from midge.server.jetstream.message_requests cimport MessageRequests
 from midge.server.routing.client cimport Client
 from midge.server.routing.subscription cimport RoutedSubscription
 
-cdef tuple _BUCKETS, _AT_ONCE
+cdef tuple _BUCKETS, _IN_DOMAIN, _AT_ONCE
 cdef unsigned long long _REQUEST_WORK
 
 
@@ -27,7 +27,8 @@ cdef class ApiService(RoutedSubscription):
     cdef bint _is_renamed
     cdef MessageRequests _requests
     cdef object _domain_sink
+    cdef bint _is_system
 
     @cython.locals(requests=MessageRequests, subject=bytes, reply=bytes, headers=bytes,
-                   payload=bytes, request=bytes, is_taken=bint)
+                   payload=bytes, request=bytes, is_taken=bint, is_known=bint)
     cpdef bint receive(self, Client publisher, Frame frame) except -1

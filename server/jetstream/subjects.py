@@ -25,6 +25,9 @@ FLOW_CONTROL = b"$JS.FC."
 _BUCKETS = (b"$KV.", b"$OBJ.")
 """Subjects of buckets, which clients of a domain publish to behind its prefix."""
 
+_IN_DOMAIN = (b"STREAM.", b"CONSUMER.", b"DIRECT.", b"META.", b"SERVER.", b"ACCOUNT.")
+"""Beginnings of the requests that exist behind a domain's prefix, besides `INFO`."""
+
 _AT_ONCE = (routes.NEXT, routes.DIRECT_GET)
 """Requests that are answered with messages, and wait for none of the others."""
 
@@ -62,7 +65,8 @@ class ApiService(RoutedSubscription):
 
     `domain_sink` publishes messages for a bucket, behind a domain's prefix, unchanged. Requests are
     answered in the order of their arrival, also those without a reply subject. Only pulls and
-    direct gets go to `requests`, which is None where the account may not use JetStream.
+    direct gets go to `requests`, which is None where the account may not use JetStream. In the
+    system account, whose prefix maps everything, `is_system`, all requests go to `answer`.
     """
 
     def __init__(
@@ -73,6 +77,8 @@ class ApiService(RoutedSubscription):
         answer: Handler,
         requests: MessageRequests | None,
         domain_sink: Sink | None = None,
+        *,
+        is_system: bool = False,
     ) -> None:
         RoutedSubscription.__init__(self, prefix + b">")
         self._account = account
@@ -82,6 +88,7 @@ class ApiService(RoutedSubscription):
         self._is_renamed = prefix != API
         self._requests = requests
         self._domain_sink = domain_sink
+        self._is_system = is_system
 
     def receive(self, publisher: Client | None, frame: Frame) -> bool:
         """Take a request; False when it is for a consumer or stream that is not there."""
@@ -98,7 +105,10 @@ class ApiService(RoutedSubscription):
             subject = API + request
             if self._domain_sink is not None and request.startswith(_BUCKETS):
                 return self._domain_sink.send(request, reply, headers, payload) > 0
-        if subject.startswith(_AT_ONCE):
+            is_known = request == b"INFO" or request.startswith(_IN_DOMAIN)
+            if not is_known and not self._is_system:
+                return False
+        if not self._is_system and subject.startswith(_AT_ONCE):
             if requests is None:
                 return False
             is_taken = requests.take(subject, reply, headers, payload)

@@ -9,7 +9,7 @@ import asyncio
 import errno
 from typing import TYPE_CHECKING
 
-from midge.platforms import add_reader, remove_reader
+from midge.platforms import add_reader, close_listener, remove_reader
 from midge.server.listeners.sockets import accept, listen
 from midge.server.log.logger import get_logger
 
@@ -59,8 +59,7 @@ class Acceptor:
             self._resume_timer.cancel()
             self._resume_timer = None
         if self._socket is not None:
-            remove_reader(asyncio.get_running_loop(), self._socket)
-            self._socket.close()
+            close_listener(asyncio.get_running_loop(), self._socket)
             self._socket = None
         if self._headers is not None:
             self._headers.close()

@@ -105,6 +105,22 @@ def host_in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
+def reserve(host: str, port: int) -> socket.socket:
+    """Return a bound socket that does not listen, so that no other program can take the port.
+
+    Raises:
+        OSError: the address cannot be bound.
+    """
+    reserved = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind((host, port))
+    except OSError:
+        reserved.close()
+        raise
+    return reserved
+
+
 def _listen(family: socket.AddressFamily, host: str, port: int, backlog: int) -> socket.socket:
     listener = TcpSocket(family, socket.SOCK_STREAM)
     try:

@@ -55,7 +55,7 @@ def _stopped_at(client: Client) -> float:
 def _round_trip(client: Client) -> float:
     if isinstance(client, ConnectionRecord):
         return client.round_trip_s or 0.0
-    return client.keepalive.round_trip_s or 0.0
+    return client.channel.keepalive.round_trip_s or 0.0
 
 
 def _pending(client: Client) -> int:

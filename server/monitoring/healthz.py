@@ -98,7 +98,7 @@ def _find_failing(state: "State", *, with_tables: bool) -> _Problem | None:
 
 def _failing_worker(state: "State") -> int | None:
     """Return the number of a worker that waits to be started again after ending several times."""
-    states = () if state.part is None else state.part.states
+    states = () if state.worker is None else state.worker.states
     for one in states:
         if one["failing"] and not one["ready"]:
             return int(one["worker"])

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from midge.server.broker.broker import Totals
     from midge.server.histogram import Histogram
     from midge.server.monitoring.state import State
-    from midge.server.peers.leaf import LeafLink
-    from midge.server.peers.route import RouteLink
+    from midge.server.peers.link import Link
 
 _COUNTERS = {
     "connections": ("total_connections", "Connections ever made"),
@@ -252,7 +251,7 @@ def leafnode_metrics(state: State) -> Iterator[Metric]:
     nodes = state.leafnodes
     if nodes is None:
         return
-    by_label: dict[tuple[str, str, str], list[LeafLink]] = {}
+    by_label: dict[tuple[str, str, str], list[Link]] = {}
     for link in links_of(state):
         role = "hub" if link.role == Role.HUB else "leaf"
         by_label.setdefault((link.account.name, link.name, role), []).append(link)
@@ -272,7 +271,7 @@ def leafnode_metrics(state: State) -> Iterator[Metric]:
     yield connects
 
 
-def _link_gauges(by_label: dict[tuple[str, str, str], list[LeafLink]]) -> Iterator[Metric]:
+def _link_gauges(by_label: dict[tuple[str, str, str], list[Link]]) -> Iterator[Metric]:
     up = GaugeMetricFamily("midge_leafnodes", "Links that are up", labels=_OF_LEAF)
     pending = GaugeMetricFamily(
         "midge_leafnode_pending_bytes",
@@ -293,7 +292,7 @@ def _link_gauges(by_label: dict[tuple[str, str, str], list[LeafLink]]) -> Iterat
         up.add_metric(labels, len(links))
         pending.add_metric(labels, sum(link.outbound.pending_bytes() for link in links))
         interest.add_metric(labels, sum(link.announced.count for link in links))
-        longest_s = max(link.keepalive.round_trip_s or 0.0 for link in links)
+        longest_s = max(link.channel.keepalive.round_trip_s or 0.0 for link in links)
         round_trip.add_metric(labels, longest_s)
     yield from (up, pending, interest, round_trip)
 
@@ -305,40 +304,43 @@ _ROUTE_COUNTERS = {
     "out_bytes": ("sent_bytes", "Bytes of messages sent over the route"),
 }
 
-_ROUTE_GAUGES: dict[str, tuple[str, Callable[[RouteLink], float]]] = {
+_ROUTE_GAUGES: dict[str, tuple[str, Callable[[list[Link]], float]]] = {
     "pending_bytes": (
         "Bytes that wait to be sent over the route",
-        lambda link: link.outbound.pending_bytes(),
+        lambda links: sum(link.outbound.pending_bytes() for link in links),
     ),
     "subscriptions": (
         "Interest that the other server has told",
-        lambda link: link.announced.count,
+        lambda links: sum(link.announced.count for link in links),
     ),
     "rtt_seconds": (
         "Round trip of the last PING",
-        lambda link: link.keepalive.round_trip_s or 0.0,
+        lambda links: max(link.channel.keepalive.round_trip_s or 0.0 for link in links),
     ),
 }
 
 
 def route_metrics(state: State) -> Iterator[Metric]:
-    """Yield the values of each route that is up, by the other server."""
+    """Yield the values of the routes that are up, by the other server: of all routes to it."""
     cluster = state.cluster
     if cluster is None:
         return
     links = routes_of(state)
+    by_server: dict[str, list[Link]] = {}
+    for link in links:
+        by_server.setdefault(link.name, []).append(link)
     up = GaugeMetricFamily("midge_routes", "Routes that are up")
     up.add_metric([], len(links))
     yield up
     for name, (text, value) in _ROUTE_GAUGES.items():
         gauge = GaugeMetricFamily(f"midge_route_{name}", text, labels=["server"])
-        for link in links:
-            gauge.add_metric([link.name], value(link))
+        for server, to_it in by_server.items():
+            gauge.add_metric([server], value(to_it))
         yield gauge
     for field, (name, text) in _ROUTE_COUNTERS.items():
         counter = CounterMetricFamily(f"midge_route_{name}", text, labels=["server"])
-        for link in links:
-            counter.add_metric([link.name], getattr(link, field))
+        for server, to_it in by_server.items():
+            counter.add_metric([server], sum(getattr(one, field) for one in to_it))
         yield counter
     connects = CounterMetricFamily("midge_route_connects", "Times that a route has come up")
     connects.add_metric([], cluster.connects)

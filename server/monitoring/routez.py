@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
     from midge.server.monitoring.arguments import Arguments
     from midge.server.monitoring.state import State
-    from midge.server.peers.leaf import LeafLink
-    from midge.server.peers.route import RouteLink
+    from midge.server.peers.link import Link
     from midge.sublist.subscription import RemoteSubscription
 
 LISTED_MAX = 10_000
@@ -48,12 +47,12 @@ def _lists(rules: Any) -> dict[str, Any]:
     return {name: subjects for name, subjects in found.items() if subjects}
 
 
-def routes_of(state: State) -> list[RouteLink]:
+def routes_of(state: State) -> list[Link]:
     """List the routes."""
-    return [] if state.cluster is None else list(state.cluster.routes.values())
+    return [] if state.cluster is None else list(state.cluster.links.values())
 
 
-def _entry(state: State, link: RouteLink, *, lists: bool, with_detail: bool) -> dict[str, Any]:
+def _entry(state: State, link: Link, *, lists: bool, with_detail: bool) -> dict[str, Any]:
     now, offset = state.broker.clock.monotonic(), state.wall_offset()
     entry = {
         "rid": link.cid,
@@ -65,7 +64,7 @@ def _entry(state: State, link: RouteLink, *, lists: bool, with_detail: bool) -> 
         "port": link.peer_port,
         "start": go_format.timestamp(link.started_at + offset),
         "last_activity": go_format.timestamp(link.last_active_at + offset),
-        "rtt": go_format.duration(link.keepalive.round_trip_s or 0.0),
+        "rtt": go_format.duration(link.channel.keepalive.round_trip_s or 0.0),
         "uptime": go_format.uptime(now - link.started_at),
         "idle": go_format.uptime(now - link.last_active_at),
         **_rules(link),
@@ -82,29 +81,31 @@ def _entry(state: State, link: RouteLink, *, lists: bool, with_detail: bool) -> 
         entry["subscriptions_list"] = [
             told.subject.decode(errors="replace") for _, told in _told(link)
         ]
+    if link.is_dedicated:
+        entry["account"] = link.side.place
     entry["compression"] = link.side.compression.mode
     return entry
 
 
-def _rules(link: RouteLink) -> dict[str, Any]:
+def _rules(link: Link) -> dict[str, Any]:
     """Return which interest the other server tells and takes, where not all of it."""
     info = link.side.info
     shown = (("import", info.import_), ("export", info.export))
     return {name: structs.asdict(rules) for name, rules in shown if rules}
 
 
-def _told(link: RouteLink) -> Iterator[tuple[bytes, RemoteSubscription]]:
+def _told(link: Link) -> Iterator[tuple[bytes, RemoteSubscription]]:
     """Yield what the other server has told, with its account, up to LISTED_MAX of it."""
     left = LISTED_MAX
-    for branch in link.branches.values():
+    for branch in link.commands.branches.values():
         for told in branch.interest[:left]:
             yield branch.name, told
             left -= 1
 
 
-def _detail(link: RouteLink, account: bytes, told: RemoteSubscription) -> dict[str, Any]:
+def _detail(link: Link, account: bytes, told: RemoteSubscription) -> dict[str, Any]:
     """Return one subscription as nats-server details it."""
-    words = [b"R", account, told.subject]
+    words = [b"R", told.subject] if link.is_dedicated else [b"R", account, told.subject]
     found: dict[str, Any] = {"subject": told.subject.decode(errors="replace")}
     if told.queue is not None:
         found["qgroup"] = told.queue.decode(errors="replace")
@@ -125,15 +126,15 @@ def leafz(state: State, arguments: Arguments) -> dict[str, Any]:
     }
 
 
-def links_of(state: State, account: str = "") -> list[LeafLink]:
+def links_of(state: State, account: str = "") -> list[Link]:
     """List the links, those of one account if it is named."""
     nodes = state.leafnodes
     links = [] if nodes is None else list(nodes.links.values())
     return [link for link in links if not account or link.account.name == account]
 
 
-def _leaf_entry(link: LeafLink, *, with_subscriptions: bool) -> dict[str, Any]:
-    round_trip_s = link.keepalive.round_trip_s
+def _leaf_entry(link: Link, *, with_subscriptions: bool) -> dict[str, Any]:
+    round_trip_s = link.channel.keepalive.round_trip_s
     entry = {
         "id": link.cid,
         "name": link.name,
@@ -147,6 +148,7 @@ def _leaf_entry(link: LeafLink, *, with_subscriptions: bool) -> dict[str, Any]:
         "in_bytes": link.in_bytes,
         "out_bytes": link.out_bytes,
         "subscriptions": link.announced.count,
+        **({"proxy": {"key": link.side.proxy_key}} if link.side.proxy_key else {}),
     }
     if with_subscriptions:
         listed = [(one.subject, one.queue) for one in link.interest[:LISTED_MAX]]

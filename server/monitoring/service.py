@@ -11,7 +11,7 @@ import socket
 import sys
 from typing import TYPE_CHECKING
 
-from midge.server.listeners.doors import Doors
+from midge.server.listeners.connection_source import ConnectionSource
 from midge.server.listeners.sockets import host_in_url
 from midge.server.monitoring.state import State
 
@@ -27,9 +27,9 @@ _HTTP = "midge.server.monitoring.http"
 class MonitoringService:
     """The monitoring of one server: over HTTPS with `tls`, over HTTP without."""
 
-    def __init__(self, state: State, tls: "TlsContexts | None", doors: Doors) -> None:
+    def __init__(self, state: State, tls: "TlsContexts | None", source: ConnectionSource) -> None:
         self._state = state
-        self._doors = doors
+        self._source = source
         self._tls = tls
         self._listener: socket.socket | None = None
         self._url = ""
@@ -47,7 +47,7 @@ class MonitoringService:
         host = options.monitoring.host or options.listen.host
         port = options.monitoring.https_port if self._tls else options.monitoring.http_port
         kind = "monitoring_https" if self._tls else "monitoring_http"
-        self._listener, bound = self._doors.listen(kind, host, port, _BACKLOG)
+        self._listener, bound = self._source.listen(kind, host, port, _BACKLOG)
         if self._tls is None:
             self._state.http_address = bound
         else:

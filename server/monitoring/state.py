@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from midge.server.peers.leaf_nodes import LeafNodes
     from midge.server.recorder.recorder import Recorder
     from midge.server.tables.service import TableService
-    from midge.server.workers.part import Part
+    from midge.server.workers.role import WorkerRole
 
 _CLIENTS_PER_TURN = 1024
 """Clients that are added up in one turn, which takes 0.4 ms."""
@@ -36,13 +36,13 @@ class State:
     """Everything that pages use; `started_at` and `configured_at` are Unix times.
 
     `jetstream` is None while JetStream is off, or has not recovered yet, and `recorder`,
-    `leafnodes`, `cluster` and `tables` are None where the settings have none. `part` is set in one
-    of several workers.
+    `leafnodes`, `cluster` and `tables` are None where the settings have none. `worker` is set in
+    one of several workers.
     """
 
-    def __init__(self, broker: Broker, part: Part | None = None) -> None:
+    def __init__(self, broker: Broker, worker: WorkerRole | None = None) -> None:
         self.broker = broker
-        self.part = part
+        self.worker = worker
         self.usage = ProcessUsage()
         self.account_totals = AccountTotals()
         self.requests: Counter[str] = Counter()

@@ -60,7 +60,7 @@ def _operators(state: "State") -> dict[str, Any]:
 def _client_urls(state: "State") -> dict[str, Any]:
     """Return the addresses in INFO for clients; none without a route, as on nats-server."""
     cluster = state.cluster
-    urls = cluster.client_urls() if cluster is not None and cluster.routes else []
+    urls = cluster.urls("connect_urls") if cluster is not None and cluster.routes else []
     return {"connect_urls": urls} if urls else {}
 
 
@@ -155,7 +155,7 @@ def _cluster(state: "State") -> dict[str, Any]:
         "tls_timeout": go_format.number(table.tls.timeout_s),
         "tls_required": table.tls.enabled,
         "tls_verify": table.tls.enabled,
-        "pool_size": -1,
+        "pool_size": state.cluster.own_pool_size() or -1,
         **_certificate_end(state, table.tls),
     }
     return {name: value for name, value in found.items() if value}

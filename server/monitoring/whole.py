@@ -41,14 +41,14 @@ _DETAIL_SUMMED = ("client_connections", "subscriptions")
 async def whole_varz(state: State) -> Page:
     """Return `/varz`: counts are sums over the workers, settings are the server's."""
     page = await varz.varz(state)
-    part = state.part
-    if part is None:
+    worker = state.worker
+    if worker is None:
         return page
-    others = await part.ask_others("page", {"name": "varz", "arguments": {}})
+    others = await worker.ask_others("page", {"name": "varz", "arguments": {}})
     _add(page, others, _VARZ_SUMMED)
     for name in ("slow_consumer_stats", "stale_connection_stats"):
         _add(page[name], [other[name] for other in others], ("clients", "routes", "leafs"))
-    page["workers"] = part.states
+    page["workers"] = worker.states
     return page
 
 
@@ -56,12 +56,12 @@ async def whole_connz(state: State, options: ConnzOptions) -> Page:
     """Return `/connz`: sorted, counted and cut into pages over all workers."""
     from midge.server.monitoring import connz  # noqa: PLC0415 - large, and seldom asked for
 
-    if state.part is None:
+    if state.worker is None:
         return await connz.connz(state, options)
     most = options.offset + options.limit
     first = structs.replace(options, offset=0, limit=most)
     asked = {"name": "connz", "arguments": structs.asdict(first)}
-    others = await state.part.ask_others("page", asked)
+    others = await state.worker.ask_others("page", asked)
     page, order = await connz.ordered_connz(state, first)
     entries = list(zip(order, page["connections"], strict=True))
     for other, keys in others:
@@ -76,12 +76,12 @@ async def whole_connz(state: State, options: ConnzOptions) -> Page:
 
 async def whole_subsz(state: State, arguments: Arguments) -> Page:
     """Return `/subsz`: statistics added up, and the list one worker after the other."""
-    if state.part is None:
+    if state.worker is None:
         return await subsz.subsz(state, arguments)
     offset, limit = arguments.page()
     query = {**arguments.as_dict(), "offset": "0", "limit": str(offset + limit)}
     own = await subsz.subsz(state, Arguments(query))
-    others = await state.part.ask_others("page", {"name": "subsz", "arguments": query})
+    others = await state.worker.ask_others("page", {"name": "subsz", "arguments": query})
     return {
         **_with_statistics(own, others),
         "total": sum(one["total"] for one in (own, *others)),
@@ -114,10 +114,10 @@ async def whole_accountz(state: State, arguments: Arguments) -> Page:
     """Return `/accountz`."""
     page = accounts.accountz(state, arguments)
     detail = page.get("account_detail")
-    if state.part is None or detail is None:
+    if state.worker is None or detail is None:
         return page
     asked = {"name": "accountz", "arguments": arguments.as_dict()}
-    others = [one["account_detail"] for one in await state.part.ask_others("page", asked)]
+    others = [one["account_detail"] for one in await state.worker.ask_others("page", asked)]
     _add(detail, others, _DETAIL_SUMMED)
     statistics = [one["sublist_stats"] for one in others]
     detail["sublist_stats"] = _with_statistics(detail["sublist_stats"], statistics)
@@ -127,7 +127,7 @@ async def whole_accountz(state: State, arguments: Arguments) -> Page:
 async def whole_accstatz(state: State, arguments: Arguments) -> Page:
     """Return `/accstatz`."""
     page = await accounts.accstatz(state, arguments)
-    if state.part is None:
+    if state.worker is None:
         return page
     unused = await accounts.accstatz(state, Arguments({"unused": "1"}))
     names = [one["acc"] for one in unused["account_statz"]]
@@ -140,9 +140,9 @@ async def whole_accstatz(state: State, arguments: Arguments) -> Page:
 async def whole_account_statistics(state: State, names: list[str]) -> list[Page]:
     """Return the traffic of each of the accounts `names` that there are."""
     found = await _account_statistics(state, names)
-    if state.part is not None:
+    if state.worker is not None:
         asked = {"name": "accounts", "arguments": {"names": names}}
-        for other in await state.part.ask_others("page", asked):
+        for other in await state.worker.ask_others("page", asked):
             for one, more in zip(found, other, strict=True):
                 _add(one, [more], _ACCOUNT_SUMMED)
                 for way in ("sent", "received"):
@@ -159,8 +159,8 @@ async def _account_statistics(state: State, names: list[str]) -> list[Page]:
 async def whole_totals(state: State) -> Page:
     """Return the counts of `STATSZ` that are sums."""
     totals = own_totals(state, await server_totals_in_turns(state.broker))
-    if state.part is not None:
-        for other in await state.part.ask_others("page", {"name": "totals", "arguments": {}}):
+    if state.worker is not None:
+        for other in await state.worker.ask_others("page", {"name": "totals", "arguments": {}}):
             _add(totals, [other], tuple(totals))
     return totals
 
@@ -192,10 +192,10 @@ def own_totals(state: State, totals: Totals | None = None) -> Page:
 
 async def whole_metrics(state: State, own: bytes) -> bytes:
     """Return `/metrics`: with several workers, each sample once for each, with a label for it."""
-    if state.part is None:
+    if state.worker is None:
         return own
-    found = await state.part.ask_others("page", {"name": "metrics", "arguments": {}})
-    return labelled([(state.part.index, own.decode()), *map(tuple, found)]).encode()
+    found = await state.worker.ask_others("page", {"name": "metrics", "arguments": {}})
+    return labelled([(state.worker.index, own.decode()), *map(tuple, found)]).encode()
 
 
 def labelled(pages: Iterable[tuple[int, str]]) -> str:
@@ -231,8 +231,8 @@ async def whole_clients_now(state: State) -> Page:
     from midge.server.monitoring.console import clients  # noqa: PLC0415 - few have a console
 
     page = await clients.clients_now(state.broker)
-    if state.part is not None:
-        others = await state.part.ask_others("page", {"name": "clients_now", "arguments": {}})
+    if state.worker is not None:
+        others = await state.worker.ask_others("page", {"name": "clients_now", "arguments": {}})
         _add(page, others, ("subscriptions",))
         slow = [one for each in (page, *others) for one in each["slow"]]
         slow.sort(key=lambda one: -one["pending_bytes"])
@@ -248,21 +248,21 @@ async def whole_interest(state: State, arguments: Arguments) -> Page:
     """Return a page of what the clients of an account subscribe to."""
     from midge.server.monitoring.console import interest  # noqa: PLC0415 - few have a console
 
-    if state.part is None:
+    if state.worker is None:
         return await interest.interest(state.broker, arguments)
     offset, limit = arguments.page()
     query = {**arguments.as_dict(), "offset": "0", "limit": str(offset + limit)}
     own = await interest.interest(state.broker, Arguments(query))
-    others = await state.part.ask_others("page", {"name": "interest", "arguments": query})
+    others = await state.worker.ask_others("page", {"name": "interest", "arguments": query})
     return interest.merged((own, *others), offset, limit)
 
 
 async def whole_tail(state: State, own: Page, name: str, account: str, pattern: bytes) -> Page:
     """Return what a tail of the console has seen in all workers; `own` is of this one."""
-    if state.part is None:
+    if state.worker is None:
         return own
     arguments = {"name": name, "account": account, "pattern": pattern}
-    others = await state.part.ask_others("page", {"name": "tail", "arguments": arguments})
+    others = await state.worker.ask_others("page", {"name": "tail", "arguments": arguments})
     every = [own, *(other for other in others if other is not None)]
     return {
         "messages": sorted(
@@ -292,7 +292,7 @@ async def send_client_away(state: State, cid: int) -> bool:
 
 
 async def _any_other(state: State, asked: Page) -> bool:
-    return state.part is not None and any(await state.part.ask_others("page", asked))
+    return state.worker is not None and any(await state.worker.ask_others("page", asked))
 
 
 def _kick(state: State, cid: int) -> bool:
@@ -327,8 +327,8 @@ async def own_page(state: State, name: str, arguments: Mapping[str, Any]) -> Any
         await asyncio.to_thread(importlib.import_module, "midge.server.monitoring.metrics")
         from midge.server.monitoring.metrics import Metrics  # noqa: PLC0415 - imported by now
 
-        assert state.part is not None, "asked as one of several workers"
-        return state.part.index, Metrics(state).page().decode()
+        assert state.worker is not None, "asked as one of several workers"
+        return state.worker.index, Metrics(state).page().decode()
     if name in {"clients_now", "interest"}:
         from midge.server.monitoring.console import clients, interest  # noqa: PLC0415 - as above
 

@@ -18,6 +18,9 @@ ROUTE_SCHEMES = ("nats-route", "nats", "tls")
 LEAF_SCHEMES = ("nats-leaf", "nats", "tls", "leaf", "ws", "wss")
 """The schemes of URLs; the last two of a leaf node's are of a WebSocket."""
 
+Place = int | str
+"""Which route to a server it is: its index in the pool, or the account that it is dedicated to."""
+
 
 class Address(NamedTuple):
     """The address of another server, and the credentials for it."""

@@ -1,6 +1,6 @@
 """The interest that the other server of a link has announced: its bounds, and its end.
 
-It is in the SubLists of the accounts, as RemoteSubscriptions. Each part of a link lists its own,
+It is in the SubLists of the accounts, as RemoteSubscriptions. Each branch of a link lists its own,
 so that all of it can be removed when the link ends: some at once, and the rest turn by turn.
 """
 
@@ -111,9 +111,9 @@ class Announced:
 
     def drop_all(self, link: Any) -> None:
         """Remove all that the other server has told."""
-        for part in link.parts():
-            left, part.interest = part.interest, []
-            self.drop(link, part, left)
+        for branch in link.all_branches():
+            left, branch.interest = branch.interest, []
+            self.drop(link, branch, left)
 
     def drop(self, link: Any, source: Client, left: list[RemoteSubscription]) -> None:
         """Remove the interest in `left`, some of it now and the rest in later turns."""

@@ -17,14 +17,15 @@ from midge.protocol.route_messages import (
     RouteInfo,
 )
 from midge.server.broker.message_trace import TRACING_PROTOCOL
+from midge.server.broker.server_info import CLIENTS, LEAFS, WEBSOCKETS
 from midge.server.channels.closed_reason import ClosedReason
 from midge.server.clients.observer import Observer
 from midge.server.config.addresses import advertised_address
 from midge.server.listeners.sockets import host_in_url
 from midge.server.log.logger import get_logger
+from midge.server.peers.announcer import InterestAnnouncer, RouteDialect
 from midge.server.peers.end import Peers
-from midge.server.peers.rules import Telling
-from midge.server.peers.told import RouteDialect, Told
+from midge.server.peers.rules import RouteInterestRules
 from midge.server.routing.account import Account
 
 if TYPE_CHECKING:
@@ -33,8 +34,10 @@ if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
     from midge.server.clock import Clock
     from midge.server.config.security import SubjectPermissions
+    from midge.server.peers.addresses import Place
     from midge.server.peers.interest import Interests
-    from midge.server.peers.route import RouteBranch, RouteLink
+    from midge.server.peers.link import Link
+    from midge.server.peers.route import RouteBranch
 
 UNKNOWN_ACCOUNTS_MAX = 4096
 """Most accounts of one route whose interest is kept although this server does not know them."""
@@ -50,7 +53,12 @@ REFUSAL_DELAY_S = 1.0
 once, 1,400 times a second on loopback. It does not wait for -ERR instead: nats-server registers a
 route by INFO, and would close a good route from here as its duplicate until then."""
 
+POOL_SIZE = 3
+"""Routes in a pool where the settings give no number, as on nats-server."""
+
 _REFUSED_MAX = 1024
+_FNV_OFFSET = 2166136261
+_FNV_PRIME = 16777619
 _NAME_LENGTH = 22
 _NAME_LETTERS = string.ascii_letters + string.digits
 _ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104  # nosec B104 - compared, not bound
@@ -83,34 +91,44 @@ class Refusals:
 
 
 class Cluster(Peers, Observer):
-    """All routes of `broker`; `routes` are those that are up, by server id.
+    """All routes of `broker`.
+
+    `links` has the routes that are up, by server id and place (addresses.py), and `routes` one of
+    them for each server. The end of every route to a server has that server's latest INFO.
 
     `name` is the cluster's name, and `is_dynamic` is True if no setting has it. `discovered` is
-    called with a server's INFO about a third one, and `urls_changed` when the addresses for clients
-    have changed. Other servers connect to `address`, and `connects` counts the routes that have
-    come up.
+    called with a server's INFO about a third one, `urls_changed` when the addresses for clients
+    have changed, and `joined` and `left` when a route has come up or ended. Other servers connect
+    to `address`, and `connects` counts the routes that have come up.
     """
 
     def __init__(self, broker: Broker, interests: Interests) -> None:
         Peers.__init__(self, broker, interests)
-        self.routes: dict[str, RouteLink] = {}
+        self.links: dict[tuple[str, Place], Link] = {}
+        self.routes: dict[str, Link] = {}
         self.address = ("", 0)
         self.connects = 0
         self.refusals = Refusals(broker.clock)
         self.discovered: Callable[[RouteInfo], object] = _nothing
         self.urls_changed: Callable[[], object] = _nothing
+        self.joined: Callable[[Link], object] = _nothing
         self.left: Callable[[str], object] = _nothing
         self.name = broker.options.cluster.name or _random_name()
         self.is_dynamic = not broker.options.cluster.name
-        self.telling = Telling(broker, broker.options.cluster.permissions)
+        self.telling = RouteInterestRules(broker, broker.options.cluster.permissions)
         broker.observers.append(self)
 
     def close(self) -> None:
         """Close the routes."""
         if self in self.broker.observers:
             self.broker.observers.remove(self)
-        for link in list(self.routes.values()):
-            link.close(ClosedReason.SERVER_SHUTDOWN)
+        self.close_all(ClosedReason.SERVER_SHUTDOWN)
+
+    def close_all(self, reason: ClosedReason, but: str = "") -> None:
+        """Close the routes, except those to the server `but`."""
+        for (server_id, _), link in list(self.links.items()):
+            if server_id != but:
+                link.close(reason)
 
     @property
     def server_id(self) -> str:
@@ -145,10 +163,13 @@ class Cluster(Peers, Observer):
             max_payload=options.limits.max_payload_bytes,
             jetstream=False,
             midge_jetstream=True if options.jetstream.enabled else UNSET,
+            route_pool_size=self.own_pool_size() or UNSET,
             ip=f"nats-route://{shown}/" if options.cluster.advertise else UNSET,
             cluster=self.name,
             cluster_dynamic=True if self.is_dynamic else UNSET,
-            connect_urls=() if options.cluster.no_advertise else self.own_urls(),
+            connect_urls=self._own_urls(CLIENTS) or UNSET,
+            ws_connect_urls=self._own_urls(WEBSOCKETS) or UNSET,
+            leafnode_urls=self._own_urls(LEAFS) or UNSET,
             ldm=True if self.broker.lame_duck else UNSET,
             compression=options.cluster.compression,
             import_=_told_of(self.telling.permissions.imports),
@@ -158,30 +179,37 @@ class Cluster(Peers, Observer):
             api_lvl=5,
         )
 
-    def own_urls(self) -> tuple[str, ...]:
-        """Return the addresses that clients of this server connect to."""
-        advertised = self.broker.options.listen.client_advertise
-        host, port = advertised_address(advertised, self.broker.host, self.broker.port)
-        if not port or (host in _ANY_ADDRESS and not advertised):
+    def _own_urls(self, kind: str) -> tuple[str, ...]:
+        """Return this server's own addresses for the field `kind` of INFO."""
+        broker, options = self.broker, self.broker.options
+        address, advertised = (broker.host, broker.port), options.listen.client_advertise
+        is_hidden = options.cluster.no_advertise
+        if kind == WEBSOCKETS:
+            address, advertised = broker.websocket_address, options.websocket.advertise
+        elif kind == LEAFS:
+            address, advertised = broker.leafnode_address, options.leafnodes.advertise
+            is_hidden = options.leafnodes.no_advertise
+        host, port = advertised_address(advertised, *address)
+        if is_hidden or not address[1] or (host in _ANY_ADDRESS and not advertised):
             return ()
         return (f"{host_in_url(host)}:{port}",)
 
-    def client_urls(self) -> list[str]:
-        """Return the addresses for clients: this server's, then the other servers'."""
-        if self.broker.options.cluster.no_advertise:
+    def urls(self, kind: str, *, with_own: bool = True) -> list[str]:
+        """Return the addresses for the field `kind`: this server's, then the other servers'."""
+        if self.broker.options.cluster.no_advertise and kind != LEAFS:
             return []
-        found = dict.fromkeys(() if self.broker.lame_duck else self.own_urls())
+        shows_own = with_own and not self.broker.lame_duck
+        found = dict.fromkeys(self._own_urls(kind) if shows_own else ())
         for link in self.routes.values():
-            side = link.side
-            if not side.info.ldm:
-                found.update(dict.fromkeys((side.info.connect_urls or ())[:URLS_MAX]))
+            info = link.side.info
+            if not info.ldm:
+                found.update(dict.fromkeys((getattr(info, kind) or ())[:URLS_MAX]))
         return list(found)
 
     def announce(self) -> None:
         """Tell all routes how this server has changed."""
-        line = self.info().line()
         for link in self.routes.values():
-            link.send(line)
+            link.send(link.side.own_info().line())
 
     # The name of the cluster.
 
@@ -197,9 +225,7 @@ class Cluster(Peers, Observer):
             return True
         self.is_dynamic = is_dynamic
         self._take_name(name)
-        for known, link in list(self.routes.items()):
-            if known != server_id:
-                link.close(ClosedReason.CLUSTER_NAME_CONFLICT)
+        self.close_all(ClosedReason.CLUSTER_NAME_CONFLICT, but=server_id)
         self.urls_changed()
         return False
 
@@ -217,9 +243,11 @@ class Cluster(Peers, Observer):
 
     # Servers that come and go.
 
-    def join(self, link: RouteLink, info: RouteInfo) -> None:
+    def join(self, link: Link, info: RouteInfo) -> None:
         """Register `link` after its handshake."""
-        self.routes[info.server_id] = link
+        server_id = info.server_id
+        others = self.links_to(server_id)
+        self.links[server_id, link.side.place] = self.routes[server_id] = link
         self.connects += 1
         link.announced.max_size = self.max_interest()
         link.names_origins = info.lnoc is True
@@ -227,41 +255,85 @@ class Cluster(Peers, Observer):
         for account in list(self.broker.accounts.values()):
             self._tell(link, account)
         log.info("route_connected", cid=link.cid, peer=link.peer, server=link.name)
-        self._gossip(link, info)
-        if info.connect_urls:
+        self.joined(link)
+        if not others and info.urls():
             self.urls_changed()
+        if all(link.is_dedicated or other.is_dedicated for other in others):
+            self._gossip(link, info)
 
-    def leave(self, link: RouteLink) -> None:
+    def leave(self, link: Link) -> None:
         """Forget `link`, which has ended."""
-        for branch in link.branches.values():
-            if branch.told is not None:
+        for branch in link.commands.branches.values():
+            if branch.announcer is not None:
                 self.interests.of(branch.account).remove(branch)
-                branch.told.end()
+                branch.announcer.end()
         side = link.side
         server_id = side.info.server_id
-        if self.routes.get(server_id) is not link:
+        if self.links.get((server_id, side.place)) is not link:
             return
-        del self.routes[server_id]
+        del self.links[server_id, side.place]
         reason = "" if link.reason is None else link.reason.value
         log.info("route_closed", cid=link.cid, peer=link.peer, server=link.name, reason=reason)
-        if side.info.connect_urls:
-            self.urls_changed()
+        others = self.links_to(server_id)
+        if others:
+            self.routes[server_id] = others[0]
+        else:
+            del self.routes[server_id]
+            if side.info.urls():
+                self.urls_changed()
         self.left(server_id)
 
-    def _gossip(self, link: RouteLink, info: RouteInfo) -> None:
-        """Tell the other routes of the server behind `link`, for them to connect to it."""
+    def links_to(self, server_id: str) -> list[Link]:
+        """List the routes to a server."""
+        return [link for (known, _), link in self.links.items() if known == server_id]
+
+    # Several routes to one server.
+
+    def own_pool_size(self) -> int:
+        """Return the size of a pool by the settings; 0 without one."""
+        table = self.broker.options.cluster
+        return max(table.pool_size or (POOL_SIZE if table.accounts else 0), 0)
+
+    def pool_size(self, info: RouteInfo) -> int:
+        """Return the size of the pool with the server of `info`; 0: one route for all accounts."""
+        own, other = self.own_pool_size(), info.route_pool_size or 0
+        return max(own, other) if own and other > 0 else 0
+
+    def dedicated(self) -> set[str]:
+        """Return the names of the accounts that have routes of their own, beside a pool."""
+        return {*self.broker.options.cluster.accounts, self.broker.system_account.name}
+
+    def place_of(self, account: str) -> Place:
+        """Return the place of the route for the interest in `account` here, where there is a pool.
+
+        As on nats-server that depends on the own pool's size, even if the other one's is larger.
+        """
+        if account in self.dedicated():
+            return account
+        number = _FNV_OFFSET
+        for byte in account.encode():
+            number = (number ^ byte) * _FNV_PRIME & 0xFFFFFFFF
+        return number % self.own_pool_size()
+
+    def _gossip(self, link: Link, info: RouteInfo) -> None:
+        """Tell the other servers of the one behind `link`, for them to connect to it.
+
+        As on nats-server, once for its pool, and once for each dedicated route.
+        """
         side = link.side
         if side.gossip_mode == GOSSIP_DISABLED:
             return
-        for other in list(self.routes.values()):
-            if other is link:
+        for server_id, other in list(self.routes.items()):
+            if server_id == info.server_id:
                 continue
             other_side = other.side
+            if link.is_dedicated and not other_side.pool_size:
+                continue
             told = structs.replace(
                 info,
                 nonce=UNSET,
                 route_pool_idx=UNSET,
-                route_account=UNSET,
+                route_account=side.place if link.is_dedicated else UNSET,
                 gossip_mode=_gossip_mode(side, other_side),
             )
             other.send(told.line())
@@ -285,8 +357,8 @@ class Cluster(Peers, Observer):
 
     def account_made(self, account: Account) -> None:
         """Tell all routes of the interest in a new account, and take theirs."""
-        for link in self.routes.values():
-            branch = link.branches.get(account.name.encode())
+        for link in self.links.values():
+            branch = link.commands.branches.get(account.name.encode())
             if branch is not None:
                 branch.move_to(account)
             self._tell(link, account)
@@ -294,25 +366,28 @@ class Cluster(Peers, Observer):
                 for told in list(branch.interest):
                     link.side.interest_changed(branch, told, told.weight)
 
-    def _tell(self, link: RouteLink, account: Account) -> None:
+    def _tell(self, link: Link, account: Account) -> None:
         """Tell `link` of the interest in `account` from now on."""
         if not account.name or any(character.isspace() for character in account.name):
             return  # no line could name it
-        branch = link.branch(account.name.encode())
+        side = link.side
+        if side.pool_size and self.place_of(account.name) != side.place:
+            return  # another route carries it
+        branch = link.commands.branch(account.name.encode())
         if branch is None:
             return
-        dialect = RouteDialect(account.name, names_origins=link.names_origins)
-        branch.told = Told(branch, self.broker.turns, dialect)
+        dialect = RouteDialect(branch.account_word, names_origins=link.names_origins)
+        branch.announcer = InterestAnnouncer(branch, self.broker.turns, dialect)
         self.interests.of(account).add(branch, self._allows(branch))
 
     def _allows(self, branch: RouteBranch) -> Callable[[bytes], bool]:
         """Return the function that decides which interest is announced over `branch`."""
         return self.telling.of(branch.account, branch.link.side.taken)
 
-    def tell_anew(self, link: RouteLink) -> None:
+    def tell_anew(self, link: Link) -> None:
         """Announce newly allowed interest over `link`, and withdraw interest now denied."""
-        for branch in link.branches.values():
-            if branch.told is not None:
+        for branch in link.commands.branches.values():
+            if branch.announcer is not None:
                 self.interests.of(branch.account).renew(branch, self._allows(branch))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -23,10 +23,10 @@ from midge.server.peers.addresses import Address, parse_route_address
 from midge.server.peers.cluster import Cluster
 from midge.server.peers.dial import Diallers
 from midge.server.peers.listener import LinkListener
-from midge.server.peers.route import RouteLink
+from midge.server.peers.route import route_link
 from midge.server.peers.route_dialler import RouteDialler
 from midge.server.peers.route_end import AcceptedRoute
-from midge.server.peers.rules import Telling
+from midge.server.peers.rules import RouteInterestRules
 
 if TYPE_CHECKING:
     import ssl
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
     from midge.server.clients.connection import Connection
     from midge.server.config.cluster import Cluster as Table
-    from midge.server.listeners.doors import Doors
+    from midge.server.listeners.connection_source import ConnectionSource
+    from midge.server.peers.addresses import Place
     from midge.server.peers.interest import Interests
     from midge.server.peers.link import Link
 
@@ -104,11 +105,11 @@ class RouteListener(LinkListener):
         """Return a route for a server at `peer` that has just connected."""
         side = AcceptedRoute(self._cluster, self.authenticate)
         cid, interval_s = self.broker.take_cid(), self._cluster.ping_interval_s()
-        return RouteLink(self.broker, cid, peer, side, interval_s)
+        return route_link(self.broker, cid, peer, side, interval_s)
 
     def count_links(self) -> int:
         """Count the routes that are up."""
-        return len(self._cluster.routes)
+        return len(self._cluster.links)
 
 
 class ClusterService:
@@ -117,6 +118,7 @@ class ClusterService:
     def __init__(self, broker: Broker, interests: Interests) -> None:
         self.cluster = Cluster(broker, interests)
         self.cluster.discovered = self._discovered
+        self.cluster.joined = self._joined
         self.cluster.left = self._left
         self.cluster.urls_changed = self._urls_changed
         self._broker = broker
@@ -128,8 +130,8 @@ class ClusterService:
         self._is_stopping = False
         self._is_telling = False
 
-    def start(self, doors: Doors) -> None:
-        """Take servers at `doors`, connect to those in the settings and stay connected.
+    def start(self, source: ConnectionSource) -> None:
+        """Take servers at `source`, connect to those in the settings and stay connected.
 
         Raises:
             OSError: the address cannot be bound.
@@ -139,7 +141,7 @@ class ClusterService:
         listener = RouteListener(self.cluster)
         if table.tls.enabled:
             self._client_tls = client_context(table)
-        listener.open_by(doors, "cluster", table.host, table.port)
+        listener.open_by(source, "cluster", table.host, table.port)
         self._listener = listener
         self.cluster.address = listener.address
         host, port = listener.address
@@ -150,22 +152,29 @@ class ClusterService:
             self._begin(parse_route_address(url), is_explicit=True)
 
     def _begin(
-        self, address: Address, *, is_explicit: bool, gossip_mode: int = GOSSIP_DEFAULT
-    ) -> None:
+        self,
+        address: Address,
+        *,
+        is_explicit: bool,
+        gossip_mode: int = GOSSIP_DEFAULT,
+        place: Place = 0,
+    ) -> RouteDialler:
         dialler = RouteDialler(
             self.cluster,
             address,
             self._client_tls,
             is_explicit=is_explicit,
             gossip_mode=gossip_mode,
+            place=place,
         )
         self._diallers.append(dialler)
-        if is_explicit:
+        if is_explicit or place:
             dialler.start()
-            return
+            return dialler
         self._told_of.append(dialler)
         if len(self._told_of) == 1:
             asyncio.get_running_loop().call_soon(self._start_told_of)
+        return dialler
 
     def _start_told_of(self) -> None:
         """Connect to announced servers, to some now and to the rest in later turns."""
@@ -205,7 +214,7 @@ class ClusterService:
         """
         before, table = self._broker.options.cluster, options.cluster
         addresses = [_address_of(index, url) for index, url in enumerate(table.routes)]
-        telling = Telling(self._broker, table.permissions)
+        telling = RouteInterestRules(self._broker, table.permissions)
         client_tls = client_context(table) if table.tls.enabled else None
         renew_port = None if self._listener is None else self._listener.prepare(table)
 
@@ -223,32 +232,41 @@ class ClusterService:
 
     def _follow(self, addresses: list[Address]) -> None:
         """Keep the routes that are still named, end the others, and begin those that are new."""
+        kept = set(addresses)
         for dialler in list(self._live()):
             dialler.tls = self._client_tls
             if not dialler.is_explicit:
                 continue
-            if dialler.address in addresses:
-                addresses.remove(dialler.address)
+            if dialler.address in kept:
+                if not dialler.place:
+                    addresses.remove(dialler.address)
                 continue
             log.info("route_removed", remote=str(dialler.address))
-            known = self.cluster.routes.get(dialler.server_id)
-            if known is not None:
+            for known in self.cluster.links_to(dialler.server_id):
                 known.close(ClosedReason.ROUTE_REMOVED)
             self._diallers.end(dialler, ClosedReason.ROUTE_REMOVED)
         for address in addresses:
             self._begin(address, is_explicit=True)
 
     def _renew_routes(self, before: Table, table: Table) -> None:
-        """Apply `table` to the routes that are up, and send the changes to the other servers."""
+        """Apply `table` to the routes that are up, and send the changes to the other servers.
+
+        A server that was just connecting comes again: it has INFO by the settings before.
+        """
+        if before != table and self._listener is not None:
+            self._listener.end_handshakes(ClosedReason.ROUTE_REMOVED)
+        if (before.pool_size, before.accounts) != (table.pool_size, table.accounts):
+            for one in [one for one in self._live() if one.place]:
+                self._diallers.end(one, ClosedReason.ROUTE_REMOVED)
+            self.cluster.close_all(ClosedReason.ROUTE_REMOVED)
         has_other_rules = before.permissions != table.permissions
-        line = self.cluster.info().line()
-        for link in list(self.cluster.routes.values()):
+        for link in list(self.cluster.links.values()):
             link.announced.max_size = self.cluster.max_interest()
             link.parser.max_payload = self._broker.options.limits.max_payload_bytes
             link.channel.keepalive.interval_s = self.cluster.ping_interval_s()
             if has_other_rules:
-                link.send(line)
-                link.drop_refused(self.cluster.telling.takes)
+                link.send(link.side.own_info().line())
+                link.commands.drop_refused(self.cluster.telling.takes)
                 self.cluster.tell_anew(link)
             if before.authorization != table.authorization and self._listener is not None:
                 link.side.ask_again(link, self._listener.authenticate)
@@ -266,11 +284,12 @@ class ClusterService:
         except ValueError as error:
             log.warning("route_gossip_ignored", server=info.server_id[:64], error=str(error))
             return
-        known = [one for one in self._live() if one.address[:2] == address[:2]]
+        live = [one for one in self._live() if not one.place]
+        known = [one for one in live if one.address[:2] == address[:2]]
         if known:
             known[0].told_again()
             return
-        if len([one for one in self._diallers if not one.is_explicit]) >= GOSSIPED_MAX:
+        if len([one for one in live if not one.is_explicit]) >= GOSSIPED_MAX:
             self._broker.limit_hits["route_gossip"] += 1
             return
         log.info("route_discovered", server=info.server_name[:64], address=str(address))
@@ -281,6 +300,26 @@ class ClusterService:
         """Return the diallers that still try or hold a route; forget the others."""
         self._diallers[:] = [dialler for dialler in self._diallers if not dialler.is_done]
         return self._diallers
+
+    def _joined(self, link: Link) -> None:
+        """Begin the other routes to a server that this one has connected to, if there is a pool."""
+        side: Any = link.side
+        first = side.dialler
+        if first is None or first.place:
+            return
+        places: set[Place] = set()
+        if side.pool_size:
+            places = {*range(1, side.pool_size), *self.cluster.dedicated()}
+        for other in list(self._live()):
+            if other.place and other.address == first.address:
+                other.server_id = side.info.server_id
+                if other.place in places:
+                    places.remove(other.place)
+                else:
+                    self._diallers.end(other, ClosedReason.ROUTE_REMOVED)
+        for place in places:
+            more = self._begin(first.address, is_explicit=first.is_explicit, place=place)
+            more.server_id = side.info.server_id
 
     def _left(self, server_id: str) -> None:
         for dialler in self._diallers:
@@ -301,6 +340,7 @@ class ClusterService:
         if self._is_stopping:
             return
         self.neighbours_changed(self.cluster)
+        self._broker.observers.show("cluster_urls_changed")
         if not self._broker.options.cluster.no_advertise:
             self._tell(list(self._broker.clients.values()))
 

@@ -83,13 +83,13 @@ class End:
         self.failure = ""
         self.is_done = False
         self._peers = peers
-        self._dialler = dialler
+        self.dialler = dialler
         self._timer: Timer | None = None
 
     @property
     def was_solicited(self) -> bool:
         """Whether this server has connected."""
-        return self._dialler is not None
+        return self.dialler is not None
 
     # Come and gone.
 
@@ -112,8 +112,8 @@ class End:
     def lost(self, link: Any) -> None:
         """Record that the transport is gone, and have the server connected to again."""
         self.broker.connection_lost(link)
-        if self._dialler is not None:
-            self._dialler.ended(link)
+        if self.dialler is not None:
+            self.dialler.ended(link)
 
     def transport_failed(self, link: Any, error: Exception) -> None:
         """Note why the link that this server has begun does not come up."""
@@ -186,7 +186,7 @@ class End:
 
     def interest_changed(self, source: Any, told: RemoteSubscription, change: int) -> None:
         """Pass on that there is so much more, or less, interest behind the link."""
-        if source.told is not None:
+        if source.announcer is not None:
             interest = self._peers.interests.of(source.account)
             interest.link_changed(source, told.subject, told.queue, change, told.origin)
 

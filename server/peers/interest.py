@@ -1,6 +1,6 @@
 """The interest to announce over each account's links: its clients', and other links' interest.
 
-`told.py` describes how one link announces it.
+`announcer.py` describes how one link announces it.
 
 An import of a stream carries a message that arrives over a link to the importers. So this server
 announces their subscriptions under the exporter's subjects, each with its queue group and number of
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from midge.server.accounts.links import AccountLinks
-    from midge.server.peers.told import Key, Link, Told
+    from midge.server.peers.announcer import AnnouncedLink, InterestAnnouncer, Key
     from midge.server.routing.account import Account
     from midge.sublist.subscription import Subscription
 
@@ -52,12 +52,12 @@ class AccountInterest:
         self.streams: list[ImportedStream] = []
         self._also = also
         self._interests = interests
-        self._links: list[Link] = []
+        self._links: list[AnnouncedLink] = []
 
     def __len__(self) -> int:
         return len(self._links)
 
-    def add(self, link: Link, allows: Callable[[bytes], bool]) -> None:
+    def add(self, link: AnnouncedLink, allows: Callable[[bytes], bool]) -> None:
         """Announce all interest that concerns `link`, and every change from now on."""
         if not self._links:
             self.account.add_listener(self)
@@ -66,11 +66,11 @@ class AccountInterest:
         self._links.append(link)
         self.renew(link, allows)
 
-    def renew(self, link: Link, allows: Callable[[bytes], bool]) -> None:
+    def renew(self, link: AnnouncedLink, allows: Callable[[bytes], bool]) -> None:
         """Announce newly allowed interest over `link`, and withdraw interest now denied."""
-        link.told.begin(self._walk_for(link), partial(self._count_for, link), allows)
+        link.announcer.begin(self._walk_for(link), partial(self._count_for, link), allows)
 
-    def remove(self, link: Link) -> None:
+    def remove(self, link: AnnouncedLink) -> None:
         """Stop announcing over `link`."""
         if link in self._links:
             self._links.remove(link)
@@ -83,33 +83,33 @@ class AccountInterest:
         """Announce the changes by new or ended imports of this account's streams."""
         if self._links and self.imported is not None and self.imported.renew():
             for link in self._links:
-                self.renew(link, link.told.allows)
+                self.renew(link, link.announcer.allows)
 
-    def _walk_for(self, link: Link) -> Iterator[list[Key]]:
+    def _walk_for(self, link: AnnouncedLink) -> Iterator[list[Key]]:
         """Yield the keys of interest to announce over `link`."""
-        told = link.told
+        announcer = link.announcer
         yield [(subject, None, "") for subject in self._also(link.role)]
         for batch in self.account.sublist.walk():
             yield [(subject, queue, "") for subject, queue in batch]
-        yield from told.keys_behind(self.account.sublist, attrgetter("subject"))
+        yield from announcer.keys_behind(self.account.sublist, attrgetter("subject"))
         for stream in self._imported_streams():
-            yield from stream.keys(told)
+            yield from stream.keys(announcer)
 
-    def _count_for(self, link: Link, key: Key) -> int:
+    def _count_for(self, link: AnnouncedLink, key: Key) -> int:
         """Count the interest in `key` that concerns `link`."""
         subject, queue, from_cluster = key
-        told, sublist, imported = link.told, self.account.sublist, self.imported
+        announcer, sublist, imported = link.announcer, self.account.sublist, self.imported
         count = 0
         if not from_cluster:
             count = sublist.count_members(subject, queue)
             if queue is None:
                 if count and imported is not None and imported.has_crossings:
-                    count -= self._count_untold(imported, link, subject)
+                    count -= imported.count_untold(link.role, subject)
                 count = (count > 0) + (subject in self._also(link.role))
         if sublist.remotes is not None:
-            count += told.count_behind(sublist.remotes.exactly(subject, queue), key)
+            count += announcer.count_behind(sublist.remotes.exactly(subject, queue), key)
         if imported is not None and imported.streams:
-            count += sum(stream.count(told, key) for stream in imported.streams)
+            count += sum(stream.count(announcer, key) for stream in imported.streams)
         return count
 
     def _imported_streams(self) -> list[ImportedStream]:
@@ -120,16 +120,6 @@ class AccountInterest:
         imported = self.imported
         if imported is None or not imported.has_crossings:
             return 0
-        return imported.count_crossings(subject)
-
-    def _count_untold(self, imported: Imports, link: Link, subject: bytes) -> int:
-        """Count the imports of exactly `subject` that are not announced over `link` themselves.
-
-        An import of a stream never is, because its importers' interest is announced instead. An
-        import of a service is, if messages that arrive over the link may cross it.
-        """
-        if crosses(link.role, SERVICE):
-            return imported.count_streams(subject)
         return imported.count_crossings(subject)
 
     # What the account tells.
@@ -154,31 +144,38 @@ class AccountInterest:
             self.look(key[0], key[1])
             return
         for link in self._links:
-            link.told.change(key, change)
+            link.announcer.change(key, change)
 
     def look(self, subject: bytes, queue: bytes | None) -> None:
         """Count local interest again, and announce a change."""
         for link in self._links:
-            link.told.look((subject, queue, ""))
+            link.announcer.look((subject, queue, ""))
 
-    def look_behind(self, source: Link, subject: bytes, queue: bytes | None, origin: str) -> None:
+    def look_behind(
+        self, source: AnnouncedLink, subject: bytes, queue: bytes | None, origin: str
+    ) -> None:
         """Count interest behind `source` again, and announce a change."""
-        for told, key in self._hearing(source, subject, queue, origin):
-            told.look(key)
+        for announcer, key in self._hearing(source, subject, queue, origin):
+            announcer.look(key)
 
     def _hearing(
-        self, source: Link, subject: bytes, queue: bytes | None, origin: str
-    ) -> Iterator[tuple[Told, Key]]:
+        self, source: AnnouncedLink, subject: bytes, queue: bytes | None, origin: str
+    ) -> Iterator[tuple[InterestAnnouncer, Key]]:
         """Yield the links that interest behind `source` concerns, each with its key for it."""
         origin = origin or source.cluster
         for link in self._links:
-            if link.told.hears_of(source, origin):
-                yield link.told, link.told.key_of(subject, queue, origin)
+            if link.announcer.hears_of(source, origin):
+                yield link.announcer, link.announcer.key_of(subject, queue, origin)
 
     # What links tell.
 
     def link_changed(
-        self, source: Link, subject: bytes, queue: bytes | None, change: int, origin: str = ""
+        self,
+        source: AnnouncedLink,
+        subject: bytes,
+        queue: bytes | None,
+        change: int,
+        origin: str = "",
     ) -> None:
         """Announce a change of the interest behind `source` over the other links."""
         interests = self._interests
@@ -192,8 +189,8 @@ class AccountInterest:
         if self._imported_streams():
             self.look_behind(source, subject, queue, origin)
             return
-        for told, key in self._hearing(source, subject, queue, origin):
-            told.change(key, change)
+        for announcer, key in self._hearing(source, subject, queue, origin):
+            announcer.change(key, change)
 
 
 class Interests(Observer):
@@ -276,7 +273,9 @@ class ImportedStream:
         """Count and announce the end of a subscription."""
         self.added(subscription)
 
-    def link_changed(self, source: Link, subject: bytes, queue: bytes | None, origin: str) -> None:
+    def link_changed(
+        self, source: AnnouncedLink, subject: bytes, queue: bytes | None, origin: str
+    ) -> None:
         """Announce changed interest behind a link of the importer."""
         if not _counts(source):
             return
@@ -291,7 +290,7 @@ class ImportedStream:
             self._wider.setdefault((meant, queue), set()).add(subject)
         return meant
 
-    def keys(self, told: Told) -> Iterator[list[Key]]:
+    def keys(self, announcer: InterestAnnouncer) -> Iterator[list[Key]]:
         """Yield the keys of interest to announce over a link, a few at a time."""
         for batch in self._account.sublist.walk():
             yield [
@@ -299,13 +298,13 @@ class ImportedStream:
                 for subject, queue in batch
                 if (meant := self.exporters_subject(subject, queue)) is not None
             ]
-        yield from told.keys_behind(self._account.sublist, self._meaning)
+        yield from announcer.keys_behind(self._account.sublist, self._meaning)
 
     def _meaning(self, one: Any) -> bytes | None:
         """Return what interest behind a link of the importer means of the stream."""
         return self.exporters_subject(one.subject, one.queue) if _counts(one.remote) else None
 
-    def count(self, told: Told, key: Key) -> int:
+    def count(self, announcer: InterestAnnouncer, key: Key) -> int:
         """Count the interest in `key` that concerns a link."""
         subject, queue, origin = key
         wider = self._wider.get((subject, queue), set())
@@ -314,7 +313,7 @@ class ImportedStream:
             asked.append(self.stream.importers_subject(subject))
         found = 0
         for local in asked:
-            there = self._count_remotes(told, key, local)
+            there = self._count_remotes(announcer, key, local)
             here = 0 if origin else self._count_here(local, queue)
             if here + there == 0:
                 wider.discard(local)
@@ -331,19 +330,20 @@ class ImportedStream:
         crossings = self._links.count_crossings(self._account.name, local)
         return min(max(members - crossings, 0), 1)
 
-    def _count_remotes(self, told: Told, key: Key, local: bytes) -> int:
+    def _count_remotes(self, announcer: InterestAnnouncer, key: Key, local: bytes) -> int:
         """Count the interest behind leaf nodes and in other workers."""
         remotes = self._account.sublist.remotes
         if remotes is None:
             return 0
         found: Any = remotes.exactly(local, key[1])
-        return told.count_behind((one for one in found if _counts(one.remote)), key)
+        return announcer.count_behind((one for one in found if _counts(one.remote)), key)
 
 
 class Imports:
     """The streams of one account that others import, for the announcements over its links.
 
-    `interest` is the interest in this account, and `of` returns another account's.
+    `interest` is the interest in this account, and `of` returns another account's. With
+    `has_crossings`, messages in the account go through some import.
     """
 
     def __init__(
@@ -357,7 +357,7 @@ class Imports:
         self._links = links
         self._of = of
         self.streams: list[ImportedStream] = []
-        self._watches = False
+        self.has_crossings = False
 
     def renew(self) -> bool:
         """Go by the imports in force now; tell whether they are others than before."""
@@ -372,18 +372,13 @@ class Imports:
         self.streams = [known.get(stream) or self._begin(stream) for stream in wanted]
         return True
 
-    @property
-    def has_crossings(self) -> bool:
-        """Whether messages in the account go through any import."""
-        return self._watches
-
     def _watch(self, *, watches: bool) -> None:
         """Look again at each subject of the account that is imported, or no longer."""
-        if watches and not self._watches:
+        if watches and not self.has_crossings:
             self._account.add_watcher(self)
-        elif self._watches and not watches:
+        elif self.has_crossings and not watches:
             self._account.remove_watcher(self)
-        self._watches = watches
+        self.has_crossings = watches
 
     def _begin(self, stream: StreamLink) -> ImportedStream:
         """Follow what the importer of `stream` wants."""
@@ -399,9 +394,15 @@ class Imports:
             stream.end()
         self.streams = []
 
-    def count_streams(self, subject: bytes) -> int:
-        """Count the imports of exactly `subject`, as a stream."""
-        return self._links.count_streams(self._account.name, subject)
+    def count_untold(self, role: int, subject: bytes) -> int:
+        """Count the imports of exactly `subject` that are not announced over a link of `role`.
+
+        An import of a stream never is, because its importers' interest is announced instead. An
+        import of a service is, if messages that arrive over the link may cross it.
+        """
+        links, account = self._links, self._account.name
+        services = 0 if crosses(role, SERVICE) else links.count_services(account, subject)
+        return services + links.count_streams(account, subject)
 
     def count_crossings(self, subject: bytes) -> int:
         """Count the imports of exactly `subject`, of either kind."""
@@ -419,7 +420,7 @@ class Imports:
         self.added(subscription)
 
 
-def _counts(link: Link) -> bool:
+def _counts(link: AnnouncedLink) -> bool:
     """Return whether interest over `link` in an importer's account is interest in the stream."""
     return passes(Role.CLIENT, link.role, STREAM) == BOTH
 

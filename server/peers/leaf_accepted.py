@@ -18,15 +18,16 @@ from midge.protocol.leaf_messages import (
 from midge.server.auth import AuthRequest, Identity, Refusal, Verdict
 from midge.server.broker.expiry import expiry_text
 from midge.server.broker.message_trace import TRACING_PROTOCOL
+from midge.server.broker.server_info import LEAFS, WEBSOCKETS
 from midge.server.channels.closed_reason import ClosedReason
 from midge.server.config.addresses import advertised_address
 from midge.server.listeners.sockets import host_in_url
+from midge.server.peers.announcer import InterestAnnouncer, LeafDialect
 from midge.server.peers.compression import OFF, Compression
 from midge.server.peers.end import new_nonce
 from midge.server.peers.leaf_end import LeafEnd
 from midge.server.peers.listener import when_decided
 from midge.server.peers.rules import denied_for, rules_of, telling
-from midge.server.peers.told import LeafDialect, Told
 from midge.server.routing.role import Role
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
 
     from midge.server.auth.permissions import PermissionRules
     from midge.server.broker.expiry import WhyEnded
-    from midge.server.peers.leaf import LeafLink
     from midge.server.peers.leaf_nodes import LeafNodes
+    from midge.server.peers.link import Link
     from midge.server.routing.account import Account
 
 _LONGEST_WAIT_S = 24 * 3600.0  # timers may not be set for years
@@ -44,7 +45,7 @@ _WRONG_PORT = "attempted to connect to leaf node port"
 Authenticate = "Callable[[AuthRequest], Verdict | Awaitable[Verdict]]"
 
 
-class Accepted(LeafEnd):
+class AcceptedLeaf(LeafEnd):
     """This end, for a leaf that `authenticate` says the user of; `address` is the port's own.
 
     `connection_type` is the word that a JWT allows connections by.
@@ -70,7 +71,7 @@ class Accepted(LeafEnd):
         self._identity: Identity | None = None
         self.owes_info = True
 
-    def opened(self, link: LeafLink) -> None:
+    def opened(self, link: Link) -> None:
         """Send INFO, unless that is done, and wait for CONNECT."""
         LeafEnd.opened(self, link)
         if link.reason is not None:
@@ -79,7 +80,7 @@ class Accepted(LeafEnd):
             link.send(self.info(link))
         self.await_connect(link, self.broker.options.leafnodes.authorization.timeout_s)
 
-    def info(self, link: LeafLink) -> bytes:
+    def info(self, link: Link) -> bytes:
         """Give the line of the first INFO."""
         info = self._info(link)
         info.nonce = self._nonce.decode()
@@ -87,7 +88,11 @@ class Accepted(LeafEnd):
         info.compression = self.compression.own
         return info.line()
 
-    def on_info(self, link: LeafLink, document: bytes) -> None:
+    def info_again(self, link: Link) -> bytes:
+        """Return the INFO line that tells a leaf of changed addresses."""
+        return self._info(link).line()
+
+    def on_info(self, link: Link, document: bytes) -> None:
         """Agree on compression with a leaf that has some; CONNECT follows."""
         compression = self.compression
         if self._connect is not None:
@@ -103,12 +108,18 @@ class Accepted(LeafEnd):
             compression.begin(link)
             link.send(info.line())
 
-    def _info(self, link: LeafLink) -> LeafInfo:
+    def _info(self, link: Link) -> LeafInfo:
         broker = self.broker
         options = broker.options
         host, port = self._address
         shown_host, shown_port = advertised_address(options.leafnodes.advertise, host, port)
         shown = f"{host_in_url(shown_host)}:{shown_port}"
+        urls = [] if options.leafnodes.no_advertise else [shown]
+        websockets: list[str] = []
+        if broker.cluster is not None:
+            urls = broker.cluster.urls(LEAFS)
+            # As from nats-server, without the address of this server.
+            websockets = broker.cluster.urls(WEBSOCKETS, with_own=False)
         return LeafInfo(
             server_id=broker.keys.server_id,
             server_name=self.nodes.server_name(),
@@ -126,7 +137,8 @@ class Accepted(LeafEnd):
             domain=(options.jetstream.enabled and options.jetstream.domain) or UNSET,
             cluster=self.nodes.cluster_name() or UNSET,
             ip=shown,
-            leafnode_urls=() if options.leafnodes.no_advertise else (shown,),
+            ws_connect_urls=tuple(websockets) or UNSET,
+            leafnode_urls=tuple(urls) or UNSET,
             api_lvl=5,
         )
 
@@ -138,7 +150,7 @@ class Accepted(LeafEnd):
 
     # CONNECT.
 
-    def on_connect(self, link: LeafLink, document: bytes) -> None:
+    def on_connect(self, link: Link, document: bytes) -> None:
         """Find out whose the link is; a second CONNECT breaks the protocol."""
         if self._connect is not None:
             self.fail(link, None, ClosedReason.PROTOCOL_VIOLATION, "a second CONNECT")
@@ -163,16 +175,17 @@ class Accepted(LeafEnd):
             peer_host=link.peer_host,
             peer_port=link.peer_port,
             connection_type=self._connection_type,
+            proxy_signature=connect.proxy_sig,
             certificate=link.channel.peer_certificate(),
         )
         self._ask(link)
 
-    def _ask(self, link: LeafLink) -> None:
+    def _ask(self, link: Link) -> None:
         """Check the leaf's user, which may take a while."""
         assert self._request is not None, "it is CONNECT that asks"
         when_decided(link, self._authenticate(self._request), partial(self._conclude, link))
 
-    def ask_again(self, link: LeafLink) -> None:
+    def ask_again(self, link: Link) -> None:
         """Find out whether a leaf that is in may stay, and as what; the rules have changed."""
         if self._identity is not None and link.reason is None:
             self._ask(link)
@@ -192,7 +205,7 @@ class Accepted(LeafEnd):
             return "remote leafnode has same cluster name"
         return None
 
-    def _conclude(self, link: LeafLink, verdict: Verdict) -> None:
+    def _conclude(self, link: Link, verdict: Verdict) -> None:
         """Admit or refuse the leaf."""
         if isinstance(verdict, Refusal):
             self.fail(link, verdict.wire, ClosedReason.AUTHENTICATION_FAILURE, verdict.detail)
@@ -212,7 +225,7 @@ class Accepted(LeafEnd):
             return
         self._admit(link, verdict, account, plan.max_leafnodes)
 
-    def _stay(self, link: LeafLink, before: Identity, identity: Identity) -> None:
+    def _stay(self, link: Link, before: Identity, identity: Identity) -> None:
         """Apply the leaf's present permissions; close the link if its account has changed."""
         connect = self._connect
         assert connect is not None, "a leaf that is in has connected"
@@ -227,19 +240,20 @@ class Accepted(LeafEnd):
         link.send(info.line())
         self.nodes.interests.of(link.account).renew(link, telling(link.take_rules))
 
-    def end_if(self, link: LeafLink, why_ended: WhyEnded) -> None:
+    def end_if(self, link: Link, why_ended: WhyEnded) -> None:
         """Close `link` if its user, or the account of that, has been taken back."""
         ended = None if self._identity is None else why_ended(self._identity)
         if ended is not None:
             self.fail(link, ended.wire, ClosedReason(ended.reason), ended.detail)
 
-    def _take_identity(self, link: LeafLink, identity: Identity) -> None:
+    def _take_identity(self, link: Link, identity: Identity) -> None:
         """Record the leaf's identity, and close `link` when its user's token expires."""
         self._identity = identity
         self.user = identity.user
+        self.proxy_key = identity.proxy_key
         self._watch_expiry(link, identity)
 
-    def _watch_expiry(self, link: LeafLink, identity: Identity) -> None:
+    def _watch_expiry(self, link: Link, identity: Identity) -> None:
         """Close `link` when its user's token ends."""
         self.stop_timer()
         if identity.expires_at_s is None:
@@ -252,14 +266,14 @@ class Accepted(LeafEnd):
         reason = ClosedReason.AUTHENTICATION_EXPIRED
         self.wait(link, max(left_s, 0.0), expiry_text(identity), reason)
 
-    def _second_info(self, link: LeafLink, identity: Identity) -> LeafInfo:
+    def _second_info(self, link: Link, identity: Identity) -> LeafInfo:
         """Return the INFO that depends on the leaf's identity."""
         info = self._info(link)
         info.connect_info = True
         info.remote_account = identity.account
         return info
 
-    def _admit(self, link: LeafLink, identity: Identity, account: Account, most: int) -> None:
+    def _admit(self, link: Link, identity: Identity, account: Account, most: int) -> None:
         """Bind the link to `account`, answer with INFO, and take part, unless `most` are there."""
         connect = self._connect
         assert connect is not None, "it is CONNECT that is concluded"
@@ -281,7 +295,9 @@ class Accepted(LeafEnd):
         link.announced.max_size = self.nodes.max_interest()
         is_isolated = connect.isolate or broker.options.leafnodes.isolate_interest
         link.pass_as(Role.HUB if connect.is_hub else Role.LEAF)
-        link.told = Told(link, broker.turns, LeafDialect(), is_isolated=is_isolated)
+        link.announcer = InterestAnnouncer(
+            link, broker.turns, LeafDialect(), is_isolated=is_isolated
+        )
         info = self._second_info(link, identity)
         try:
             self._bind(link, identity.rules, connect.deny_pub or (), info)
@@ -293,7 +309,7 @@ class Accepted(LeafEnd):
 
     def _bind(
         self,
-        link: LeafLink,
+        link: Link,
         rules: PermissionRules | None,
         deny_pub: tuple[str, ...],
         info: LeafInfo,
@@ -321,16 +337,16 @@ class Accepted(LeafEnd):
     def _count_in(self, account: Account) -> int:
         """Count the leafs of `account` that are up."""
         return sum(
-            link.account is account and link.reason is None and isinstance(link.side, Accepted)
+            link.account is account and link.reason is None and isinstance(link.side, AcceptedLeaf)
             for link in self.nodes.links.values()
         )
 
-    def _end_duplicates(self, link: LeafLink) -> None:
+    def _end_duplicates(self, link: Link) -> None:
         """Close an older link of the same leaf, which has reconnected while the old one hung."""
         for other in list(self.nodes.links.values()):
             if (
                 other is not link
-                and isinstance(other.side, Accepted)
+                and isinstance(other.side, AcceptedLeaf)
                 and other.name
                 and (other.name, other.cluster) == (link.name, link.cluster)
                 and other.account is link.account
@@ -341,7 +357,7 @@ class Accepted(LeafEnd):
 
     # What the leaf may not do.
 
-    def allows_interest(self, link: LeafLink, subject: bytes) -> bool:
+    def allows_interest(self, link: Link, subject: bytes) -> bool:
         """Return whether the leaf may have `subject`; a refused subject ends the link."""
         if LeafEnd.allows_interest(self, link, subject):
             return True
@@ -349,7 +365,7 @@ class Accepted(LeafEnd):
         self.fail(link, text, ClosedReason.PROTOCOL_VIOLATION)
         return False
 
-    def refuse_message(self, link: LeafLink, subject: bytes) -> None:
+    def refuse_message(self, link: Link, subject: bytes) -> None:
         """End a link that brings what its user may not publish."""
         self.fail(link, errors.publish_violation(subject), ClosedReason.PROTOCOL_VIOLATION)
 

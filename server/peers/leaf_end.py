@@ -14,7 +14,6 @@ from midge.sublist.subjects import is_literal
 
 if TYPE_CHECKING:
     from midge.server.peers.compression import Compression
-    from midge.server.peers.leaf import LeafLink
     from midge.server.peers.leaf_nodes import LeafNodes
     from midge.server.peers.link import Link
 
@@ -30,13 +29,15 @@ log = get_logger()
 class LeafEnd(End):
     """One end of a link; subclasses do the handshake, and handle violations.
 
-    `user` and `version` describe the server that has connected here; empty at the connecting end.
+    `user`, `proxy_key` and `version` describe the server that has connected here; empty at the
+    connecting end.
     """
 
     kind = "leafnode"
     error_event = "leafnode_error"
     peer_error_event = "leafnode_peer_error"
     user = ""
+    proxy_key = ""
     version = ""
 
     def __init__(
@@ -49,13 +50,13 @@ class LeafEnd(End):
         """Return the fingerprints, one of which the other server's certificate must have."""
         return self.broker.options.leafnodes.tls.pinned_certs
 
-    def on_connect(self, link: LeafLink, document: bytes) -> None:
+    def on_connect(self, link: Link, document: bytes) -> None:
         """Take CONNECT."""
 
-    def on_info(self, link: LeafLink, document: bytes) -> None:
+    def on_info(self, link: Link, document: bytes) -> None:
         """Take INFO."""
 
-    def compare_domains(self, link: LeafLink, *, has_jetstream: bool, domain: str) -> None:
+    def compare_domains(self, link: Link, *, has_jetstream: bool, domain: str) -> None:
         """Warn of two servers with JetStream that cannot reach each other's by a domain."""
         own = self.broker.options.jetstream
         if not own.enabled or not has_jetstream:
@@ -70,7 +71,7 @@ class LeafEnd(End):
                 remote=domain,
             )
 
-    def ends_for(self, link: LeafLink, subject: bytes) -> bool:
+    def ends_for(self, link: Link, subject: bytes) -> bool:
         """Close a link over which this server's own interest comes back, and tell whether so.
 
         Every link of a loop brings it, and one of them is to end. So the server that has opened the
@@ -86,15 +87,15 @@ class LeafEnd(End):
         clock.call_later(wait_s * (1 + random.random()), self._end_loop_unless_gone, link, subject)
         return False
 
-    def loop_wait_s(self, link: LeafLink) -> float:
+    def loop_wait_s(self, link: Link) -> float:
         """Return how long a loop may take to end without this link: the other end closes it."""
         return _ACCEPTED_WAIT_S
 
-    def _end_loop_unless_gone(self, link: LeafLink, subject: bytes) -> None:
+    def _end_loop_unless_gone(self, link: Link, subject: bytes) -> None:
         if link.reason is None and link.announced.known(link, link, subject, None, "") is not None:
             self._end_loop(link)
 
-    def _end_loop(self, link: LeafLink) -> None:
+    def _end_loop(self, link: Link) -> None:
         text = f'{LOOP_TEXT}="{link.account.name}". Delaying attempt to reconnect for 30s'
         self.loop_found()
         self.fail(link, text, ClosedReason.PROTOCOL_VIOLATION)
@@ -102,7 +103,7 @@ class LeafEnd(End):
     def loop_found(self) -> None:
         """Called when a loop of links is found."""
 
-    def allows_interest(self, link: LeafLink, subject: bytes) -> bool:
+    def allows_interest(self, link: Link, subject: bytes) -> bool:
         """Return whether to keep interest in `subject`; a wildcard may match more subjects."""
         rules = link.send_rules
         if rules is None or subject.startswith(LOOP_PREFIX) or not is_literal(subject):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from midge.server.auth.permissions import Permissions
     from midge.server.broker.broker import Broker
-    from midge.server.peers.leaf import LeafLink
+    from midge.server.peers.link import Link
     from midge.server.routing.account import Account
 
 _TOKEN_LENGTH = 22
@@ -47,10 +47,10 @@ class LeafNodes(Peers):
         Peers.__init__(self, broker, interests)
         self.interests.extra[Role.LEAF] = self._subjects_for
         self.interests.extra[Role.HUB] = self._subjects_for
-        self.links: dict[int, LeafLink] = {}
+        self.links: dict[int, Link] = {}
         self.connects: Counter[str] = Counter()
-        self.joined: Callable[[LeafLink], object] | None = None
-        self.left: Callable[[LeafLink], object] | None = None
+        self.joined: Callable[[Link], object] | None = None
+        self.left: Callable[[Link], object] | None = None
         self._loop_subjects: dict[str, bytes] = {}
 
     def close(self) -> None:
@@ -77,7 +77,7 @@ class LeafNodes(Peers):
         sources = [] if mapper is None else mapper.sources()
         return [self.loop_subject(account), *sources]
 
-    def join(self, link: LeafLink, rules: Permissions | None) -> None:
+    def join(self, link: Link, rules: Permissions | None) -> None:
         """Register `link` after its handshake; `rules` limit the interest announced over it."""
         self.links[link.cid] = link
         link.start()
@@ -94,11 +94,11 @@ class LeafNodes(Peers):
             server=link.name,
         )
 
-    def leave(self, link: LeafLink) -> None:
+    def leave(self, link: Link) -> None:
         """Forget `link`, which has ended."""
         self.interests.of(link.account).remove(link)
-        if link.told is not None:
-            link.told.end()
+        if link.announcer is not None:
+            link.announcer.end()
         if self.links.pop(link.cid, None) is not None:
             self.broker.closed.append(leafnode_record(link, self.broker.clock.monotonic()))
             reason = "" if link.reason is None else link.reason.value
@@ -108,7 +108,7 @@ class LeafNodes(Peers):
 
 
 def leafnode_record(
-    link: LeafLink, stopped_at: float, subscriptions_max: int = SUBSCRIPTIONS_KEPT
+    link: Link, stopped_at: float, subscriptions_max: int = SUBSCRIPTIONS_KEPT
 ) -> ConnectionRecord:
     """Describe a link to a leaf node or a hub; the latter is not named, as on nats-server."""
     told = [
@@ -122,6 +122,7 @@ def leafnode_record(
         name=link.name if link.role == Role.LEAF else "",
         version=link.side.version,
         user=link.side.user,
+        proxy_key=link.side.proxy_key,
         display_name=link.account.name,
         pending_bytes=link.outbound.pending_bytes(),
         subscription_count=link.announced.count,

@@ -6,6 +6,8 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from midge.server.auth.authenticator import Authenticator
 from midge.server.auth.client_tls import build_client_context
 from midge.server.auth.identity import Identity
@@ -17,8 +19,8 @@ from midge.server.errors import ConfigError
 from midge.server.listeners.tls import build_server_context
 from midge.server.log.logger import get_logger
 from midge.server.peers.dial import Diallers
-from midge.server.peers.leaf import LeafLink
-from midge.server.peers.leaf_accepted import Accepted
+from midge.server.peers.leaf import leaf_link
+from midge.server.peers.leaf_accepted import AcceptedLeaf
 from midge.server.peers.leaf_nodes import LeafNodes
 from midge.server.peers.leaf_solicited import Remote
 from midge.server.peers.listener import LinkListener
@@ -30,9 +32,10 @@ if TYPE_CHECKING:
     from midge.server.auth import AuthRequest, Verdict
     from midge.server.broker.broker import Broker
     from midge.server.broker.expiry import WhyEnded
-    from midge.server.config.leafnodes import LeafAuthorization, LeafRemote
     from midge.server.config.leafnodes import LeafNodes as Table
-    from midge.server.listeners.doors import Doors
+    from midge.server.config.leafnodes import LeafRemote
+    from midge.server.config.options import Proxies
+    from midge.server.listeners.connection_source import ConnectionSource
     from midge.server.peers.interest import Interests
     from midge.server.peers.link import Link
 
@@ -52,26 +55,26 @@ class LeafListener(LinkListener):
         """
         LinkListener.__init__(self, nodes.broker, "leafnode_connections")
         self._nodes = nodes
-        self.prepare(self.broker.options.leafnodes)()
+        self.prepare(self.broker.options)()
 
-    def prepare(self, table: Table) -> Callable[[], None]:
-        """Read the users and the certificates of `table`; return what puts them in force.
+    def prepare(self, options: Options) -> Callable[[], None]:
+        """Read the users and the certificates of `options`; return what puts them in force.
 
         Raises:
             ConfigError: they cannot be; nothing has changed.
         """
-        options = options_of(table.authorization)
-        own = None if options is None else Authenticator(options)
+        table, users = options.leafnodes, options_of(options.leafnodes, options.proxies)
+        own = None if users is None else Authenticator(users)
         tls = build_server_context(table.tls, "leafnodes.tls") if table.tls.enabled else None
         return partial(self.check_by, own, tls, table.tls.timeout_s)
 
-    def open_by(self, doors: Doors, kind: str, host: str, port: int) -> tuple[str, int]:
-        """Listen on a socket of `doors`, for `host` and `port`; return the bound address.
+    def open_by(self, source: ConnectionSource, kind: str, host: str, port: int) -> tuple[str, int]:
+        """Listen on a socket of `source`, for `host` and `port`; return the bound address.
 
         Raises:
             OSError: the address cannot be bound.
         """
-        LinkListener.open_by(self, doors, kind, host, port)
+        LinkListener.open_by(self, source, kind, host, port)
         log.info("leafnode_listener_started", address=f"{self.address[0]}:{self.address[1]}")
         return self.address
 
@@ -79,11 +82,11 @@ class LeafListener(LinkListener):
         options = self.broker.options
         return options if options.leafnodes.proxy_protocol else None
 
-    def make_link(self, peer: tuple[str, int]) -> LeafLink:
+    def make_link(self, peer: tuple[str, int]) -> Link:
         """Return a link for a leaf at `peer` that has just connected."""
         return self._make_link(peer, "LEAFNODE")
 
-    def make_websocket_link(self, peer: tuple[str, int]) -> LeafLink:
+    def make_websocket_link(self, peer: tuple[str, int]) -> Link:
         """Return the link of a leaf inside a WebSocket; where too many are, it ends at once."""
         link = self._make_link(peer, "LEAFNODE_WS")
         if self.is_full():
@@ -92,9 +95,9 @@ class LeafListener(LinkListener):
         self.begin(link)
         return link
 
-    def _make_link(self, peer: tuple[str, int], connection_type: str) -> LeafLink:
-        side = Accepted(self._nodes, self._authenticate, self.address, connection_type)
-        return LeafLink(self.broker, self.broker.take_cid(), peer, side)
+    def _make_link(self, peer: tuple[str, int], connection_type: str) -> Link:
+        side = AcceptedLeaf(self._nodes, self._authenticate, self.address, connection_type)
+        return leaf_link(self.broker, self.broker.take_cid(), peer, side)
 
     def count_links(self) -> int:
         """Count the leafs that are up."""
@@ -117,7 +120,7 @@ class LeafListener(LinkListener):
             return self.own.authenticate(request)
         authenticator = self.broker.admission.authenticator
         if not authenticator.is_required_by("STANDARD"):
-            return Identity()
+            return authenticator.through_proxy(request, Identity())
         verdict, callout = authenticator.authenticate(request), self.broker.admission.callout
         if callout is None:
             return verdict
@@ -135,8 +138,8 @@ class LeafNodeService(Observer):
         self._listener: LeafListener | None = None
         broker.observers.append(self)
 
-    def start(self, doors: Doors) -> None:
-        """Take leaf nodes at `doors`, and connect to the remotes and stay connected.
+    def start(self, source: ConnectionSource) -> None:
+        """Take leaf nodes at `source`, and connect to the remotes and stay connected.
 
         Raises:
             OSError: the address cannot be bound.
@@ -145,7 +148,7 @@ class LeafNodeService(Observer):
         table = self._broker.options.leafnodes
         if table.port:
             self._listener = LeafListener(self.nodes)
-            self._listener.open_by(doors, "leafnodes", table.host, table.port)
+            self._listener.open_by(source, "leafnodes", table.host, table.port)
         for remote in _enabled(self._broker.options):
             self._begin(Remote(self.nodes, remote))
 
@@ -159,14 +162,14 @@ class LeafNodeService(Observer):
         return None if self._listener is None else self._listener.address
 
     @property
-    def make_link(self) -> Callable[[tuple[str, int]], LeafLink] | None:
+    def make_link(self) -> Callable[[tuple[str, int]], Link] | None:
         """The factory for links of leafs that come by WebSocket; None where none are accepted."""
         return None if self._listener is None else self._listener.make_websocket_link
 
     def tokens_scanned(self, why_ended: WhyEnded) -> None:
         """Close the links whose users have been taken back."""
         for link in list(self.nodes.links.values()):
-            if isinstance(link.side, Accepted):
+            if isinstance(link.side, AcceptedLeaf):
                 link.side.end_if(link, why_ended)
 
     # Changes while serving.
@@ -179,6 +182,12 @@ class LeafNodeService(Observer):
         for remote in self._remotes:
             remote.tell_anew()
 
+    def cluster_urls_changed(self) -> None:
+        """Send the leafs the addresses that they may connect to by now."""
+        for link in list(self.nodes.links.values()):
+            if isinstance(link.side, AcceptedLeaf):
+                link.send(link.side.info_again(link))
+
     def prepare_reload(self, options: Options) -> Callable[[], None]:
         """Check `options` and return what puts them in force, once they are the broker's.
 
@@ -186,7 +195,7 @@ class LeafNodeService(Observer):
             ConfigError: they cannot be; nothing has changed.
         """
         table = options.leafnodes
-        renew_port = None if self._listener is None else self._listener.prepare(table)
+        renew_port = None if self._listener is None else self._listener.prepare(options)
         for index, remote in enumerate(table.remotes):
             self._check(remote, f"leafnodes.remotes[{index}]")
 
@@ -197,7 +206,7 @@ class LeafNodeService(Observer):
             for link in list(self.nodes.links.values()):
                 link.parser.max_payload = options.limits.max_payload_bytes
                 link.announced.max_size = self.nodes.max_interest()
-                if isinstance(link.side, Accepted):
+                if isinstance(link.side, AcceptedLeaf):
                     link.side.ask_again(link)
 
         return put_in_force
@@ -236,15 +245,29 @@ def _enabled(options: Options) -> list[LeafRemote]:
     return [table for table in options.leafnodes.remotes if table.urls and not table.disabled]
 
 
-def options_of(table: LeafAuthorization) -> Options | None:
-    """Write the users of the port as options of a server; None where it has none of its own."""
+def options_of(leafnodes: Table, proxies: Proxies) -> Options | None:
+    """Write the users of the port as options of a server; None where it has none of its own.
+
+    As on nats-server, certificates are mapped to the users of a list, not to a single one.
+    """
+    table, tls = leafnodes.authorization, leafnodes.tls
     users: dict[str, list[User]] = {}
     if table.user or table.nkey:
-        only = User(user=table.user, password=table.password, nkey=table.nkey)
+        tls = structs.replace(tls, verify_and_map=False)
+        only = User(
+            user=table.user,
+            password=table.password,
+            nkey=table.nkey,
+            proxy_required=table.proxy_required,
+        )
         users.setdefault(table.account, []).append(only)
     for user in table.users:
         one = User(
-            user=user.user, password=user.password, nkey=user.nkey, permissions=user.permissions
+            user=user.user,
+            password=user.password,
+            nkey=user.nkey,
+            permissions=user.permissions,
+            proxy_required=user.proxy_required or table.proxy_required,
         )
         users.setdefault(user.account or table.account, []).append(one)
     if not users:
@@ -253,4 +276,6 @@ def options_of(table: LeafAuthorization) -> Options | None:
     return Options(
         authorization=Authorization(users=tuple(unnamed)),
         accounts=tuple(Account(name=name, users=tuple(of)) for name, of in users.items()),
+        leafnodes=structs.replace(leafnodes, tls=tls),
+        proxies=proxies,
     )

@@ -26,6 +26,7 @@ from midge.server.channels.closed_reason import ClosedReason
 from midge.server.clock import sleep
 from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.peers.addresses import Address, parse_leaf_address
+from midge.server.peers.announcer import InterestAnnouncer, LeafDialect
 from midge.server.peers.compression import OFF, Compression
 from midge.server.peers.credentials import prove
 from midge.server.peers.dial import (
@@ -38,13 +39,15 @@ from midge.server.peers.dial import (
     within,
 )
 from midge.server.peers.end import RENEWAL_BYTES
-from midge.server.peers.leaf import LeafLink
+from midge.server.peers.leaf import leaf_link
 from midge.server.peers.leaf_end import LOOP_DELAY_S, LeafEnd
+from midge.server.peers.link import Link
 from midge.server.peers.rules import denied_for, rules_of, telling
-from midge.server.peers.told import LeafDialect, Told
 from midge.server.routing.role import Role
 
 if TYPE_CHECKING:
+    import socket
+
     from midge.server.config.leafnodes import LeafRemote
     from midge.server.listeners.websocket.client import WebSocketClient
     from midge.server.peers.leaf_nodes import LeafNodes
@@ -58,7 +61,7 @@ _OTHER_WAIT_S = 1.0
 _STALE = "Stale Leaf Node Connection - Closing"
 
 
-class Solicited(LeafEnd):
+class SolicitedLeaf(LeafEnd):
     """This end, for a connection to `remote`.
 
     `has_connected` is True once CONNECT has been sent. `retry_delay_s` is how long to wait before
@@ -74,7 +77,7 @@ class Solicited(LeafEnd):
         self._hub_id = ""
         self.retry_delay_s = 0.0
 
-    def opened(self, link: LeafLink) -> None:
+    def opened(self, link: Link) -> None:
         """Wait for INFO."""
         LeafEnd.opened(self, link)
         if link.reason is not None:
@@ -82,7 +85,7 @@ class Solicited(LeafEnd):
         timeout_s = self._remote.table.first_info_timeout_s
         self.wait(link, timeout_s, _STALE, ClosedReason.AUTHENTICATION_TIMEOUT)
 
-    def on_info(self, link: LeafLink, document: bytes) -> None:
+    def on_info(self, link: Link, document: bytes) -> None:
         """Take the hub's INFO: the first is answered by CONNECT, the second by our interest."""
         info = parse_leaf_info(document)
         if not self.has_connected:
@@ -93,7 +96,7 @@ class Solicited(LeafEnd):
             self._renew(link, info)
         self._remote.discovered(info)
 
-    def _introduce(self, link: LeafLink, info: LeafInfo) -> None:
+    def _introduce(self, link: Link, info: LeafInfo) -> None:
         """Send CONNECT."""
         if not info.client_id or info.client_ip is not UNSET:
             detail = "attempted to connect to wrong port: its INFO is not that of a leaf node port"
@@ -135,7 +138,7 @@ class Solicited(LeafEnd):
         else:
             self._join(link, info)
 
-    def _compresses(self, link: LeafLink, info: LeafInfo) -> bool:
+    def _compresses(self, link: Link, info: LeafInfo) -> bool:
         """Agree on compression by the first INFO; where True, another one is to come."""
         compression = self.compression
         if not compression.settle(link, info.compression):
@@ -156,7 +159,7 @@ class Solicited(LeafEnd):
         compression.begin(link)
         return True
 
-    def _join(self, link: LeafLink, info: LeafInfo) -> None:
+    def _join(self, link: Link, info: LeafInfo) -> None:
         """Tell our interest and take messages, within what the hub's INFO allows."""
         self.stop_timer()
         if info.acc_is_sys:
@@ -170,17 +173,19 @@ class Solicited(LeafEnd):
         link.announced.max_size = self.nodes.max_interest()
         link.pass_as(Role.LEAF if self._remote.table.hub else Role.HUB)
         is_isolated = self._remote.table.isolate_interest
-        link.told = Told(link, self.broker.turns, LeafDialect(), is_isolated=is_isolated)
+        link.announcer = InterestAnnouncer(
+            link, self.broker.turns, LeafDialect(), is_isolated=is_isolated
+        )
         if self._bind(link, info):
             self.nodes.join(link, link.take_rules)
 
-    def _renew(self, link: LeafLink, info: LeafInfo) -> None:
+    def _renew(self, link: Link, info: LeafInfo) -> None:
         """Go by other permissions from now on."""
         link.spend(RENEWAL_BYTES)
         if self._bind(link, info):
             self.nodes.interests.of(link.account).renew(link, telling(link.take_rules))
 
-    def _bind(self, link: LeafLink, info: LeafInfo) -> bool:
+    def _bind(self, link: Link, info: LeafInfo) -> bool:
         """Limit `link` by what the hub allows, and by what our settings deny.
 
         False, and the link is closed, where what the hub says is not what it should be.
@@ -199,7 +204,7 @@ class Solicited(LeafEnd):
         link.limit(send, take, info.max_payload)
         return True
 
-    def on_peer_error(self, link: LeafLink, text: bytes) -> None:
+    def on_peer_error(self, link: Link, text: bytes) -> None:
         """Log it, and stay away for a while after a loop or a violation of permissions."""
         LeafEnd.on_peer_error(self, link, text)
         told = text.decode(errors="replace")
@@ -209,7 +214,7 @@ class Solicited(LeafEnd):
         elif "permissions violation" in told.lower():
             self.retry_delay_s = LOOP_DELAY_S
 
-    def loop_wait_s(self, link: LeafLink) -> float:
+    def loop_wait_s(self, link: Link) -> float:
         """Wait where the link was up before the loop; the one that has made it a loop ends now.
 
         Of links that came up together, those end whose server has a lesser id than its hub: not all
@@ -306,7 +311,7 @@ class Remote(Dialler):
     async def _attempt(self) -> float:
         """Keep a link up while it lasts; return the seconds to wait before the next one."""
         reconnect_s = self.broker.options.leafnodes.reconnect_s
-        end = Solicited(self._nodes, self)
+        end = SolicitedLeaf(self._nodes, self)
         if not await self.attempt(end):
             return reconnect_s * (1 + self.broker.random.random())
         if not end.is_done:
@@ -319,13 +324,13 @@ class Remote(Dialler):
             cause += "; it may require a client certificate"
         Dialler.failed(self, cause)
 
-    async def connect(self, end: Solicited) -> None:
+    async def connect(self, end: SolicitedLeaf) -> None:
         """Bring a link up as far as a transport."""
         loop = asyncio.get_running_loop()
         table, address = self.table, self.address
         name = table.account or GLOBAL_ACCOUNT
         await self.broker.admission.make_known(name)
-        bare = await dial(loop, address.host, address.port, table.dial_timeout_s)
+        bare, peer = await self._dial(loop)
         try:
             first = b""
             if not table.tls.handshake_first and address.path is None:
@@ -333,11 +338,10 @@ class Remote(Dialler):
                     first = await read_line(loop, bare)
             context = self._tls_context(first)
             self._is_anonymous = context is not None and not table.tls.cert_file
-            peer = bare.getpeername()[:2]
         except BaseException:
             bare.close()
             raise
-        link = LeafLink(self.broker, self.broker.take_cid(), (peer[0], peer[1]), end)
+        link = leaf_link(self.broker, self.broker.take_cid(), peer, end)
         link.account = self.broker.account(name)
         self.link = link
         upgrade, limit_s = self._upgrade_for(link), table.first_info_timeout_s
@@ -345,7 +349,19 @@ class Remote(Dialler):
         if first:
             link.channel.feed(first)
 
-    def _upgrade_for(self, link: LeafLink) -> WebSocketClient | None:
+    async def _dial(self, loop: asyncio.AbstractEventLoop) -> tuple[socket.socket, tuple[str, int]]:
+        """Connect a socket to the address; return it, and to which host and port it is."""
+        table, address, proxy = self.table, self.address, self.table.proxy
+        if not proxy.url:
+            bare = await dial(loop, address.host, address.port, table.dial_timeout_s)
+            host, port = bare.getpeername()[:2]
+            return bare, (host, port)
+        # Few remotes are behind one.
+        from midge.server.peers.proxy import dial_through  # noqa: PLC0415
+
+        return await dial_through(proxy, address, proxy.timeout_s or table.dial_timeout_s, loop)
+
+    def _upgrade_for(self, link: Link) -> WebSocketClient | None:
         """Return what makes a WebSocket of the connection, where the URL asks for one."""
         address, table = self.address, self.table
         if address.path is None:

@@ -2,26 +2,19 @@
 
 cimport cython
 
-from midge.protocol cimport memory
-from midge.protocol.frame cimport Frame, compose, with_subject, without_headers
+from midge.protocol.frame cimport Frame, without_headers
 from midge.protocol.link cimport LinkParser
 from midge.server.auth.permissions cimport Permissions
-from midge.server.channels.channel cimport Channel
-from midge.server.channels.channel_owner cimport ChannelOwner
-from midge.server.channels.reading cimport Reading
+from midge.server.channels.channel cimport Channel, ChannelOwner
 from midge.server.peers.announced cimport Announced
 from midge.server.peers.outbound cimport Heads, LinkOutbound
-from midge.server.peers.views cimport full_view, plain_view, view_for
-from midge.server.routing cimport trace_headers
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
-from midge.sublist.result cimport SubListResult
-from midge.sublist.sublist cimport SubList
+from midge.server.routing.passage cimport passes
 
-cdef int BEHIND, CLOSED, DENIED_SUBJECTS, NO_HEADERS, OVERSIZED, REPLY_GRANTS, _CONNECTED
-cdef Py_ssize_t COMMAND_BYTES, STEP_BYTES, _CARE_BYTES, _VIEW_BYTES, _PUB_BYTES
-cdef Py_ssize_t _DELIVERY_BYTES, _DELIVERY_IN_RUN_BYTES, _TRACED_BYTES
-cdef bytes _PING, _PONG, _ACK_PREFIX
+cdef int BEHIND, BOTH, CLOSED, DENIED_SUBJECTS, NO_HEADERS, OVERSIZED, REPLY_GRANTS, _CONNECTED
+cdef bytes _PING
+cdef Heads _HEADS
 
 
 cdef class Link(ChannelOwner):
@@ -37,59 +30,29 @@ cdef class Link(ChannelOwner):
     cdef readonly Permissions take_rules
     cdef readonly Py_ssize_t peer_max_payload
     cdef public bint names_origins
-    cdef bint _maps
-    cdef SubListResult _view
-    cdef SubList _view_of
-    cdef unsigned long long _generation
-    cdef bint _is_unusual
-    cdef list _for_groups
-    cdef bint _names_every_group
+    cdef readonly bint is_dedicated
+    cdef public object commands
+    cdef public str cluster
+    cdef public str remote_account
+    cdef public double joined_at
+    cdef public object announcer
+    cdef public list interest
+    cdef readonly list last_interest
+    cdef list _asked
 
     cpdef void send_ping(self) except *
     cpdef void opened(self) except *
     cpdef void closed(self) except *
     cpdef void lost(self) except *
-    cpdef list parts(self)
-    cpdef void on_connect(self, bytes document) except *
-    cpdef void on_info(self, bytes document) except *
-    cpdef void on_peer_error(self, bytes text) except *
-    cpdef void on_ping(self) except *
-    cpdef void on_pong(self) except *
-    cpdef Client present(self)
-    cpdef Client source_of(self, Frame frame)
-    @cython.locals(source=Client)
-    cpdef bint on_publish(self, Frame frame) except -1
-    @cython.locals(source=Client)
-    cpdef Py_ssize_t on_publish_run(self, Frame frame, Py_ssize_t count) except -1
-    @cython.locals(source=Client)
-    cpdef void on_link_message(self, Frame frame, list queues) except *
-    @cython.locals(view=SubListResult)
-    cpdef void take(self, Client source, Frame frame) except *
-    @cython.locals(view=SubListResult, cost=Py_ssize_t, deliveries=Py_ssize_t, taken=Py_ssize_t)
-    cpdef Py_ssize_t take_run(self, Client source, Frame frame, Py_ssize_t count) except -1
-    @cython.locals(found=SubListResult)
-    cpdef void take_for(self, Client source, Frame frame, list queues) except *
-    cdef list _queues_of(self, Frame frame)
-    cdef bint _needs_care(self, Account account, Frame frame) except -1
-    @cython.locals(subject=bytes, mapped=bytes, found=SubListResult, view=SubListResult,
-                   is_mapped=bint)
-    cdef void _take_with_care(
-        self, Client source, Frame frame, list queues, object trace
-    ) except *
-    @cython.locals(shown=Frame, offers="long long", taken="long long")
-    cdef void _route_as_shown(
-        self, Client source, SubListResult view, Frame frame, object trace
-    ) except *
-    cdef bint _take_traced(self, Client source, Frame frame, list queues) except -1
-    @cython.locals(rules=Permissions)
-    cdef bint _may_take(self, bytes subject) except -1
-    @cython.locals(offers="long long")
-    cdef void _route(self, Client source, SubListResult view, Frame frame) except *
-    @cython.locals(start=Py_ssize_t, steps="long long", found=SubListResult)
-    cdef SubListResult _found(self, SubList sublist, Frame frame)
-    @cython.locals(sublist=SubList, view=SubListResult, found=SubListResult, queues=list)
-    cdef SubListResult _match(self, Client source, Frame frame)
-    cdef SubListResult _view_for(self, Client source, SubListResult found, list queues)
+    cpdef list all_branches(self)
+    cpdef void answered(self) except *
+    cpdef void pass_as(self, int role) except *
+    cpdef Account account_of_lines(self)
+    @cython.locals(cluster=str)
+    cpdef bint reaches(self, Client link, str origin) except -1
+    cpdef bint forward(self, Client publisher, Frame frame, list queues) except -1
+    cpdef bint takes_run(self, Client publisher, Frame frame) except -1
+    cpdef void forward_run(self, Frame frame, Py_ssize_t count, list queues) except *
     @cython.locals(allowed=Frame)
     cpdef bint send_message(
         self, Client publisher, Frame frame, Heads heads, list queues

@@ -1,35 +1,25 @@
-"""One link to another server, whatever its dialect: messages in and out, and what bounds it.
+"""One link to another server, whatever its dialect: its life, and what it sends.
 
 Which of the two servers has connected makes a difference to the handshake and to what happens on a
-violation, and that is the business of `side`. What this server tells the other one of interest is
-that of `Told`, see told.py. What a link is to one account, where messages go to and come from,
-is a Client called the source here: the link itself, or a part of it for each account.
+violation, and that is the business of `side`. The announcer (announcer.py) sends this server's
+interest to the other one. `commands` takes the lines of the other server: link_commands.py, and for
+each dialect leaf.py, route.py and worker.py.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from midge.protocol import memory
-from midge.protocol.frame import Frame, with_subject, without_headers
+from midge.protocol.frame import Frame, without_headers
 from midge.protocol.link import LinkParser
 from midge.server.auth.permissions import Permissions
-from midge.server.channels.channel import Channel
-from midge.server.channels.channel_hooks import WriteRule
-from midge.server.channels.channel_owner import ChannelOwner
+from midge.server.channels.back_pressure import WriteRule
+from midge.server.channels.channel import Channel, ChannelOwner
 from midge.server.channels.channel_state import ChannelState
-from midge.server.channels.charges import (
-    COMMAND_BYTES,
-    DELIVERY_BYTES,
-    DELIVERY_IN_RUN_BYTES,
-    STEP_BYTES,
-)
+from midge.server.clients.closed_clients import SUBSCRIPTIONS_KEPT
 from midge.server.peers.announced import Announced
 from midge.server.peers.outbound import Heads, LinkOutbound
-from midge.server.peers.views import full_view, plain_view, view_for
-from midge.server.routing import trace_headers
 from midge.server.routing.account import Account
-from midge.server.routing.ack_replies import ACK_PREFIX, as_shown
 from midge.server.routing.client import Client
-from midge.server.routing.receivers import SERVED
+from midge.server.routing.passage import BOTH, passes
 from midge.server.routing.role import Role
 from midge.server.routing.slow_path import (
     BEHIND,
@@ -39,10 +29,11 @@ from midge.server.routing.slow_path import (
     OVERSIZED,
     REPLY_GRANTS,
 )
-from midge.sublist.result import SubListResult
-from midge.sublist.sublist import SubList
+from midge.sublist.subscription import RemoteSubscription
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from midge.server.broker.broker import Broker
 
 DOCUMENT_MAX_BYTES = 1 << 20
@@ -51,25 +42,25 @@ DOCUMENT_MAX_BYTES = 1 << 20
 _CONNECTED = int(ChannelState.CONNECTED)
 _ROUTE = int(Role.ROUTE)
 _WORKER = int(Role.WORKER)
-_DELIVERY_BYTES = DELIVERY_BYTES  # C numbers where this is compiled
-_DELIVERY_IN_RUN_BYTES = DELIVERY_IN_RUN_BYTES
-_CARE_BYTES = 1024  # permissions, mappings and a copy of the frame
-_TRACED_BYTES = 32 * 1024  # reading headers in plain Python, and telling where a message went
-_VIEW_BYTES = 64  # per named queue group, which is searched in the result
-_PUB_BYTES = 4  # with its blank
+_HEADS = Heads(b"LMSG ", b"HMSG ")
 _PING = b"PING\r\n"
-_PONG = b"PONG\r\n"
-_ACK_PREFIX = ACK_PREFIX  # a C variable where this is compiled
 
 
 class Link(ChannelOwner):
     """A link to another server; `name` is that server's.
 
     `send_rules` limit the messages sent over the link and `take_rules` the messages accepted from
-    it; None means no limit. With `maps`, the mappings of an account apply to accepted messages.
+    it; None means no limit.
     `peer_max_payload` is the largest message that the other side accepts, `announced` the interest
     that it has announced, and `peer_protocol` its protocol version. With `names_origins` it reads
-    which leaf node cluster a line comes from.
+    which leaf node cluster a line comes from. `commands` is None once the transport is lost.
+
+    A leaf node link belongs to one account, and is its own branch: it gets this server's interest
+    by `announcer`, and its `interest` is what it has announced, `last_interest` the first of that
+    when the link ended. Links of one `cluster` send each other nothing, unless its name is empty.
+    `joined_at` is when it came up, in seconds since the epoch. Routes and links between workers
+    carry every account, and have a Branch for each. A route that `is_dedicated` carries one, which
+    no line names.
     """
 
     def __init__(
@@ -81,13 +72,14 @@ class Link(ChannelOwner):
         role: int,
         parser: LinkParser,
         ping_interval_s: float,
-        maps: bool,
     ) -> None:
         ChannelOwner.__init__(self, cid, broker.global_account, broker.chunks, broker.router)
         self.broker = broker
         self.role = role
         self.side = side
         self.parser = parser
+        self.commands = cast("Any", parser.handler)
+        self.commands.link = self
         self.link_outbound = LinkOutbound(broker.chunks)
         self.outbound = self.link_outbound
         self.channel = Channel(broker, self, parser, peer, ping_interval_s=ping_interval_s)
@@ -99,13 +91,14 @@ class Link(ChannelOwner):
         self.take_rules: Permissions | None = None
         self.peer_max_payload = 0
         self.names_origins = False
-        self._maps = maps
-        self._view: SubListResult | None = None
-        self._view_of: SubList | None = None
-        self._generation = 0
-        self._is_unusual = False
-        self._for_groups: list[bytes] | None = None
-        self._names_every_group = False
+        self.is_dedicated = False
+        self.cluster = ""
+        self.remote_account = ""
+        self.joined_at = 0.0
+        self.announcer: Any = None
+        self.interest: list[RemoteSubscription] = []
+        self.last_interest: list[RemoteSubscription] | None = None
+        self._asked: list[Callable[[], None] | None] = []
 
     # Come and gone.
 
@@ -118,7 +111,7 @@ class Link(ChannelOwner):
 
         The interest goes first, because `side` shows the end of the link to observers.
         """
-        self._view = None
+        self.last_interest = self.interest[:SUBSCRIPTIONS_KEPT]
         if self.reason is not None:
             self.broker.link_closed(self.role, self.reason)
         self.announced.drop_all(self)
@@ -130,12 +123,14 @@ class Link(ChannelOwner):
 
     def lost(self) -> None:
         """Release everything after the transport is lost."""
-        self._view = None
+        commands, self.commands = self.commands, None
+        commands.lost()
         self.side.lost(self)
 
-    def parts(self) -> "list[Any]":
+    def all_branches(self) -> list[Any]:
         """List what the link is to the accounts that it has carried so far; itself, if to one."""
-        return [self]
+        branches: list[Any] = self.commands.all_branches()
+        return branches
 
     def write_rule(self) -> WriteRule:
         """Return the rule of this kind of link; by default a slow one stays."""
@@ -146,19 +141,40 @@ class Link(ChannelOwner):
         deadline_s = table.write_deadline_s or options.limits.write_deadline_s
         return WriteRule(deadline_s, table.write_timeout_policy != "close")
 
+    # PING, and whether the other server has taken everything.
+
     def send_ping(self) -> None:
-        """Send PING."""
+        """Send PING, to see whether the other server is there."""
+        self._ask(None)
+
+    def ask_taken(self, taken: "Callable[[], None]") -> None:
+        """Call `taken` when the other server has taken everything, or is gone."""
+        self._ask(taken)
+
+    def _ask(self, taken: "Callable[[], None] | None") -> None:
+        self._asked.append(taken)
         self.send(_PING)
 
-    def send_error(self, text: str) -> None:
-        """Send -ERR and go on."""
-        self.spend(COMMAND_BYTES)
-        self.send(b"-ERR '%b'\r\n" % text.encode())
+    def answered(self) -> None:
+        """Take the answer to the first PING that has none yet."""
+        self.channel.keepalive.pong()
+        self.side.answered(self)
+        taken = self._asked.pop(0) if self._asked else None
+        if taken is not None:
+            taken()
+
+    def release_asked(self) -> None:
+        """Call everything that waits for an answer: the link has ended."""
+        asked, self._asked = self._asked, []
+        for taken in asked:
+            if taken is not None:
+                taken()
+
+    # What it may carry.
 
     def start(self) -> None:
         """Take and send messages from now on."""
         self.is_ready = True
-        self._view = None
         self.channel.become(_CONNECTED)
         self.channel.keepalive.connected()
 
@@ -175,7 +191,6 @@ class Link(ChannelOwner):
         self._check(DENIED_SUBJECTS, send_rules is not None and send_rules.has_publish_rules)
         self._check(OVERSIZED, is_smaller)
         self._check(REPLY_GRANTS, grants)
-        self._view = None
 
     def takes_headers(self, takes: bool) -> None:
         """Note whether the other side can read headers."""
@@ -185,256 +200,47 @@ class Link(ChannelOwner):
     def _check(self, bit: int, on: bool) -> None:
         self.deliver_checks = self.deliver_checks | bit if on else self.deliver_checks & ~bit
 
-    # The handshake, and what keeps the link alive.
+    def pass_as(self, role: int) -> None:
+        """Be a link of this role: Role.LEAF where the other server is a leaf, Role.HUB at a hub."""
+        self.role = role
 
-    def on_connect(self, document: bytes) -> None:
-        """Take the other server's introduction."""
-        self.side.on_connect(self, document)
+    def dedicate(self, account: str) -> None:
+        """Carry only `account` from now on, as a route that names it in no line."""
+        self.is_dedicated = True
+        self.parser.dedicate(account.encode())
 
-    def on_info(self, document: bytes) -> None:
-        """Take what the other server says of itself, at first and when that changes."""
-        self.side.on_info(self, document)
+    # Messages from the other server, where the link belongs to one account.
 
-    def on_peer_error(self, text: bytes) -> None:
-        """Take the other server's word that something is wrong."""
-        self.side.on_peer_error(self, text)
-
-    def on_ping(self) -> None:
-        """Answer."""
-        self.send(_PONG)
-
-    def on_pong(self) -> None:
-        """Take the answer to a PING."""
-        self.channel.keepalive.pong()
-        self.side.answered(self)
-
-    # Messages from the other server.
-
-    def present(self) -> Client | None:
-        """Return the part that the current line belongs to; None ignores the line."""
-        return self
-
-    def source_of(self, frame: Frame) -> Client | None:
-        """Return the part that a message without, or with one, queue group is of; likewise."""
-        return self.present()
-
-    def on_publish(self, frame: Frame) -> None:
-        """Route a message to plain subscriptions, or to a queue group that its line names."""
-        source = self.source_of(frame)
-        if source is not None:
-            self.take(source, frame)
-
-    def on_publish_run(self, frame: Frame, count: int) -> int:
-        """Route messages that differ in their payloads only; return how many."""
-        source = self.source_of(frame)
-        return count if source is None else self.take_run(source, frame, count)
-
-    def on_link_message(self, frame: Frame, queues: list[bytes]) -> None:
-        """Route a message that is for a member of each of `queues` too."""
-        source = self.present()
-        if source is not None:
-            self.take_for(source, frame, queues)
-
-    def take(self, source: Client, frame: Frame) -> None:
-        """Route a message to plain subscriptions and to the queue groups that its line names."""
-        self.in_messages += 1
-        self.in_bytes += frame.size
-        if not frame.repeated:
-            self._view = None
-            self._for_groups = self._queues_of(frame)
-            self._is_unusual = self._needs_care(source.account, frame)
-        if frame.header_size >= 0 and self._take_traced(source, frame, self._for_groups):
-            return
-        if self._is_unusual:
-            self._take_with_care(source, frame, self._for_groups, None)
-            return
-        view = self._match(source, frame)
-        self._route(source, view, frame)
-
-    def take_run(self, source: Client, frame: Frame, count: int) -> int:
-        """Route messages that differ in their payloads only; return how many."""
-        if frame.header_size >= 0:
-            count = trace_headers.count_untraced(frame, count)
-        if count and not self._is_unusual:
-            view = self._match(source, frame)
-            deliveries = view.count_run_deliveries() * (frame.end + _DELIVERY_IN_RUN_BYTES)
-            cost = deliveries + frame.end  # which the parser charges
-            if not self.channel.reading.may_spend(cost * count):
-                count = max(self.parser.budget // cost + 1, 1)
-            taken = self.router.route_run(source.account, view, source, frame, count)
-            if taken:
-                self.in_messages += taken
-                self.in_bytes += taken * frame.size
-                self.spend(deliveries * taken)
-                return taken
-        self.take(source, frame)
-        return 1
-
-    def take_for(self, source: Client, frame: Frame, queues: list[bytes]) -> None:
-        """Route a message that is for a member of each of `queues` too."""
-        self.in_messages += 1
-        self.in_bytes += frame.size
-        self._view = None
-        self._for_groups = queues
-        if frame.header_size >= 0 and self._take_traced(source, frame, queues):
-            return
-        if self._needs_care(source.account, frame):
-            self._take_with_care(source, frame, queues, None)
-            return
-        found = self._found(source.account.sublist, frame)
-        self._route(source, self._view_for(source, found, queues), frame)
+    def account_of_lines(self) -> Account | None:
+        """Return the account of the next PUBs, or None if each of them must be checked."""
+        account: Account | None = self.commands.account_of_lines()
+        return account
 
     def names_group(self, name: bytes) -> bool:
-        """Return whether the current line is for the queue group `name`.
+        """Return whether the current line is for the queue group `name`."""
+        names: bool = self.commands is not None and self.commands.names_group(name)
+        return names
 
-        A message that a mapping changes is for every group, as on nats-server: the sending server
-        knows the groups of the original subject, not the groups of the mapped one.
-        """
-        if self._names_every_group:
-            return name != SERVED
-        return self._for_groups is not None and name in self._for_groups
-
-    def _queues_of(self, frame: Frame) -> list[bytes] | None:
-        """Return the queue groups that the current line names; a PUB or HPUB names none."""
-        if frame.header_size >= 0 or frame.subject_start <= _PUB_BYTES:
-            return None
-        return self.parser.queues
-
-    def _needs_care(self, account: Account, frame: Frame) -> bool:
-        """Return whether anything may forbid or change `frame`."""
-        if not self.is_ready or self.take_rules is not None:
-            return True
-        if self._maps and account.mapper is not None:
-            return True
-        return frame.reply_end > frame.reply_start and memory.starts_with(
-            frame.data, frame.base + frame.reply_start, frame.base + frame.reply_end, _ACK_PREFIX
-        )
-
-    def _take_traced(self, source: Client, frame: Frame, queues: list[bytes] | None) -> bool:
-        """Route a message with headers that is traced; False where none of them asks for that."""
-        if trace_headers.count_untraced(frame, 1):
+    def reaches(self, link: Any, origin: str) -> bool:
+        """Return whether a message from this link may go over `link`, to interest of `origin`."""
+        cluster = self.cluster
+        if link is self or passes(self.role, link.role) != BOTH:
             return False
-        self.spend(_TRACED_BYTES)
-        trace = self.broker.traces.begin_on_link(source, frame) if self.is_ready else None
-        if trace is None:
-            return False
-        if not trace.is_void:
-            self._take_with_care(source, frame, queues, trace)
-            trace.send()
-        return True
-
-    def _take_with_care(
-        self, source: Client, frame: Frame, queues: list[bytes] | None, trace: Any
-    ) -> None:
-        """Route `frame` unless it must not be taken, as its subject is mapped, and as it shows.
-
-        With `trace`, that follows it.
-        """
-        if not self.is_ready:
-            return
-        subject = frame.subject_bytes()
-        self.spend(_CARE_BYTES)
-        if self.take_rules is not None and not self._may_take(subject):
-            self.side.refuse_message(self, subject)
-            return
-        mapper = source.account.mapper if self._maps else None
-        is_mapped = False
-        if mapper is not None:
-            mapped = mapper.map(subject)
-            if mapped is None:
-                return
-            if mapped != subject:
-                frame = with_subject(frame, mapped)
-                is_mapped = True
-        found = self._found(source.account.sublist, frame)
-        if queues is not None:
-            view = self._view_for(source, found, queues)
-        elif is_mapped:
-            view = full_view(source, found)
-        else:
-            view = plain_view(source, found)
-        if trace is not None:
-            trace.go_on(subject, frame.subject_bytes(), None)
-        self._names_every_group = is_mapped and queues is None
-        try:
-            self._route_as_shown(source, view, frame, trace)
-        finally:
-            self._names_every_group = False
-
-    def _route_as_shown(
-        self, source: Client, view: SubListResult, frame: Frame, trace: Any
-    ) -> None:
-        """Deliver `frame` to those in `view`: over links as it came, to clients as they see it.
-
-        With `trace`, that delivers it.
-        """
-        shown = as_shown(frame)
-        links = self.broker.admission.links
-        before = links.delivery
-        if shown is not frame:
-            links.delivery = (shown, frame.subject_bytes())
-        offers = self.router.offers
-        try:
-            if trace is not None:
-                taken = trace.route(view, shown, frame)
-            elif shown is frame:
-                self.router.route(source.account, view, source, frame)
-            else:
-                self.router.route_in_two_forms(source.account, view, source, shown, frame)
-            if trace is None:
-                taken = self.router.offers - offers
-        finally:
-            links.delivery = before
-        self.spend(taken * (frame.end + _DELIVERY_BYTES))
-
-    def _may_take(self, subject: bytes) -> bool:
-        rules = self.take_rules
-        return (
-            rules is None
-            or rules.may_publish(subject)
-            or (
-                rules.allows_responses
-                and rules.use_response(subject, self.broker.clock.monotonic())
-            )
-        )
-
-    def _route(self, source: Client, view: SubListResult, frame: Frame) -> None:
-        """Deliver `frame` to those in `view`, which is charged."""
-        offers = self.router.offers
-        self.router.route(source.account, view, source, frame)
-        self.spend((self.router.offers - offers) * (frame.end + _DELIVERY_BYTES))
-
-    def _found(self, sublist: SubList, frame: Frame) -> SubListResult:
-        """Return the subscriptions that match the subject of `frame`."""
-        start = frame.base + frame.subject_start
-        steps = sublist.steps
-        found = sublist.match_within(frame.data, start, frame.base + frame.subject_end)
-        if sublist.steps != steps:
-            self.spend((sublist.steps - steps) * STEP_BYTES)
-        return found
-
-    def _match(self, source: Client, frame: Frame) -> SubListResult:
-        """Return the receivers of the current message; found once for repeated lines."""
-        sublist = source.account.sublist
-        view = self._view
-        if view is None or self._generation != sublist.generation or self._view_of is not sublist:
-            self._generation = sublist.generation
-            self._view_of = sublist
-            found = self._found(sublist, frame)
-            queues = self._queues_of(frame)
-            if queues is None:
-                view = plain_view(source, found)
-            else:
-                view = self._view_for(source, found, queues)
-            self._view = view
-        return view
-
-    def _view_for(self, source: Client, found: SubListResult, queues: list[bytes]) -> SubListResult:
-        """Return what a message for these queue groups reaches."""
-        self.spend(_VIEW_BYTES * (len(queues) + len(found.queues)))
-        return view_for(source, found, queues)
+        return not cluster or (link.cluster != cluster and origin != cluster)
 
     # Messages to the other server.
+
+    def forward(self, publisher: Client | None, frame: Frame, queues: list[bytes] | None) -> bool:
+        """Send `frame` over a link of one account, and tell whether it goes."""
+        return self.send_message(publisher, frame, _HEADS, queues)
+
+    def takes_run(self, publisher: Client | None, frame: Frame) -> bool:
+        """Return whether nothing but the subject decides, and that is allowed."""
+        return self.sends_run(frame)
+
+    def forward_run(self, frame: Frame, count: int, queues: list[bytes] | None) -> None:
+        """Send `count` messages, `frame` the first, that differ in their payloads only."""
+        self.send_run(frame, _HEADS, count, queues)
 
     def send_message(
         self, publisher: Client | None, frame: Frame, heads: Heads, queues: list[bytes] | None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from midge.server.auth.authenticator import Authenticator
     from midge.server.broker.broker import Broker
-    from midge.server.listeners.doors import Doors
+    from midge.server.listeners.connection_source import ConnectionSource
     from midge.server.peers.link import Link
 
 HANDSHAKES_MAX = 256
@@ -72,13 +72,13 @@ class LinkListener(Acceptor):
             OSError: the peer has gone.
         """
 
-    def open_by(self, doors: Doors, kind: str, host: str, port: int) -> tuple[str, int]:
-        """Listen on a socket of `doors`, for `host` and `port`; return the bound address.
+    def open_by(self, source: ConnectionSource, kind: str, host: str, port: int) -> tuple[str, int]:
+        """Listen on a socket of `source`, for `host` and `port`; return the bound address.
 
         Raises:
             OSError: the address cannot be bound.
         """
-        listening, self.address = doors.listen(kind, host, port, _BACKLOG)
+        listening, self.address = source.listen(kind, host, port, _BACKLOG)
         self.adopt(listening)
         return self.address
 
@@ -87,8 +87,13 @@ class LinkListener(Acceptor):
         Acceptor.close(self)
         if self.own is not None:
             self.own.close()
+        self.end_handshakes(ClosedReason.SERVER_SHUTDOWN)
+
+    def end_handshakes(self, reason: ClosedReason) -> None:
+        """Close the links that are not up yet."""
         for link in list(self._begun):
-            link.close(ClosedReason.SERVER_SHUTDOWN)
+            if not link.is_ready:
+                link.close(reason)
 
     def begin(self, link: Link) -> None:
         """Count `link` among those that shake hands."""

@@ -20,12 +20,14 @@ cdef class Heads:
 
 
 cdef class LinkOutbound(Outbound):
+    cdef bytes _announced
     cdef Py_ssize_t _block
     cdef Py_ssize_t _block_number
     cdef Py_ssize_t _block_count
     cdef Py_ssize_t _block_size
     cdef Py_ssize_t _block_end
 
+    cpdef void announce(self, bytes line) except *
     @cython.locals(subject_length=Py_ssize_t, length=Py_ssize_t)
     cpdef void append_in_block(self, Frame frame, Py_ssize_t number, bytes sid) except *
     @cython.locals(data="unsigned char *", at=Py_ssize_t, length=Py_ssize_t)

@@ -2,7 +2,7 @@
 
 from midge.protocol import digits, memory
 from midge.protocol.frame import Frame
-from midge.protocol.worker import BLOCK_HEAD_BYTES, BLOCK_VERB
+from midge.protocol.link import BLOCK_HEAD_BYTES, BLOCK_VERB
 from midge.server.routing.outbound import ChunkPool, Outbound
 
 _SPACE = 0x20
@@ -38,15 +38,29 @@ class LinkOutbound(Outbound):
     ended: by the next one, or because the chunk is written.
     """
 
-    __slots__ = ("_block", "_block_count", "_block_end", "_block_number", "_block_size")
+    __slots__ = (
+        "_announced",
+        "_block",
+        "_block_count",
+        "_block_end",
+        "_block_number",
+        "_block_size",
+    )
 
     def __init__(self, pool: ChunkPool) -> None:
         Outbound.__init__(self, pool)
+        self._announced: bytes | None = None
         self._block = _NO_BLOCK
         self._block_number = 0
         self._block_count = 0
         self._block_size = 0
         self._block_end = 0
+
+    def announce(self, line: bytes) -> None:
+        """Add `line`, which names the account of further PUBs and blocks, unless it is current."""
+        if self._announced is not line:
+            self._announced = line
+            self.append(line)
 
     def append_plain(self, frame: Frame, heads: Heads) -> int:
         """Add `frame` for the plain subscriptions of the other side; return how many bytes.

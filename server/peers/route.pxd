@@ -3,9 +3,10 @@
 cimport cython
 
 from midge.protocol.frame cimport Frame
-from midge.protocol.route cimport RouteParser
 from midge.server.peers.link cimport Link
-from midge.server.peers.part cimport Part
+from midge.server.peers.link_commands cimport LinkCommands
+from midge.server.peers.branch cimport Branch
+from midge.server.peers.outbound cimport Heads
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
 from midge.server.routing.passage cimport passes
@@ -15,14 +16,14 @@ cdef int _LEAF, _HUB, _ROUTE, BOTH
 cdef Py_ssize_t _SUBJECT_MIN
 
 
-cdef class RouteLink(Link):
+cdef class RouteCommands(LinkCommands):
     cdef readonly dict branches
     cdef RouteBranch _here
     cdef bytes _here_name
 
     @cython.locals(found=RouteBranch, account=Account)
     cpdef RouteBranch branch(self, bytes name)
-    cpdef list parts(self)
+    cpdef list all_branches(self)
     @cython.locals(name=bytes, here=RouteBranch, origin=bytes)
     cpdef Client present(self)
     cpdef Client source_of(self, Frame frame)
@@ -31,21 +32,21 @@ cdef class RouteLink(Link):
     cpdef void on_link_subscribe(self, bytes subject, bytes queue, long long weight) except *
     @cython.locals(here=RouteBranch)
     cpdef void on_link_unsubscribe(self, bytes subject, bytes queue) except *
-    @cython.locals(allowed=Frame)
-    cpdef bint send_from_leaf(
-        self, Client publisher, Frame frame, bytes head, list queues
-    ) except -1
 
 
-cdef class RouteBranch(Part):
-    cdef readonly RouteLink route
+cdef class RouteBranch(Branch):
     cdef public str origin
+    cdef readonly bytes account_word
 
     cpdef void move_to(self, Account account) except *
     @cython.locals(own=str)
     cpdef bint reaches(self, Client link, str origin) except -1
     @cython.locals(origin=str, head=bytes)
     cpdef bint forward(self, Client publisher, Frame frame, list queues) except -1
+    @cython.locals(link=Link, allowed=Frame)
+    cdef bint _send_from_leaf(
+        self, Client publisher, Frame frame, bytes head, list queues
+    ) except -1
     cpdef bint takes_run(self, Client publisher, Frame frame) except -1
 
 

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from midge.protocol.errors import UNKNOWN_OPERATION, ProtocolError
 from midge.protocol.frame import Frame
-from midge.protocol.route import RouteParser
+from midge.protocol.link import ROUTE, LinkParser
+from midge.server.peers.branch import Branch
 from midge.server.peers.link import DOCUMENT_MAX_BYTES, Link
-from midge.server.peers.part import Part
+from midge.server.peers.link_commands import LinkCommands
+from midge.server.peers.outbound import Heads
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.passage import BOTH, passes
@@ -25,63 +27,64 @@ if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
 
 _LEAF, _HUB, _ROUTE = int(Role.LEAF), int(Role.HUB), int(Role.ROUTE)
-_SUBJECT_MIN = len(b"RMSG A ")  # a PUB has its subject before that
+_SUBJECT_MIN = len(b"RMSG ")  # a PUB has its subject before that
 
 
-class RouteLink(Link):
-    """A link to another server of the cluster; `branches` are its parts, by account."""
+def route_link(
+    broker: "Broker", cid: int, peer: tuple[str, int], side: Any, ping_interval_s: float
+) -> Link:
+    """Return a new link to another server of the cluster."""
+    parser = LinkParser(
+        RouteCommands(),
+        ROUTE,
+        max_control_line=DOCUMENT_MAX_BYTES,
+        max_payload=broker.options.limits.max_payload_bytes,
+    )
+    return Link(broker, cid, peer, side, _ROUTE, parser, ping_interval_s)
 
-    def __init__(
-        self,
-        broker: "Broker",
-        cid: int,
-        peer: tuple[str, int],
-        side: Any,
-        ping_interval_s: float,
-    ) -> None:
-        parser = RouteParser(
-            self,
-            max_control_line=DOCUMENT_MAX_BYTES,
-            max_payload=broker.options.limits.max_payload_bytes,
-        )
-        Link.__init__(self, broker, cid, peer, side, _ROUTE, parser, ping_interval_s, maps=False)
+
+class RouteCommands(LinkCommands):
+    """Takes the lines that come over a route; `branches` has a branch for each account."""
+
+    def __init__(self) -> None:
+        LinkCommands.__init__(self, maps=False)
         self.branches: dict[bytes, RouteBranch] = {}
         self._here: RouteBranch | None = None
         self._here_name = b""
 
     def branch(self, name: bytes) -> "RouteBranch | None":
-        """Return the part of the account called `name`, made now if necessary.
+        """Return the branch of the account called `name`, made now if necessary.
 
         None, if the other server names too many accounts that are not here.
         """
         found = self.branches.get(name)
         if found is None:
-            account = self.side.account_of(name, len(self.branches))
+            account = self.link.side.account_of(name, len(self.branches))
             if account is None:
                 return None
-            found = RouteBranch(self, account, name)
+            found = RouteBranch(self.link, account, name)
             self.branches[name] = found
         return found
 
-    def parts(self) -> "list[RouteBranch]":
+    def all_branches(self) -> "list[RouteBranch]":
         """List the branches."""
         return list(self.branches.values())
 
     def present(self) -> "RouteBranch | None":
         """Return the branch of the account that the current line names."""
-        name = self.parser.account
+        name = self.link.parser.account
         if name is not self._here_name or self._here is None:
             self._here = self.branch(name)
             self._here_name = name
         here = self._here
         if here is not None:
-            origin = self.parser.origin
+            origin = self.link.parser.origin
             here.origin = origin.decode(errors="replace") if origin else ""
         return here
 
     def drop_refused(self, takes: "Callable[[bytes], bool]") -> None:
         """Remove what the other server has told that `takes` refuses."""
-        for branch in self.parts():
+        for branch in self.all_branches():
             told, branch.interest = branch.interest, []
             refused: list[RemoteSubscription] = []
             for one in told:
@@ -89,19 +92,19 @@ class RouteLink(Link):
                 one.place = len(kept)
                 kept.append(one)
             for one in refused:
-                self.announced.forget_size(one)
-            self.announced.drop(self, branch, refused)
+                self.link.announced.forget_size(one)
+            self.link.announced.drop(self.link, branch, refused)
 
     def lost(self) -> None:
-        """Release everything after the transport is lost."""
-        Link.lost(self)
+        """Drop all references: the transport is gone."""
+        LinkCommands.lost(self)
         self._here = None
         self.branches.clear()
 
     # What the other server sends.
 
     def source_of(self, frame: Frame) -> "RouteBranch | None":
-        """Return the part of the account that a message is of.
+        """Return the branch of the account that a message is of.
 
         Raises:
             ProtocolError: it is a client's line, which names none.
@@ -113,45 +116,30 @@ class RouteLink(Link):
     def on_link_subscribe(self, subject: bytes, queue: bytes | None, weight: int) -> None:
         """Note the other server's interest, or that a queue group has another weight."""
         here = self.present()
-        if here is not None and self.is_ready:
+        if here is not None and self.link.is_ready:
             origin = here.origin
             told = RemoteSubscription(subject, queue, here, weight, origin, bool(origin))
-            self.announced.begin(self, here, here.interest, told)
+            self.link.announced.begin(self.link, here, here.interest, told)
 
     def on_link_unsubscribe(self, subject: bytes, queue: bytes | None) -> None:
         """Forget interest of the other server."""
         here = self.present()
         if here is not None:
-            self.announced.end(self, here, here.interest, subject, queue, here.origin)
-
-    def send_from_leaf(
-        self,
-        publisher: Client | None,
-        frame: Frame,
-        head: bytes,
-        queues: list[bytes] | None,
-    ) -> bool:
-        """Send a message that a leaf node has brought; `head` names its cluster and the account."""
-        if self.deliver_checks:
-            allowed = self.sendable(publisher, frame)
-            if allowed is None:
-                return False
-            frame = allowed
-        self.link_outbound.append_from_leaf(frame, head, queues)
-        self.note_sent(1, frame.size)
-        return True
+            self.link.announced.end(self.link, here, here.interest, subject, queue, here.origin)
 
 
-class RouteBranch(Part):
-    """One account's part of a route.
+class RouteBranch(Branch):
+    """One account's branch of a route.
 
-    `origin` is the cluster of the leaf node that the current message comes from.
+    `origin` is the cluster of the leaf node that the current message comes from. `account_word`
+    names the account in a line: with a blank behind it, or empty on its dedicated route.
     """
 
-    def __init__(self, link: RouteLink, account: Account, name: bytes) -> None:
-        Part.__init__(self, link, account, name)
-        self.route = link
+    def __init__(self, link: Link, account: Account, name: bytes) -> None:
+        Branch.__init__(self, link, account, name)
         self.origin = ""
+        self.account_word = b"" if link.is_dedicated else name + b" "
+        self.heads = Heads(b"RMSG " + self.account_word, b"HMSG " + self.account_word)
 
     def move_to(self, account: Account) -> None:
         """Move the interest announced so far to `account`, which has been made since."""
@@ -172,9 +160,23 @@ class RouteBranch(Part):
         if publisher is not None and self.link.names_origins:
             origin = _origin_of(publisher)
             if origin:
-                head = b"LMSG %b %b " % (origin.encode(), self.name)
-                return self.route.send_from_leaf(publisher, frame, head, queues)
+                head = b"LMSG %b %b" % (origin.encode(), self.account_word)
+                return self._send_from_leaf(publisher, frame, head, queues)
         return self.link.send_message(publisher, frame, self.heads, queues)
+
+    def _send_from_leaf(
+        self, publisher: Client | None, frame: Frame, head: bytes, queues: list[bytes] | None
+    ) -> bool:
+        """Send a message that a leaf node has brought; `head` names its cluster and the account."""
+        link = self.link
+        if link.deliver_checks:
+            allowed = link.sendable(publisher, frame)
+            if allowed is None:
+                return False
+            frame = allowed
+        link.link_outbound.append_from_leaf(frame, head, queues)
+        link.note_sent(1, frame.size)
+        return True
 
     def takes_run(self, publisher: Client | None, frame: Frame) -> bool:
         """Return whether nothing but the subject decides, and that is allowed."""

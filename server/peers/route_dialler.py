@@ -12,13 +12,14 @@ from midge.protocol.route_messages import GOSSIP_DEFAULT, RouteConnect, RouteInf
 from midge.server.channels.closed_reason import ClosedReason
 from midge.server.clock import sleep
 from midge.server.peers.dial import ENDED, NO_INFO, Dialler, attach, dial
-from midge.server.peers.route import RouteLink
+from midge.server.peers.link import Link
+from midge.server.peers.route import route_link
 from midge.server.peers.route_end import RouteEnd
 
 if TYPE_CHECKING:
     import ssl
 
-    from midge.server.peers.addresses import Address
+    from midge.server.peers.addresses import Address, Place
     from midge.server.peers.cluster import Cluster
 
 RECONNECT_S = 1.0
@@ -41,6 +42,9 @@ _INFO_TIMEOUT_S = 2.0
 class RouteDialler(Dialler):
     """Opens a route to `address`; for ever if the settings name it, else a few times.
 
+    The route is the one at `place`. Only the one at place 0 is opened by itself. The others of a
+    pool are begun when that is up, and are tried while there is any route to the server.
+
     `tls` is the context of handshakes; None for none. `is_done` is True when there will be no
     further attempt, and `was_tried` when the first attempt has succeeded or failed.
     """
@@ -55,10 +59,12 @@ class RouteDialler(Dialler):
         *,
         is_explicit: bool,
         gossip_mode: int = GOSSIP_DEFAULT,
+        place: Place = 0,
     ) -> None:
         Dialler.__init__(self, cluster.broker, address)
         self.is_explicit = is_explicit
         self.gossip_mode = gossip_mode
+        self.place = place
         self.is_done = False
         self.was_tried = asyncio.Event()
         self.server_id = ""
@@ -91,9 +97,12 @@ class RouteDialler(Dialler):
             if self.server_id == self._cluster.server_id:
                 break  # it is this server itself
             retries = max(self.broker.options.cluster.connect_retries, GOSSIPED_RETRIES_MIN)
-            if not self.is_explicit and failures > retries:
+            if self.place:
+                if self.server_id not in self._cluster.routes:
+                    break
+            elif not self.is_explicit and failures > retries:
                 break
-            if self.server_id in self._cluster.routes:  # which that server has opened
+            if (self.server_id, self.place) in self._cluster.links:  # which that server has opened
                 self._left.clear()
                 await self._left.wait()
             await sleep(self.broker.clock, self._delay_s(failures))
@@ -125,7 +134,7 @@ class RouteDialler(Dialler):
         bare = await dial(asyncio.get_running_loop(), host, port, _DIAL_TIMEOUT_S)
         peer = bare.getpeername()[:2]
         cid, interval_s = self.broker.take_cid(), self._cluster.ping_interval_s()
-        link = RouteLink(self.broker, cid, (peer[0], peer[1]), end, interval_s)
+        link = route_link(self.broker, cid, (peer[0], peer[1]), end, interval_s)
         self.link = link
         await attach(link, bare, host, self.tls, self.broker.options.cluster.tls.timeout_s)
 
@@ -136,17 +145,18 @@ class SolicitedRoute(RouteEnd):
     def __init__(self, cluster: Cluster, dialler: RouteDialler) -> None:
         explicit, gossip_mode = dialler.is_explicit, dialler.gossip_mode
         RouteEnd.__init__(self, cluster, dialler, is_explicit=explicit, gossip_mode=gossip_mode)
+        self.place = dialler.place
         self._address = dialler.address
         self.found_id = ""
         self.was_introduced = False
 
-    def opened(self, link: RouteLink) -> None:
+    def opened(self, link: Link) -> None:
         """Wait for INFO."""
         RouteEnd.opened(self, link)
         if link.reason is None:
             self.wait(link, _INFO_TIMEOUT_S, detail=NO_INFO)
 
-    def compresses(self, link: RouteLink, info: RouteInfo) -> bool:
+    def compresses(self, link: Link, info: RouteInfo) -> bool:
         """Return False: `first_info` agrees on compression, between CONNECT and INFO."""
         return False
 
@@ -156,7 +166,7 @@ class SolicitedRoute(RouteEnd):
             self.is_done = False
         return RouteEnd.takes_failure(self, error)
 
-    def first_info(self, link: RouteLink, info: RouteInfo) -> None:
+    def first_info(self, link: Link, info: RouteInfo) -> None:
         """Introduce this server, and register the other one."""
         self.found_id = info.server_id
         cluster = self.cluster
@@ -202,8 +212,8 @@ class SolicitedRoute(RouteEnd):
             return
         self._join(link, info)
 
-    def _join(self, link: RouteLink, info: RouteInfo) -> None:
+    def _join(self, link: Link, info: RouteInfo) -> None:
         self.take_part(link, info)
         self.is_done = True
-        if self._dialler is not None:
-            self._dialler.joined()
+        if self.dialler is not None:
+            self.dialler.joined()

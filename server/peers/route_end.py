@@ -21,6 +21,7 @@ from midge.server.channels.closed_reason import ClosedReason
 from midge.server.channels.reading import AUTHENTICATING
 from midge.server.listeners.sockets import is_loopback
 from midge.server.log.logger import get_logger
+from midge.server.peers.addresses import Place
 from midge.server.peers.compression import Compression
 from midge.server.peers.end import RENEWAL_BYTES, End, new_nonce
 from midge.server.peers.listener import when_decided
@@ -34,10 +35,9 @@ if TYPE_CHECKING:
     from midge.server.peers.cluster import Cluster
     from midge.server.peers.dial import Dialler
     from midge.server.peers.link import Link
-    from midge.server.peers.route import RouteLink
     from midge.server.routing.account import Account
 
-_NO_ROUTE_OF_ITS_OWN = b"Not possible to have a dedicated route"
+_NOT_DEDICATED = "Not possible to have a dedicated route"
 _WRONG_PORT = "attempted to connect to route port"
 
 log = get_logger()
@@ -46,8 +46,9 @@ log = get_logger()
 class RouteEnd(End):
     """One end of a route; `info` is what the other server says of itself.
 
-    `is_explicit` says that the settings of this server name the other one. `taken` says which
-    interest the other server takes; None: all of it.
+    `place` is which route to that server it is, and `pool_size` the number of them that share
+    accounts; 0 where it is the only one. `is_explicit` says that the settings of this server name
+    the other one. `taken` says which interest the other server takes; None: all of it.
     """
 
     kind = "route"
@@ -70,24 +71,24 @@ class RouteEnd(End):
         self.gossip_mode = gossip_mode
         self.is_explicit = is_explicit
         self.taken: Permissions | None = None
+        self.place: Place = 0
+        self.pool_size = 0
 
     def pinned_certs(self) -> tuple[str, ...]:
         """Return the fingerprints, one of which the other server's certificate must have."""
         return self.broker.options.cluster.tls.pinned_certs
 
-    def refuse(
-        self, link: RouteLink, wire: str | None, reason: ClosedReason, detail: str = ""
-    ) -> None:
+    def refuse(self, link: Link, wire: str | None, reason: ClosedReason, detail: str = "") -> None:
         """Close `link` because its server may not take part, which is logged."""
         self.fail(link, wire, reason, detail)
 
     # What the other server says.
 
-    def on_connect(self, link: RouteLink, document: bytes) -> None:
+    def on_connect(self, link: Link, document: bytes) -> None:
         """Take CONNECT, which only the server that has connected sends."""
         self.fail(link, None, ClosedReason.PROTOCOL_VIOLATION, "an unexpected CONNECT")
 
-    def on_info(self, link: RouteLink, document: bytes) -> None:
+    def on_info(self, link: Link, document: bytes) -> None:
         """Take INFO: of the other server at first, then of its changes and of third servers."""
         info = parse_route_info(document)
         if not self.info.server_id:
@@ -99,43 +100,53 @@ class RouteEnd(End):
             link.spend(COMMAND_BYTES + LOG_LINE_BYTES)
             self.cluster.discovered(info)
 
-    def compresses(self, link: RouteLink, info: RouteInfo) -> bool:
+    def compresses(self, link: Link, info: RouteInfo) -> bool:
         """Agree on compression by the first INFO; where True, another one is to come."""
         return self.compression.settle(link, info.compression)
 
     def own_info(self) -> RouteInfo:
         """Return the INFO of this server, with the compression that has been agreed on, if so."""
         info = self.cluster.info()
+        place = self.place
+        if self.was_solicited and place:
+            if isinstance(place, str):
+                info.route_account = place
+            else:
+                info.route_pool_idx = place
         if self.compression.is_settled:
             info.compression = self.compression.told
         return info
 
     def ask_again(
         self,
-        link: RouteLink,
+        link: Link,
         authenticate: Callable[[AuthRequest], Verdict | Awaitable[Verdict]] | None,
     ) -> None:
         """Leave a server in that this one has connected to: it is known where that is."""
 
-    def is_trusted(self, link: RouteLink) -> bool:
+    def is_trusted(self, link: Link) -> bool:
         """Return whether an address of a third server that comes from here may be connected to."""
         return True
 
-    def first_info(self, link: RouteLink, info: RouteInfo) -> None:
+    def first_info(self, link: Link, info: RouteInfo) -> None:
         """Take what the other server says of itself."""
         raise NotImplementedError
 
-    def _renew(self, link: RouteLink, info: RouteInfo) -> None:
-        """Take changes of what the other server says of itself."""
-        before, self.info = self.info, info
-        if before.export != info.export:
-            link.spend(RENEWAL_BYTES)
-            self._take_rules(info)
-            self.cluster.tell_anew(link)
-        if (before.connect_urls, before.ldm) != (info.connect_urls, info.ldm):
-            self.cluster.urls_changed()
+    def _renew(self, link: Link, info: RouteInfo) -> None:
+        """Take changes of what the other server says of itself, for all routes to it."""
+        cluster = self.cluster
+        before = self.info
+        for one in cluster.links_to(info.server_id):
+            side = one.side
+            side.info = info
+            if before.export != info.export:
+                link.spend(RENEWAL_BYTES)
+                side.take_rules(info)
+                cluster.tell_anew(one)
+        if before.urls() != info.urls():
+            cluster.urls_changed()
 
-    def _take_rules(self, info: RouteInfo) -> None:
+    def take_rules(self, info: RouteInfo) -> None:
         """Note which interest the other server takes.
 
         Raises:
@@ -147,12 +158,12 @@ class RouteEnd(End):
         except ValueError as error:
             raise ProtocolError(None, f"INFO: export: {error}") from None
 
-    def admit(self, link: RouteLink, info: RouteInfo) -> bool:
+    def admit(self, link: Link, info: RouteInfo) -> bool:
         """Admit the server of `info`; or close the link and return False."""
         cluster = self.cluster
         if info.server_id == cluster.server_id:
             self.refuse(link, None, ClosedReason.DUPLICATE_ROUTE, "a route to this server itself")
-        elif info.server_id in cluster.routes:
+        elif (info.server_id, self.place) in cluster.links:
             log.debug("route_is_duplicate", cid=link.cid, peer=link.peer)
             link.close(ClosedReason.DUPLICATE_ROUTE)
         elif not self.was_solicited and info.server_name == self.cluster.server_name():
@@ -170,15 +181,18 @@ class RouteEnd(End):
             return True
         return False
 
-    def take_part(self, link: RouteLink, info: RouteInfo) -> None:
+    def take_part(self, link: Link, info: RouteInfo) -> None:
         """Register the server of `info` and go on."""
         self.stop_timer()
         if not info.ip:
             port = info.port or link.peer_port
             host = f"[{link.peer_host}]" if ":" in link.peer_host else link.peer_host
             info.ip = f"nats-route://{host}:{port}/"
-        self._take_rules(info)
+        self.take_rules(info)
         self.info = info
+        self.pool_size = self.cluster.pool_size(info)
+        if isinstance(self.place, str):
+            link.dedicate(self.place)
         link.name = info.server_name or info.server_id
         link.peer_protocol = info.proto
         own = self.broker.options.limits.header_support
@@ -191,9 +205,9 @@ class RouteEnd(End):
         is_there = info.jetstream is True or info.midge_jetstream is True
         return is_there and self.broker.options.jetstream.enabled
 
-    def on_peer_error(self, link: RouteLink, text: bytes) -> None:
+    def on_peer_error(self, link: Link, text: bytes) -> None:
         """Close the route, as nats-server does for any error of the other side."""
-        if _NO_ROUTE_OF_ITS_OWN in text:
+        if _NOT_DEDICATED.encode() in text:
             # nats-server says so to itself, where it wants a route for its system account alone.
             log.debug("route_is_not_dedicated", cid=link.cid, peer=link.peer)
             link.close(ClosedReason.CLIENT_CLOSED)
@@ -207,7 +221,7 @@ class RouteEnd(End):
         """Return the account called `name` for a route that has `known` accounts already."""
         return self.cluster.account_of(name, known)
 
-    def allows_interest(self, link: RouteLink, subject: bytes) -> bool:
+    def allows_interest(self, link: Link, subject: bytes) -> bool:
         """Return whether interest in `subject` is taken."""
         return self.cluster.telling.takes(subject)
 
@@ -230,7 +244,7 @@ class AcceptedRoute(RouteEnd):
         self._connect: RouteConnect | None = None
         self._is_let_in = False
 
-    def opened(self, link: RouteLink) -> None:
+    def opened(self, link: Link) -> None:
         """Send INFO, and wait for CONNECT; a server that was just refused waits first."""
         RouteEnd.opened(self, link)
         if link.reason is not None:
@@ -242,25 +256,23 @@ class AcceptedRoute(RouteEnd):
         else:
             self._introduce(link)
 
-    def _go_on(self, link: RouteLink) -> None:
+    def _go_on(self, link: Link) -> None:
         self._introduce(link)
         link.channel.reading.unhalt(AUTHENTICATING)
         link.channel.resume()
 
-    def _introduce(self, link: RouteLink) -> None:
+    def _introduce(self, link: Link) -> None:
         info = self.own_info()
         info.nonce = self._nonce.decode()
         link.send(info.line())
         self.await_connect(link, self.broker.options.cluster.authorization.timeout_s)
 
-    def refuse(
-        self, link: RouteLink, wire: str | None, reason: ClosedReason, detail: str = ""
-    ) -> None:
+    def refuse(self, link: Link, wire: str | None, reason: ClosedReason, detail: str = "") -> None:
         """Close `link` because its server may not take part, and have its next one wait."""
         self.cluster.refusals.add(link.peer_host)
         self.fail(link, wire, reason, detail)
 
-    def on_connect(self, link: RouteLink, document: bytes) -> None:
+    def on_connect(self, link: Link, document: bytes) -> None:
         """Find out whether the server may connect; a second CONNECT breaks the protocol."""
         if self._connect is not None:
             RouteEnd.on_connect(self, link, document)
@@ -279,7 +291,7 @@ class AcceptedRoute(RouteEnd):
 
     def _ask(
         self,
-        link: RouteLink,
+        link: Link,
         connect: RouteConnect,
         authenticate: Callable[[AuthRequest], Verdict | Awaitable[Verdict]],
     ) -> None:
@@ -296,14 +308,14 @@ class AcceptedRoute(RouteEnd):
         )
         when_decided(link, authenticate(request), partial(self._conclude, link))
 
-    def _conclude(self, link: RouteLink, verdict: Verdict) -> None:
+    def _conclude(self, link: Link, verdict: Verdict) -> None:
         if isinstance(verdict, Refusal):
             reason = ClosedReason.AUTHENTICATION_FAILURE
             self.refuse(link, errors.AUTHORIZATION_VIOLATION, reason, verdict.detail)
         elif self._connect is not None and not self._is_let_in:
             self._let_in(link, self._connect)
 
-    def _let_in(self, link: RouteLink, connect: RouteConnect) -> None:
+    def _let_in(self, link: Link, connect: RouteConnect) -> None:
         """Compare the names of the clusters, and wait for INFO."""
         self.stop_timer()
         cluster = self.cluster
@@ -319,7 +331,7 @@ class AcceptedRoute(RouteEnd):
 
     def ask_again(
         self,
-        link: RouteLink,
+        link: Link,
         authenticate: Callable[[AuthRequest], Verdict | Awaitable[Verdict]] | None,
     ) -> None:
         """Find out whether a server that is in may stay; `authenticate` is new."""
@@ -327,7 +339,7 @@ class AcceptedRoute(RouteEnd):
         if self._is_let_in and authenticate is not None and self._connect is not None:
             self._ask(link, self._connect, authenticate)
 
-    def compresses(self, link: RouteLink, info: RouteInfo) -> bool:
+    def compresses(self, link: Link, info: RouteInfo) -> bool:
         """Agree on compression, and answer with INFO by it."""
         if not self._is_let_in or not RouteEnd.compresses(self, link, info):
             return False
@@ -335,14 +347,29 @@ class AcceptedRoute(RouteEnd):
         link.send(self.own_info().line())
         return True
 
-    def is_trusted(self, link: RouteLink) -> bool:
+    def is_trusted(self, link: Link) -> bool:
         """Return whether the server has proven itself, or is on this machine."""
         has_proof = self._authenticate is not None or self.broker.options.cluster.tls.enabled
         return has_proof or is_loopback(link.peer_host)
 
-    def first_info(self, link: RouteLink, info: RouteInfo) -> None:
+    def first_info(self, link: Link, info: RouteInfo) -> None:
         """Register the server that has connected, once it has been let in."""
         if not self._is_let_in:
             self.refuse(link, errors.AUTHORIZATION_VIOLATION, ClosedReason.AUTHENTICATION_FAILURE)
+            return
+        self.place = info.route_account or info.route_pool_idx or 0
+        unfit = self._unfit(info)
+        if unfit:
+            self.fail(link, unfit, ClosedReason.PROTOCOL_VIOLATION)
         elif self.admit(link, info):
             self.take_part(link, info)
+
+    def _unfit(self, info: RouteInfo) -> str:
+        """Return why there is no route at `place` to the server of `info`; empty if there is."""
+        place, size = self.place, self.cluster.pool_size(info)
+        if isinstance(place, int):
+            is_in_pool = 0 <= place < max(size, 1)
+            return "" if is_in_pool else f"Invalid route pool index: {place} - pool size is {size}"
+        if not size:
+            return f'{_NOT_DEDICATED} for account "{place}" between those servers'
+        return "" if place in self.cluster.dedicated() else f'No route for account "{place}"'

@@ -82,7 +82,7 @@ def rules_of(
     return Permissions(PermissionRules(table))
 
 
-class Telling:
+class RouteInterestRules:
     """Decides by the settings which interest crosses the routes of one server, in each direction.
 
     Interest in subjects that this server answers itself is not announced, because every server of a

@@ -4,9 +4,10 @@ cimport cython
 
 from midge.protocol cimport lines, memory
 from midge.protocol.frame cimport Frame, compose
-from midge.protocol.worker cimport BlockHandler, WorkerParser
+from midge.protocol.link cimport BlockHandler
 from midge.server.peers.link cimport Link
-from midge.server.peers.part cimport Part
+from midge.server.peers.link_commands cimport LinkCommands
+from midge.server.peers.branch cimport Branch
 from midge.server.routing.passage cimport passes
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
@@ -21,35 +22,29 @@ cdef bytes _CARRIED
 cdef Py_ssize_t _PUB_BYTES
 
 
-cdef class WorkerLink(Link):
-    cdef readonly Py_ssize_t index
-    cdef dict _parts
+cdef class WorkerCommands(LinkCommands):
+    cdef dict _branches
     cdef bytes _account
-    cdef WorkerPart _part
-    cdef WorkerPart _announced
-    cdef WorkerParser _lines
+    cdef WorkerBranch _branch
     cdef dict _receivers
-    cdef list _asked
 
-    @cython.locals(part=WorkerPart)
-    cpdef WorkerPart part_of(self, bytes name)
-    cpdef list parts(self)
+    @cython.locals(branch=WorkerBranch)
+    cpdef WorkerBranch branch_of(self, bytes name)
+    cpdef list all_branches(self)
     cpdef void lost(self) except *
     cpdef Client present(self)
     cpdef Client source_of(self, Frame frame)
-    cdef WorkerPart _named(self, bytes account)
+    cdef WorkerBranch _named(self, bytes account)
     cpdef Account account_of_lines(self)
     @cython.locals(sublist=SubList, view=SubListResult)
-    cpdef bint sends_only_to(self, WorkerPart part, Subscription subscription) except -1
-    cpdef void send_ping(self) except *
-    cpdef void on_pong(self) except *
-    @cython.locals(part=WorkerPart, told=RemoteSubscription, from_where=str)
+    cpdef bint goes_only_to(self, WorkerBranch branch, Subscription subscription) except -1
+    @cython.locals(branch=WorkerBranch, told=RemoteSubscription, from_where=str)
     cpdef void on_link_subscribe(self, bytes subject, bytes queue, long long weight) except *
-    @cython.locals(part=WorkerPart)
+    @cython.locals(branch=WorkerBranch)
     cpdef void on_link_unsubscribe(self, bytes subject, bytes queue) except *
     cpdef void take_numbered(self, bytes subject, Py_ssize_t number, bytes sid) except *
     @cython.locals(known=RemoteSubscription)
-    cdef void _note_plain(self, WorkerPart part, RemoteSubscription told) except *
+    cdef void _note_plain(self, WorkerBranch branch, RemoteSubscription told) except *
     @cython.locals(subscription=RoutedSubscription, client=Client)
     cdef void take_block(
         self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end, Py_ssize_t number,
@@ -57,22 +52,15 @@ cdef class WorkerLink(Link):
     ) except *
     @cython.locals(checks=int)
     cdef bint _takes_block(self, RoutedSubscription subscription, Client client) except -1
-    @cython.locals(part=WorkerPart, block=bytes, at=Py_ssize_t, body=Py_ssize_t, subject=bytes,
+    @cython.locals(branch=WorkerBranch, block=bytes, at=Py_ssize_t, body=Py_ssize_t, subject=bytes,
                    size=bytes)
     cdef void _take_one_by_one(
         self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
     ) except *
-    @cython.locals(base=Py_ssize_t)
-    cpdef void send_in_block(self, Numbered receiver, Frame frame, Py_ssize_t count) except *
-    cpdef void send_parts_in_block(
-        self, Numbered receiver, bytes subject, bytes payload
-    ) except *
-    cdef void _announce(self, WorkerPart part) except *
-    cpdef void send_as_they_lie(self, WorkerPart part, Frame frame, Py_ssize_t count) except *
 
 
 cdef class Blocks(BlockHandler):
-    cdef WorkerLink _link
+    cdef WorkerCommands _commands
 
     cdef void take_block(
         self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end, Py_ssize_t number,
@@ -81,36 +69,41 @@ cdef class Blocks(BlockHandler):
     cpdef void take_numbered(self, bytes subject, Py_ssize_t number, bytes sid) except *
 
 
-cdef class WorkerPart(Part):
-    cdef readonly WorkerLink worker
+cdef class WorkerBranch(Branch):
     cdef readonly bytes announcement
+    cdef WorkerCommands _commands
     cdef int _border
 
     cpdef Client lines_to(self, Subscription subscription)
     cpdef bint reaches(self, Client link, str origin) except -1
-    cpdef WorkerPart carried(self)
-    @cython.locals(link=WorkerLink)
+    cpdef WorkerBranch carried(self)
+    @cython.locals(link=Link)
     cpdef bint forward(self, Client publisher, Frame frame, list queues) except -1
     cpdef void forward_run(self, Frame frame, Py_ssize_t count, list queues) except *
+    @cython.locals(link=Link)
+    cdef void _send_as_they_lie(self, Frame frame, Py_ssize_t count) except *
 
 
 cdef class Numbered(Client):
-    cdef readonly WorkerPart part
-    cdef readonly WorkerLink link
+    cdef readonly WorkerBranch branch
+    cdef readonly Link link
     cdef readonly Py_ssize_t number
     cdef readonly bytes sid
     cdef readonly str cluster
 
     cpdef Client carried(self)
-    @cython.locals(link=WorkerLink)
+    @cython.locals(link=Link)
     cpdef bint forward(self, Client publisher, Frame frame, list queues) except -1
+    @cython.locals(link=Link)
     cpdef bint forward_parts(self, bytes subject, bytes payload) except -1
     cpdef bint takes_run(self, Client publisher, Frame frame) except -1
     cpdef void forward_run(self, Frame frame, Py_ssize_t count, list queues) except *
+    @cython.locals(link=Link, base=Py_ssize_t)
+    cdef void _send_in_block(self, Frame frame, Py_ssize_t count) except *
 
 
 cdef class NumberedSubscription(RemoteSubscription):
-    cdef WorkerPart _part
+    cdef WorkerBranch _branch
     cdef Py_ssize_t _number
     cdef bytes _sid
     cdef Numbered _receiver

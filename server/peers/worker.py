@@ -4,7 +4,7 @@ It is not a route. The other worker is the same server, so authorization, permis
 are not applied a second time, and a message from the link never goes on to another worker.
 
 Most messages have no headers. A message for a single subscription, without a reply, crosses in
-blocks of MSG lines, see protocol/worker.py. Any other PUB for plain subscriptions crosses
+blocks of MSG lines, see protocol/link.py. Any other PUB for plain subscriptions crosses
 unchanged, in the account that an A+ has announced. CPU of both workers for a message of mixed
 subjects, where one process takes 94 ns: 147 in blocks, 215 unchanged, 245 as an RMSG.
 """
@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from midge.protocol import lines, memory
 from midge.protocol.frame import Frame, compose
-from midge.protocol.worker import NOBODY, BlockHandler, WorkerParser
+from midge.protocol.link import NOBODY, WORKER, BlockHandler, LinkParser
 from midge.server.broker.message_trace import TRACING_PROTOCOL
+from midge.server.peers.branch import Branch
 from midge.server.peers.link import Link
-from midge.server.peers.part import Part
+from midge.server.peers.link_commands import LinkCommands
 from midge.server.peers.worker_interest import HARMLESS
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
@@ -27,8 +28,6 @@ from midge.server.routing.subscription import RoutedSubscription
 from midge.sublist.subscription import RemoteSubscription, Subscription
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from midge.server.broker.broker import Broker
 
 _WORKER = int(Role.WORKER)
@@ -40,150 +39,130 @@ _CARRIED = b"\0"  # before the name of an account: what imports have carried the
 _HARMLESS = HARMLESS  # a C number where this is compiled
 
 
-class WorkerLink(Link):
-    """The link to worker `index`; `side` handles its end.
+def worker_link(
+    broker: "Broker",
+    cid: int,
+    index: int,
+    side: Any,
+    receivers: dict[int, RoutedSubscription],
+) -> Link:
+    """Return a new link to worker `index`, which is the port of its peer's address.
 
     `receivers` are the subscriptions here that the other worker knows by their numbers.
     """
+    commands = WorkerCommands(receivers)
+    parser = LinkParser(
+        commands,
+        WORKER,
+        max_control_line=_LINE_MAX_BYTES,
+        max_payload=-1,
+        blocks=Blocks(commands),
+    )
+    interval_s = broker.options.keepalive.ping_interval_s
+    link = Link(broker, cid, ("worker", index), side, _WORKER, parser, interval_s)
+    link.announced.max_size = _UNLIMITED
+    link.peer_protocol = TRACING_PROTOCOL
+    link.takes_headers(True)
+    return link
 
-    def __init__(
-        self,
-        broker: "Broker",
-        cid: int,
-        index: int,
-        side: Any,
-        receivers: dict[int, RoutedSubscription],
-    ) -> None:
-        parser = WorkerParser(self, Blocks(self), _LINE_MAX_BYTES)
-        self._lines = parser
-        interval_s = broker.options.keepalive.ping_interval_s
-        Link.__init__(
-            self, broker, cid, ("worker", index), side, _WORKER, parser, interval_s, False
-        )
-        self.index = index
-        self.announced.max_size = _UNLIMITED
-        self.peer_protocol = TRACING_PROTOCOL
-        self.takes_headers(True)
-        self._parts: dict[bytes, WorkerPart] = {}
+
+class WorkerCommands(LinkCommands):
+    """Takes the lines that come over the link to another worker."""
+
+    def __init__(self, receivers: dict[int, RoutedSubscription]) -> None:
+        LinkCommands.__init__(self, maps=False)
+        self._branches: dict[bytes, WorkerBranch] = {}
         self._account: bytes | None = None
-        self._part: WorkerPart | None = None
-        self._announced: WorkerPart | None = None
-        self._asked: list[Callable[[], None] | None] = []
+        self._branch: WorkerBranch | None = None
         self._receivers = receivers
 
     def lost(self) -> None:
-        """Release everything after the transport is lost."""
-        self._lines.blocks = NOBODY
-        self._lines.taker = None
-        Link.lost(self)
+        """Drop all references: the transport is gone."""
+        self.link.parser.blocks = NOBODY
+        self.link.parser.taker = None
+        self._branch = None
+        self._branches.clear()
+        LinkCommands.lost(self)
 
-    def part_of(self, name: bytes) -> "WorkerPart":
+    def branch_of(self, name: bytes) -> "WorkerBranch":
         """Return what the link is to the account called `name`.
 
-        With `_CARRIED` before it, that is the part for what imports have carried to the account.
+        With `_CARRIED` before it, that is the branch for what imports have carried to the account.
         """
-        part = self._parts.get(name)
-        if part is None:
+        branch = self._branches.get(name)
+        if branch is None:
             if name[:1] == _CARRIED:
-                part = WorkerPart(self, self.part_of(name[1:]).account, name, STREAM)
+                branch = WorkerBranch(self, self.branch_of(name[1:]).account, name, STREAM)
             else:
-                part = WorkerPart(self, self.broker.account(name.decode()), name, DIRECT)
-            self._parts[name] = part
-        return part
+                branch = WorkerBranch(self, self.link.broker.account(name.decode()), name, DIRECT)
+            self._branches[name] = branch
+        return branch
 
-    def parts(self) -> "list[WorkerPart]":
+    def all_branches(self) -> "list[WorkerBranch]":
         """List what the link is to the accounts that it has carried so far."""
-        return list(self._parts.values())
+        return list(self._branches.values())
 
-    def present(self) -> "WorkerPart":
-        """Return the part of the account that the current line names."""
-        return self._named(self.parser.account)
+    def present(self) -> "WorkerBranch":
+        """Return the branch of the account that the current line names."""
+        return self._named(self.link.parser.account)
 
-    def source_of(self, frame: Frame) -> "WorkerPart":
-        """Return the part of the account that `frame` belongs to; a PUB names none itself.
+    def source_of(self, frame: Frame) -> "WorkerBranch":
+        """Return the branch of the account that `frame` belongs to; a PUB names none itself.
 
         Where it has come in pieces, its verb has been consumed before, and its subject is first.
         """
         is_pub = frame.subject_start <= _PUB_BYTES
-        return self._named(self._lines.announced if is_pub else self.parser.account)
+        return self._named(self.link.parser.announced if is_pub else self.link.parser.account)
 
-    def _named(self, account: bytes) -> "WorkerPart":
-        if account is not self._account or self._part is None:
+    def _named(self, account: bytes) -> "WorkerBranch":
+        if account is not self._account or self._branch is None:
             self._account = account
-            self._part = self.part_of(account)
-        return self._part
-
-    # Asked whether it has taken everything.
-
-    def ask_taken(self, taken: "Callable[[], None]") -> None:
-        """Call `taken` when the other worker has taken everything, or is gone."""
-        self._ask(taken)
-
-    def send_ping(self) -> None:
-        """Send PING, to see whether the other worker is there."""
-        self._ask(None)
-
-    def _ask(self, taken: "Callable[[], None] | None") -> None:
-        self._asked.append(taken)
-        self.send(b"PING\r\n")
-
-    def on_pong(self) -> None:
-        """Take the answer to the first PING that has none yet."""
-        Link.on_pong(self)
-        taken = self._asked.pop(0) if self._asked else None
-        if taken is not None:
-            taken()
-
-    def release_asked(self) -> None:
-        """Release the rounds that wait for this link."""
-        asked, self._asked = self._asked, []
-        for taken in asked:
-            if taken is not None:
-                taken()
+            self._branch = self.branch_of(account)
+        return self._branch
 
     # From the other worker.
 
     def on_link_subscribe(self, subject: bytes, queue: bytes | None, weight: int) -> None:
         """Note that there is interest, or that a queue group has another weight."""
-        part = self.present()
-        from_where = self.parser.origin.decode()
+        branch = self.present()
+        from_where = self.link.parser.origin.decode()
         is_last_choice = from_where.endswith(LAST_CHOICE)
-        told = RemoteSubscription(subject, queue, part, weight, from_where, is_last_choice)
+        told = RemoteSubscription(subject, queue, branch, weight, from_where, is_last_choice)
         if queue is None:
-            self._note_plain(part, told)
+            self._note_plain(branch, told)
         else:
-            self.announced.begin(self, part, part.interest, told)
+            self.link.announced.begin(self.link, branch, branch.interest, told)
 
     def take_numbered(self, subject: bytes, number: int, sid: bytes) -> None:
         """Note that there is interest, of one subscription."""
-        part = self.present()
-        self._note_plain(part, NumberedSubscription(subject, part, number, sid))
+        branch = self.present()
+        self._note_plain(branch, NumberedSubscription(subject, branch, number, sid))
 
-    def _note_plain(self, part: "WorkerPart", told: RemoteSubscription) -> None:
+    def _note_plain(self, branch: "WorkerBranch", told: RemoteSubscription) -> None:
         """Record plain interest, in place of the previous one for its subject."""
-        known = self.announced.known(self, part, told.subject, None, "")
+        known = self.link.announced.known(self.link, branch, told.subject, None, "")
         if known is None:
-            self.announced.begin(self, part, part.interest, told)
+            self.link.announced.begin(self.link, branch, branch.interest, told)
             return
-        sublist = part.account.sublist
+        sublist = branch.account.sublist
         sublist.remove_remote(known)
         sublist.insert_remote(told)
         told.place = known.place
-        part.interest[told.place] = told
+        branch.interest[told.place] = told
 
     def on_link_unsubscribe(self, subject: bytes, queue: bytes | None) -> None:
         """Forget interest."""
-        part = self.present()
-        from_where = self.parser.origin.decode()
-        self.announced.end(self, part, part.interest, subject, queue, from_where)
+        branch = self.present()
+        from_where = self.link.parser.origin.decode()
+        self.link.announced.end(self.link, branch, branch.interest, subject, queue, from_where)
 
     def account_of_lines(self) -> Account:
         """Return the account that the last A+ has named."""
-        return self._named(self._lines.announced).account
+        return self._named(self.link.parser.announced).account
 
-    def sends_only_to(self, part: "WorkerPart", subscription: Subscription) -> bool:
+    def goes_only_to(self, branch: "WorkerBranch", subscription: Subscription) -> bool:
         """Return whether PUBs like the current message can go straight to `subscription`."""
-        sublist = part.account.sublist
+        sublist = branch.account.sublist
         view = self._view
         return (
             view is not None
@@ -191,7 +170,7 @@ class WorkerLink(Link):
             and self._view_of is sublist
             and self._generation == sublist.generation
             and not self._is_unusual
-            and self.router.observer is None
+            and self.link.router.observer is None
         )
 
     def take_block(
@@ -207,93 +186,65 @@ class WorkerLink(Link):
         if subscription is None or client is None or not self._takes_block(subscription, client):
             self._take_one_by_one(data, start, end)
             return
-        self.in_messages += count
-        self.in_bytes += size
+        self.link.in_messages += count
+        self.link.in_bytes += size
         client.outbound.append_parts(_NOTHING, 0, data, start, end - 2)
         client.out_messages += count
         client.out_bytes += size
         subscription.delivered += count
-        self.router.touch(client)
+        self.link.router.touch(client)
         if client.outbound.behind:
             client.flushed()
-        self.spend(end - start)
+        self.link.spend(end - start)
 
     def _takes_block(self, subscription: RoutedSubscription, client: Client) -> bool:
         """Return whether `client` gets all messages of a block for `subscription`, as they are."""
-        if subscription.max_messages or self.router.observer is not None:
+        if subscription.max_messages or self.link.router.observer is not None:
             return False
         checks = client.deliver_checks & ~_HARMLESS
-        return checks == 0 and (not client.deliver_checks & BEHIND or client.has_room(self))
+        return checks == 0 and (not client.deliver_checks & BEHIND or client.has_room(self.link))
 
     def _take_one_by_one(self, data: bytearray, start: int, end: int) -> None:
         """Route each message of a block by its subject."""
-        part = self._named(self._lines.announced)
+        branch = self._named(self.link.parser.announced)
         block = memory.take(data, start, end)
         at = 0
         while at < len(block):
             body = block.index(b"\n", at) + 1
             _, subject, _, size = block[at:body].split()
             at = body + int(size)
-            self.take(part, compose(subject, block[body:at]))
+            self.take(branch, compose(subject, block[body:at]))
             at += 2
-
-    # To the other worker.
-
-    def send_in_block(self, receiver: "Numbered", frame: Frame, count: int) -> None:
-        """Send `count` messages, `frame` the first, one behind the other, for one subscription."""
-        self._announce(receiver.part)
-        base = frame.base
-        for _ in range(count):
-            self.link_outbound.append_in_block(frame, receiver.number, receiver.sid)
-            frame.base += frame.end
-        frame.base = base
-        self.note_sent(count, count * frame.size)
-
-    def send_parts_in_block(self, receiver: "Numbered", subject: bytes, payload: bytes) -> None:
-        """Send a message without reply or headers, for one subscription."""
-        self._announce(receiver.part)
-        self.link_outbound.append_parts_in_block(receiver.number, receiver.sid, subject, payload)
-        self.note_sent(1, len(payload))
-
-    def send_as_they_lie(self, part: "WorkerPart", frame: Frame, count: int) -> None:
-        """Send `count` PUBs of the account of `part`, `frame` the first, one behind the other."""
-        self._announce(part)
-        self.link_outbound.append_as_it_lies(frame, count)
-        self.note_sent(count, count * frame.size)
-
-    def _announce(self, part: "WorkerPart") -> None:
-        """Announce that further PUBs and blocks are in the account of `part`."""
-        if self._announced is not part:
-            self._announced = part
-            self.link_outbound.append(part.announcement)
 
 
 class Blocks(BlockHandler):
-    """Passes the events that only a worker's parser has on to `link`."""
+    """Passes the events that only a worker's parser has on to `commands`."""
 
-    def __init__(self, link: WorkerLink) -> None:
-        self._link = link
+    def __init__(self, commands: WorkerCommands) -> None:
+        self._commands = commands
 
     def take_block(
         self, data: bytearray, start: int, end: int, number: int, count: int, size: int
     ) -> None:
-        """See `WorkerLink.take_block`."""
-        self._link.take_block(data, start, end, number, count, size)
+        """See `WorkerCommands.take_block`."""
+        self._commands.take_block(data, start, end, number, count, size)
 
     def take_numbered(self, subject: bytes, number: int, sid: bytes) -> None:
-        """See `WorkerLink.take_numbered`."""
-        self._link.take_numbered(subject, number, sid)
+        """See `WorkerCommands.take_numbered`."""
+        self._commands.take_numbered(subject, number, sid)
 
 
-class WorkerPart(Part):
-    """One account's part of a link between workers.
+class WorkerBranch(Branch):
+    """One account's branch of a link between workers.
 
     With a `border`, it is the way of what imports have carried to the account.
     """
 
-    def __init__(self, link: WorkerLink, account: Account, name: bytes, border: int) -> None:
-        Part.__init__(self, link, account, name)
-        self.worker = link
+    def __init__(
+        self, commands: WorkerCommands, account: Account, name: bytes, border: int
+    ) -> None:
+        Branch.__init__(self, commands.link, account, name)
+        self._commands = commands
         self.announcement = b"A+ %b\r\n" % name
         self._border = border
 
@@ -304,18 +255,18 @@ class WorkerPart(Part):
         """
         return passes(self.role, link.role, self._border) == BOTH
 
-    def carried(self) -> "WorkerPart":
+    def carried(self) -> "WorkerBranch":
         """Return the way over this link for what an import has carried to the account."""
-        return self.worker.part_of(_CARRIED + self.name)
+        return self._commands.branch_of(_CARRIED + self.name)
 
     def forward(self, publisher: Client | None, frame: Frame, queues: list[bytes] | None) -> bool:
         """Send `frame` to the other worker, and tell whether it goes."""
-        link = self.worker
+        link = self.link
         if queues or not _is_plain_publish(frame):
             return link.send_message(publisher, frame, self.heads, queues)
         if link.deliver_checks and link.sendable(publisher, frame) is None:
             return False
-        link.send_as_they_lie(self, frame, 1)
+        self._send_as_they_lie(frame, 1)
         return True
 
     def forward_run(self, frame: Frame, count: int, queues: list[bytes] | None) -> None:
@@ -323,47 +274,57 @@ class WorkerPart(Part):
         if queues or not _is_plain_publish(frame):
             self.link.send_run(frame, self.heads, count, queues)
         else:
-            self.worker.send_as_they_lie(self, frame, count)
+            self._send_as_they_lie(frame, count)
 
-    def lines_to(self, subscription: Subscription) -> "WorkerLink | None":
+    def _send_as_they_lie(self, frame: Frame, count: int) -> None:
+        """Send `count` PUBs, `frame` the first, one behind the other."""
+        link = self.link
+        link.link_outbound.announce(self.announcement)
+        link.link_outbound.append_as_it_lies(frame, count)
+        link.note_sent(count, count * frame.size)
+
+    def lines_to(self, subscription: Subscription) -> Link | None:
         """Return the link, if the current message is a PUB for `subscription` only, else None."""
-        return self.worker if self.worker.sends_only_to(self, subscription) else None
+        return self.link if self._commands.goes_only_to(self, subscription) else None
 
 
 class Numbered(Client):
     """The subscription `number` of the other worker, called `sid` by its client, as a receiver.
 
-    What it alone is to get crosses as the client gets it; all else goes through `part`.
+    What it alone is to get crosses as the client gets it; all else goes through `branch`.
     """
 
-    def __init__(self, part: WorkerPart, number: int, sid: bytes) -> None:
-        Client.__init__(self, part.cid, part.account, part.link.broker.chunks)
+    def __init__(self, branch: WorkerBranch, number: int, sid: bytes) -> None:
+        Client.__init__(self, branch.cid, branch.account, branch.link.broker.chunks)
         self.role = _WORKER
-        self.part = part
-        self.link = part.worker
+        self.branch = branch
+        self.link = branch.link
         self.number = number
         self.sid = sid
         self.cluster = ""
 
     def carried(self) -> Client:
-        """Return this part: a message for a single client goes to no other link."""
+        """Return this branch: a message for a single client goes to no other link."""
         return self
 
     def forward(self, publisher: Client | None, frame: Frame, queues: list[bytes] | None) -> bool:
         """Send `frame` to the other worker, and tell whether it goes."""
         link = self.link
         if queues or not _is_bare(frame):
-            return self.part.forward(publisher, frame, queues)
+            return self.branch.forward(publisher, frame, queues)
         if link.deliver_checks and link.sendable(publisher, frame) is None:
             return False
-        link.send_in_block(self, frame, 1)
+        self._send_in_block(frame, 1)
         return True
 
     def forward_parts(self, subject: bytes, payload: bytes) -> bool:
         """See `Client.forward_parts`; not while something has to be looked at first."""
-        if self.link.deliver_checks:
+        link = self.link
+        if link.deliver_checks:
             return False
-        self.link.send_parts_in_block(self, subject, payload)
+        link.link_outbound.announce(self.branch.announcement)
+        link.link_outbound.append_parts_in_block(self.number, self.sid, subject, payload)
+        link.note_sent(1, len(payload))
         return True
 
     def takes_run(self, publisher: Client | None, frame: Frame) -> bool:
@@ -373,17 +334,28 @@ class Numbered(Client):
     def forward_run(self, frame: Frame, count: int, queues: list[bytes] | None) -> None:
         """Send `count` messages, `frame` the first, that differ in their payloads only."""
         if queues or not _is_bare(frame):
-            self.part.forward_run(frame, count, queues)
+            self.branch.forward_run(frame, count, queues)
         else:
-            self.link.send_in_block(self, frame, count)
+            self._send_in_block(frame, count)
+
+    def _send_in_block(self, frame: Frame, count: int) -> None:
+        """Send `count` messages, `frame` the first, one behind the other."""
+        link = self.link
+        link.link_outbound.announce(self.branch.announcement)
+        base = frame.base
+        for _ in range(count):
+            link.link_outbound.append_in_block(frame, self.number, self.sid)
+            frame.base += frame.end
+        frame.base = base
+        link.note_sent(count, count * frame.size)
 
 
 class NumberedSubscription(RemoteSubscription):
     """Interest of one subscription of the other worker, which it knows as `number`."""
 
-    def __init__(self, subject: bytes, part: WorkerPart, number: int, sid: bytes) -> None:
-        RemoteSubscription.__init__(self, subject, None, part, 1, "", False)
-        self._part = part
+    def __init__(self, subject: bytes, branch: WorkerBranch, number: int, sid: bytes) -> None:
+        RemoteSubscription.__init__(self, subject, None, branch, 1, "", False)
+        self._branch = branch
         self._number = number
         self._sid = sid
         self._receiver: Numbered | None = None  # made when the first message is for it: 264 bytes
@@ -391,7 +363,7 @@ class NumberedSubscription(RemoteSubscription):
     def only_receiver(self) -> object:
         """Return the subscription itself, where nothing else matches that its worker has."""
         if self._receiver is None:
-            self._receiver = Numbered(self._part, self._number, self._sid)
+            self._receiver = Numbered(self._branch, self._number, self._sid)
         return self._receiver
 
 

@@ -24,7 +24,7 @@ from midge.server.routing.subscription import RoutedSubscription
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from midge.server.channels.channel_owner import ChannelOwner
+    from midge.server.channels.channel import ChannelOwner
     from midge.server.channels.fair_turns import FairTurns
     from midge.server.routing.account import Account
     from midge.sublist.subscription import Subscription
@@ -49,7 +49,7 @@ _ANSWERED_BY_EACH = frozenset({b"$SYS.REQ.USER.INFO"})
 """Requests that only the worker of the client that asks can answer."""
 
 
-class Interest:
+class WorkerInterest:
     """The interest in all accounts: of subscriptions here, and behind links to other servers.
 
     The SubLists of the accounts have the subscriptions, which are not counted once more.
@@ -64,7 +64,7 @@ class Interest:
         self._last_number = 0
         self._watches: dict[bytes, AccountWatch] = {}
         self._behind: dict[Key, int] = {}
-        self._told: dict[Told, None] = {}
+        self._announcers: dict[WorkerAnnouncer, None] = {}
 
     def watch(self, account: Account) -> None:
         """Announce the present subscriptions of `account`, and changes from now on."""
@@ -73,14 +73,14 @@ class Interest:
         account.add_watcher(watch)
         watch.begin()
 
-    def join(self, told: Told) -> None:
-        """Announce everything by `told`, and every change from now on."""
-        self._told[told] = None
-        told.begin()
+    def join(self, announcer: WorkerAnnouncer) -> None:
+        """Announce everything by `announcer`, and every change from now on."""
+        self._announcers[announcer] = None
+        announcer.begin()
 
-    def leave(self, told: Told) -> None:
-        """Announce nothing more by `told`."""
-        self._told.pop(told, None)
+    def leave(self, announcer: WorkerAnnouncer) -> None:
+        """Announce nothing more by `announcer`."""
+        self._announcers.pop(announcer, None)
 
     def walk(self) -> Iterator[Key]:
         """Yield the kinds of interest, while it may change."""
@@ -135,8 +135,8 @@ class Interest:
     def _tell(self, key: Key, count: int, *, is_new: bool) -> None:
         """Announce how much interest of a kind there is; plain interest only when it is new."""
         if key[2] is not None or count == 0 or is_new:
-            for told in self._told:
-                told.change(key, count)
+            for announcer in self._announcers:
+                announcer.change(key, count)
 
     def _number(self, subscription: Subscription) -> None:
         """Give `subscription` a number, where nothing but its subject decides what it gets."""
@@ -178,7 +178,7 @@ class Interest:
 class AccountWatch:
     """Sees the subscriptions of one account come and go."""
 
-    def __init__(self, interest: Interest, account: Account) -> None:
+    def __init__(self, interest: WorkerInterest, account: Account) -> None:
         self.account = account
         self.name = account.name.encode()
         self._interest = interest
@@ -225,14 +225,18 @@ class AccountWatch:
             del self._untold[untold]
 
 
-class Told:
+class WorkerAnnouncer:
     """The interest that is announced over one link: everything in pieces, then every change.
 
     `done` is called whenever everything has been announced.
     """
 
     def __init__(
-        self, interest: Interest, link: ChannelOwner, turns: FairTurns, done: Callable[[], None]
+        self,
+        interest: WorkerInterest,
+        link: ChannelOwner,
+        turns: FairTurns,
+        done: Callable[[], None],
     ) -> None:
         self._interest = interest
         self._link = link

@@ -17,17 +17,18 @@ import msgspec
 
 from midge.platforms import new_event_loop
 from midge.protocol.errors import MidgeError
+from midge.server.broker.server_info import CLIENTS, WEBSOCKETS
 from midge.server.broker.server_keys import ServerKeys
 from midge.server.config.options import Options
 from midge.server.log import logger as logging
-from midge.server.peers.mesh import Mesh
+from midge.server.peers.worker_links import WorkerLinks
 from midge.server.process.gc_pauses import shorten_pauses
 from midge.server.process.tuning import tune
 from midge.server.server import Server
 from midge.server.workers.control import Control
-from midge.server.workers.handover import Note, Receiver
+from midge.server.workers.handover import HandoverReceiver, Note
 from midge.server.workers.load import LoadReport
-from midge.server.workers.part import HandedDoors, KnownNeighbours, Part
+from midge.server.workers.role import HandedSockets, KnownNeighbours, WorkerRole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,13 +55,13 @@ class Worker:
     def __init__(self, control_socket: socket.socket, way: socket.socket) -> None:
         self._control_socket = control_socket
         self._control = Control(self._answer, self._hear, self._orphaned)
-        self._receiver = Receiver(way, self._receive)
-        self._doors = HandedDoors({})
+        self._receiver = HandoverReceiver(way, self._receive)
+        self._source = HandedSockets({})
         self._server: Server | None = None
-        self._mesh: Mesh | None = None
+        self._mesh: WorkerLinks | None = None
         self._early_links: list[tuple[int, socket.socket]] = []
         self._early_words: list[tuple[str, dict[str, Any]]] = []
-        self._part: Part | None = None
+        self._worker: WorkerRole | None = None
         self._seats: ConnectionQuota | None = None
         self._apply: Callable[[], None] | None = None
         self._ending = asyncio.Event()
@@ -86,9 +87,9 @@ class Worker:
     def _receive(self, note: Note, handed: socket.socket) -> None:
         kind = note["to"]
         if kind in _LISTENING:
-            self._doors.keep(kind, handed)
+            self._source.keep(kind, handed)
         elif kind != "link":
-            self._doors.take(kind, note, handed)
+            self._source.take(kind, note, handed)
         elif self._mesh is None:
             self._early_links.append((note["peer"], handed))
         else:
@@ -119,10 +120,10 @@ class Worker:
             server.broker.admission.plan_for(body["name"])
         elif kind == "end_surplus":
             server.end_surplus(body["first_cid"])
-        elif kind == "states" and self._part is not None:
-            self._part.states = body["states"]
-            self._part.refused = body["refused"]
-            self._part.restarts = body["restarts"]
+        elif kind == "states" and self._worker is not None:
+            self._worker.states = body["states"]
+            self._worker.refused = body["refused"]
+            self._worker.restarts = body["restarts"]
 
     async def _answer(self, kind: str, body: dict[str, Any]) -> Any:
         """Do what the parent asks for. Raises: MidgeError, OSError."""
@@ -151,27 +152,27 @@ class Worker:
         await self._receiver.received(body["handed"])  # all sockets handed over before this message
         options = msgspec.convert(body["options"], Options)
         logging.configure(options.logging)
-        doors = self._doors
-        doors.name({kind: (host, port) for kind, (host, port) in body["addresses"].items()})
-        part = Part(body["index"], ServerKeys(**body["keys"]), doors, self._ask_others)
-        self._part = part
-        server = self._server = Server(options, part=part)
+        source = self._source
+        source.name({kind: (host, port) for kind, (host, port) in body["addresses"].items()})
+        worker = WorkerRole(body["index"], ServerKeys(**body["keys"]), source, self._ask_others)
+        self._worker = worker
+        server = self._server = Server(options, worker=worker)
         server.name_configuration(body["digest"])
         server.broker.number_from(body["first_cid"])
         if body["can_reload"]:
             server.reload_on_request(self._ask_for_reload)
-        part.neighbours_changed = self._tell_neighbours
+        worker.neighbours_changed = self._tell_neighbours
         self._take_neighbours(server, body["neighbours"])
         self._count_elsewhere(server.broker.admission, body["accounts"])
         words, self._early_words = self._early_words, []
         for kind, told in words:
             self._take(server, kind, told)
-        mesh = self._mesh = Mesh(server.broker, part.index, self._link_lost)
-        part.link_outside = mesh.link_outside
+        mesh = self._mesh = WorkerLinks(server.broker, worker.index, self._link_lost)
+        worker.link_outside = mesh.link_outside
         tune(server, options)
         await server.start()
         logging.adopt_structlog()
-        LoadReport(server.broker, doors, self._control).start()
+        LoadReport(server.broker, source, self._control).start()
         links, self._early_links = self._early_links, []
         for peer, end in links:
             mesh.attach(peer, end)
@@ -193,7 +194,7 @@ class Worker:
             admission.plan_for(name)
 
     def _tell_neighbours(self, cluster: Neighbours) -> None:
-        urls = list(cluster.client_urls())
+        urls = {kind: list(cluster.urls(kind)) for kind in (CLIENTS, WEBSOCKETS)}
         self._control.tell(
             "neighbours", name=cluster.name, is_dynamic=cluster.is_dynamic, urls=urls
         )

@@ -30,7 +30,7 @@ _CODED = ["server", "account", "subject", "event", "client_name", "lang", "versi
 _HOUR_S = 3600
 
 
-class Segment:
+class RecordingSegment:
     """One Parquet file being written."""
 
     def __init__(self, path: Path, schema: pa.Schema, hour: int) -> None:

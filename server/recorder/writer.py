@@ -16,7 +16,7 @@ from midge.server.log.logger import get_logger
 from midge.server.recorder.arrays import WRITTEN_MESSAGES, messages_table, rows_table
 from midge.server.recorder.rows import MessageRows
 from midge.server.recorder.schemas import SCHEMAS
-from midge.server.recorder.segments import Numbering, Segment, retain
+from midge.server.recorder.segments import Numbering, RecordingSegment, retain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +52,7 @@ class SegmentWriter:
         self._worker = worker
         self._root = Path(options.directory)
         self._queue: SimpleQueue[Any] = SimpleQueue()
-        self._open: dict[str, Segment] = {}
+        self._open: dict[str, RecordingSegment] = {}
         self._is_ending = False
         self._retry_at = 0.0
         self._logged_at = -_LOG_INTERVAL_S
@@ -142,7 +142,7 @@ class SegmentWriter:
             segment = None
         try:
             if segment is None:
-                segment = Segment(self._numbering.path(data_set, hour), schema, hour)
+                segment = RecordingSegment(self._numbering.path(data_set, hour), schema, hour)
                 self._open[data_set] = segment
             size = segment.write(table())
         except Exception as error:  # noqa: BLE001 - no failure may end the recorder

@@ -1,7 +1,6 @@
 # C types for client.py.
 
 from midge.protocol.frame cimport Frame
-from midge.protocol.handler cimport Handler
 from midge.server.routing.account cimport Account
 from midge.server.routing.outbound cimport Outbound
 from midge.sublist.subscription cimport Subscription
@@ -9,7 +8,7 @@ from midge.sublist.subscription cimport Subscription
 cdef int CLOSED, _CLIENT
 
 
-cdef class Client(Handler):
+cdef class Client:
     cdef readonly long long cid
     cdef public Account account
     cdef readonly Outbound outbound
@@ -27,10 +26,9 @@ cdef class Client(Handler):
     cpdef bint has_room(self, Client publisher) except -1
     cpdef void flushed(self) except *
     cpdef bint run_goes_on(self, unsigned long long generation) except -1
-    cpdef void hold_for(self, Client receiver) except *
+    cpdef void pause_for(self, Client receiver) except *
     cpdef void release(self) except *
-    cpdef void held(self, Client publisher) except *
-    cpdef void unheld(self, Client publisher) except *
+    cpdef dict held_publishers(self)
     cpdef bint reaches(self, Client link, str origin) except -1
     cpdef bint forward(self, Client publisher, Frame frame, list queues) except -1
     cpdef bint forward_parts(self, bytes subject, bytes payload) except -1

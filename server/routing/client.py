@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-from midge.protocol.handler import Handler
 from midge.server.routing.account import Account
 from midge.server.routing.outbound import ChunkPool, Outbound
 from midge.server.routing.role import Role
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 _CLIENT = int(Role.CLIENT)  # a C number where this is compiled
 
 
-class Client(Handler):
+class Client:
     """One receiver of messages, and their sender too; `deliver_checks` holds bits of slow_path.py.
 
     `role` is one of role.py: most are what NATS calls clients.
@@ -60,17 +59,15 @@ class Client(Handler):
         """
         return self.account.sublist.generation == generation
 
-    def hold_for(self, receiver: "Client") -> None:
+    def pause_for(self, receiver: "Client") -> None:
         """Called for a publisher when `receiver` is far behind."""
 
     def release(self) -> None:
         """Called for a publisher when it may continue."""
 
-    def held(self, publisher: "Client") -> None:
-        """Called for a receiver when `publisher` waits for it to catch up."""
-
-    def unheld(self, publisher: "Client") -> None:
-        """Called for a receiver when `publisher` no longer waits for it."""
+    def held_publishers(self) -> "dict[Client, None]":
+        """Return the publishers that wait for this receiver, which releases them, to change."""
+        return {}
 
     def reaches(self, link: Any, origin: str) -> bool:
         """Return whether a message of this publisher may go over `link`, to interest of `origin`.

@@ -14,7 +14,7 @@ TRACED = 64  # what it gets is logged
 INTERCEPTED = 128  # a screen sees, changes or refuses deliveries
 OVERSIZED = 256  # it is a link to a server with a smaller largest message
 
-# Of a publisher, in `PublishingClient.publish_checks`: why a publish by it needs one.
+# Of a publisher, in `Publishing.publish_checks`: why a publish by it needs one.
 VERBOSE = 1  # it wants +OK
 PEDANTIC = 2  # it wants its publish subjects checked
 RESTRICTED = 4  # its permissions limit what it may publish

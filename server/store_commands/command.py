@@ -152,6 +152,12 @@ def _verdict(found: Checked) -> str:
     return ", ".join(parts) or "every checksum matched"
 
 
+_DELETED_BY_NATS_SERVER = (
+    "note: a nats-server with accounts that starts in {} again deletes midge's files there; run "
+    "midge stream backup before\n"
+)
+
+
 def _count(number: int, what: str) -> str:
     """Return `1 message`, `1,000 messages`."""
     return f"{number:,} {what}" + ("" if number == 1 else "s")
@@ -171,6 +177,8 @@ def _import(args: argparse.Namespace) -> int:
         sys.stdout.write(json.dumps([dataclasses.asdict(one) for one in done], indent=2) + "\n")
     else:
         sys.stdout.write(_total(done))
+    if args.source.resolve() == args.into.resolve():
+        sys.stderr.write(_DELETED_BY_NATS_SERVER.format(args.into))
     return 1 if any(one.error or one.damages for one in done) else 0
 
 

@@ -21,7 +21,7 @@ from midge.server.embedded.jetstream_requests import checked
 from midge.server.embedded.server import Server
 from midge.server.jetstream.capacity import store_directory
 from midge.server.jetstream.filesystem import note_imported
-from midge.server.store_commands.nats_files import StoredStream, find_streams
+from midge.server.store_commands.nats_files import NatsStoredStream, find_streams
 
 _PAYLOAD_MAX = 64 << 20
 """The largest limit of a message that nats-server takes in its configuration."""
@@ -82,7 +82,7 @@ async def import_store(
 async def _import_one(jetstream: JetStream, path: Path, keys: tuple[bytes, ...]) -> Imported:
     result = Imported(path.parent.parent.name, path.name)
     try:
-        stream = StoredStream(path, keys)
+        stream = NatsStoredStream(path, keys)
         request = {"config": stream.config, "state": stream.state()}
         answer = await jetstream.call(f"STREAM.RESTORE.{stream.name}", request)
         info = await _send(jetstream, answer["deliver_subject"], stream.archive())

@@ -16,7 +16,7 @@ import msgspec
 from midge.jetstream.archive import entries
 from midge.jetstream.archive.entries import ArchiveError
 from midge.jetstream.archive.framing import S2Writer
-from midge.jetstream.archive.nats_store.blocks import Block, Gone
+from midge.jetstream.archive.nats_store.blocks import Gone, NatsBlock
 from midge.jetstream.archive.nats_store.metadata import read_consumer, read_index, read_meta
 from midge.jetstream.json.encode import encode
 from midge.jetstream.stream import admission
@@ -30,7 +30,7 @@ _BLOCK_NAME = re.compile(r"(\d{1,9})\.blk")
 _NOTHING_DELIVERED = {"consumer_seq": 0, "stream_seq": 0}
 
 
-class StoredStream:
+class NatsStoredStream:
     """One stream of such a directory. `damages` grows as it is read."""
 
     def __init__(self, path: Path, keys: tuple[bytes, ...] = ()) -> None:
@@ -88,7 +88,7 @@ class StoredStream:
         writer.finish()
         yield writer.take()
 
-    def _blocks(self) -> Iterator[Block]:
+    def _blocks(self) -> Iterator[NatsBlock]:
         """Yield the blocks in order, one in memory at a time."""
         found = []
         for path in (self.path / "msgs").glob("*.blk"):
@@ -98,15 +98,15 @@ class StoredStream:
         for index, path in sorted(found):
             yield self._block(index, path)
 
-    def _block(self, index: int, path: Path) -> Block:
+    def _block(self, index: int, path: Path) -> NatsBlock:
         data = path.read_bytes()
         try:
             key = self._find_key(path.with_suffix(".key"), f"{self.name}:{index}")
         except ArchiveError as error:
-            block = Block(self.name, index, b"")
+            block = NatsBlock(self.name, index, b"")
             block.damages.append(f"block {index}: {error}")
             return block
-        return Block(self.name, index, data if key is None else key.decrypt(data))
+        return NatsBlock(self.name, index, data if key is None else key.decrypt(data))
 
     def _find_key(self, path: Path, context: str) -> FileKey | None:
         """Return the key in a file, or None if nothing is encrypted."""

@@ -1,8 +1,9 @@
 """The requests by which tools such as `nsc` store, list and delete account tokens.
 
 They exist in operator mode with a directory resolver, under `$SYS.REQ.CLAIMS` and
-`$SYS.REQ.ACCOUNT.<key>.CLAIMS`. Unlike nats-server 2.15.1, midge stores no token that a trusted
-operator has not signed: it would replace a good one and refuse all of its users.
+`$SYS.REQ.ACCOUNT.<key>.CLAIMS`. With any other resolver, the token of an account in use can be
+replaced. Unlike nats-server 2.15.1, midge stores no token that a trusted operator has not signed:
+it would replace a good one and refuse all of its users.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import msgspec
 
 from midge.server.auth.claims import BadTokenError, decode_account, decode_deletion
 from midge.server.auth.nkeys import KeyKind, is_public_key
-from midge.server.auth.resolvers import DirectoryResolver, StoreFullError
+from midge.server.auth.resolvers import DirectoryResolver, ResolverFullError
 from midge.server.log.logger import get_logger
 
 if TYPE_CHECKING:
+    from midge.server.auth.claims import AccountBody, Claims
     from midge.server.auth.operator import OperatorMode
     from midge.server.broker.broker import Broker
     from midge.server.internal.service import Request
@@ -24,9 +26,8 @@ if TYPE_CHECKING:
 
 log = get_logger()
 
-NAMES = ("UPDATE", "LIST", "DELETE", "PACK")
 _CHUNKS = 3
-_KEY_TOKEN = 3  # of `$SYS.REQ.ACCOUNT.<key>.CLAIMS.UPDATE`
+_KEY_TOKEN = -3  # of `$SYS.REQ.ACCOUNT.<key>.CLAIMS.UPDATE`, and of the older form without `REQ`
 
 
 class AccountTokens:
@@ -37,11 +38,12 @@ class AccountTokens:
         self._documents = documents
 
     async def answer(self, name: str, request: Request) -> bytes | None:
-        """Return the answer to the request `name`; None where no directory is used."""
+        """Return the answer to the request `name`."""
         mode = self._broker.admission.authenticator.operator
         directory = None if mode is None else mode.directory
         if mode is None or directory is None:
-            return None
+            found = self._replace(mode, self._key(request), request.payload)
+            return msgspec.json.encode({"server": self._documents.server_info(), **found})
         if name == "LOOKUP":
             return (directory.fetch(self._key(request)) or "").encode()
         if name == "PACK":
@@ -54,6 +56,26 @@ class AccountTokens:
     def _key(request: Request) -> str:
         return request.subject.split(b".")[_KEY_TOKEN].decode(errors="replace")
 
+    def _replace(self, mode: OperatorMode | None, key: str, payload: bytes) -> dict[str, Any]:
+        """Replace the token of an account in use, which the resolver has only in memory."""
+        text = "jwt update resulted in error"
+        try:
+            if not payload:
+                text = "jwt update error"
+                raise BadTokenError("request body is empty")
+            token, claims = _account_in(payload)
+            if claims.sub != key:
+                raise BadTokenError("subject does not match jwt content")
+            if key not in self._broker.accounts:
+                return _done(key, "jwt update skipped")
+            if mode is None or claims.iss not in mode.trusted_keys:
+                raise BadTokenError("account validation failed")
+        except BadTokenError as error:
+            return _failed(key, f"{text} - {error}")
+        mode.replace(key, token)
+        self._broker.admission.scan_tokens()
+        return _done(key, "jwt updated")
+
     def _list(
         self, _mode: OperatorMode, directory: DirectoryResolver, _request: Request
     ) -> dict[str, Any]:
@@ -63,24 +85,20 @@ class AccountTokens:
         self, mode: OperatorMode, directory: DirectoryResolver, request: Request
     ) -> dict[str, Any]:
         """Store the token in the payload."""
-        token = request.payload.decode(errors="replace").strip()
-        key = self._key(request) if request.subject.startswith(b"$SYS.REQ.ACCOUNT.") else "n/a"
+        key = "n/a" if request.subject.startswith(b"$SYS.REQ.CLAIMS.") else self._key(request)
         try:
-            if token.count(".") != _CHUNKS - 1:
-                raise BadTokenError("expected 3 chunks")
-            claims = decode_account(token)
+            token, claims = _account_in(request.payload)
             if key not in ("n/a", claims.sub):
                 raise BadTokenError("subject does not match jwt content")
             key = claims.sub
             if claims.iss not in mode.trusted_keys:
                 raise BadTokenError("not signed by a trusted operator")
             directory.store(key, token, self._broker.options.operator.resolver_max_accounts)
-        except (BadTokenError, StoreFullError, OSError) as error:
-            text = f"jwt update resulted in error - {error}"
-            return {"error": {"account": key, "code": 500, "description": text}}
+        except (BadTokenError, ResolverFullError, OSError) as error:
+            return _failed(key, f"jwt update resulted in error - {error}")
         log.info("account_token_stored", account=key)
         self._broker.admission.scan_tokens()
-        return {"data": {"account": key, "code": 200, "message": "jwt updated"}}
+        return _done(key, "jwt updated")
 
     def _delete(
         self, mode: OperatorMode, directory: DirectoryResolver, request: Request
@@ -118,3 +136,19 @@ class AccountTokens:
             line = f"{key}|{directory.fetch(key) or ''}".encode()
             self._broker.internal.publish(request.account, request.reply, line)
         return b""
+
+
+def _account_in(payload: bytes) -> tuple[str, Claims[AccountBody]]:
+    """Return the account token in a request, and what it claims; raises BadTokenError."""
+    token = payload.decode(errors="replace").strip()
+    if token.count(".") != _CHUNKS - 1:
+        raise BadTokenError("expected 3 chunks")
+    return token, decode_account(token)
+
+
+def _done(key: str, message: str) -> dict[str, Any]:
+    return {"data": {"account": key, "code": 200, "message": message}}
+
+
+def _failed(key: str, text: str) -> dict[str, Any]:
+    return {"error": {"account": key, "code": 500, "description": text}}

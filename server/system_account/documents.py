@@ -17,7 +17,7 @@ from midge.server.monitoring.varz import by_kind, feature_flags
 
 if TYPE_CHECKING:
     from midge.server.clients.connection import Connection
-    from midge.server.peers.leaf import LeafLink
+    from midge.server.peers.link import Link
 
 _ADVISORY = "io.nats.server.advisory.v1."
 
@@ -117,7 +117,7 @@ class Documents:
     def disconnect_event(self, connection: Connection) -> dict[str, Any]:
         """Describe the end of a connection; `sent` here counts from the client's side."""
         now = go_format.timestamp(self._broker.clock.wall())
-        round_trip_s = connection.keepalive.round_trip_s
+        round_trip_s = connection.channel.keepalive.round_trip_s
         measured = {"rtt": go_format.nanoseconds(round_trip_s)} if round_trip_s else {}
         return {
             **self._head("client_disconnect"),
@@ -127,11 +127,11 @@ class Documents:
             "reason": connection.reason.value if connection.reason else "",
         }
 
-    def leafnode_connect_event(self, link: LeafLink) -> dict[str, Any]:
+    def leafnode_connect_event(self, link: Link) -> dict[str, Any]:
         """Describe a leaf node that has been accepted."""
         return {**self._head("client_connect"), "client": self._leafnode(link)}
 
-    def leafnode_disconnect_event(self, link: LeafLink) -> dict[str, Any]:
+    def leafnode_disconnect_event(self, link: Link) -> dict[str, Any]:
         """Describe the end of the link of a leaf node, counted from the leaf's side."""
         now = go_format.timestamp(self._broker.clock.wall())
         return {
@@ -142,7 +142,7 @@ class Documents:
             "reason": link.reason.value if link.reason else "",
         }
 
-    def _leafnode(self, link: LeafLink) -> dict[str, Any]:
+    def _leafnode(self, link: Link) -> dict[str, Any]:
         side = link.side
         user = {"user": side.user} if side.user else {}
         version = {"ver": side.version} if side.version else {}

@@ -14,7 +14,6 @@ import msgspec
 
 from midge.protocol.errors import MidgeError
 from midge.protocol.frame import compose
-from midge.server.auth import Refusal
 from midge.server.broker.broker import Broker, Observer
 from midge.server.channels.closed_reason import ClosedReason
 from midge.server.clients.client_info import user_of
@@ -25,9 +24,10 @@ from midge.server.routing.account import Account
 from midge.server.system_account.services import SystemServices
 
 if TYPE_CHECKING:
+    from midge.server.auth import Refusal
     from midge.server.clients.connection import Connection
     from midge.server.clock import Timer
-    from midge.server.peers.leaf import LeafLink
+    from midge.server.peers.link import Link
     from midge.server.routing.subscription import RoutedSubscription
     from midge.server.system_account.documents import Documents
 
@@ -49,7 +49,7 @@ class SystemEvents(Observer):
         self._interval_s = _FIRST_STATISTICS_INTERVAL_S
         self._known: set[str] = set()
         self._services = SystemServices(state.broker, lambda: self._documents, reload)
-        self._is_first = state.part is None or state.part.is_first
+        self._is_first = state.worker is None or state.worker.is_first
 
     @property
     def _documents(self) -> Documents:
@@ -104,20 +104,17 @@ class SystemEvents(Observer):
 
     def client_closed(self, connection: Connection) -> None:
         """Publish the event of a client that has disconnected, was refused, or lost its user."""
-        is_refused = connection.reason is ClosedReason.AUTHENTICATION_FAILURE
-        if is_refused and connection.introduced:
-            self.client_refused(connection, Refusal("", account=connection.account.name))
         if not self._has_listeners():
             return
         if connection.introduced:
             self.tell_connections(connection.account, leaving=len(connection.subscriptions))
-        if is_refused:
+        if connection.reason is ClosedReason.AUTHENTICATION_FAILURE:
             self._publish_own("CLIENT.AUTH.ERR", self._documents.disconnect_event(connection))
         self._tell(connection, "DISCONNECT", self._documents.disconnect_event)
 
     # Publishing.
 
-    def leafnode_connected(self, link: LeafLink) -> None:
+    def leafnode_connected(self, link: Link) -> None:
         """Publish the event of a new leaf link, at either end."""
         if self._has_listeners():
             self.tell_connections(link.account)
@@ -125,7 +122,7 @@ class SystemEvents(Observer):
             document = self._documents.leafnode_connect_event(link)
             self.publish(self._broker.system_account, subject, document)
 
-    def leafnode_closed(self, link: LeafLink) -> None:
+    def leafnode_closed(self, link: Link) -> None:
         """Publish the end of a leaf link."""
         if self._has_listeners():
             self.tell_connections(link.account)
@@ -143,12 +140,15 @@ class SystemEvents(Observer):
 
     def client_refused(self, connection: Connection, refusal: Refusal) -> None:
         """Publish a client's refusal, with its reason, in the account."""
-        account = self._broker.accounts.get(refusal.account)
+        name = connection.account.name if connection.introduced else refusal.account
+        account = self._broker.accounts.get(name)
         if account is None or not account.sublist.has_interest(_REFUSED):
             return
         event = self._documents.disconnect_event(connection)
         event["client"] |= {"acc": account.name, "user": refusal.user or user_of(connection)}
-        self.publish(account, _REFUSED, {**event, "reason": refusal.told})
+        event["reason"] = refusal.told
+        # Clients that the same reload refuses are closed by then, and get no report.
+        asyncio.get_running_loop().call_soon(self.publish, account, _REFUSED, event)
 
     def _send_trace(self, account: Account, subject: bytes, trace: dict[str, Any]) -> None:
         """Publish the trace of a message on `subject` in its account."""
@@ -158,7 +158,7 @@ class SystemEvents(Observer):
 
     def _has_listeners(self) -> bool:
         """Return whether any client may have subscribed in the system account."""
-        if self._state.part is not None:
+        if self._state.worker is not None:
             return True  # another worker's client may have subscribed
         sublist = self._broker.system_account.sublist
         is_in_cluster = sublist.remotes is not None and len(sublist.remotes) > 0
@@ -186,7 +186,7 @@ class SystemEvents(Observer):
         if account.name == GLOBAL_ACCOUNT:
             return
         is_heard = any(self._is_heard(subject) for subject in _counts_subjects(account.name))
-        if is_heard and self._state.part is None:
+        if is_heard and self._state.worker is None:
             from midge.server.monitoring import accounts  # noqa: PLC0415 - no start needs pages
 
             counts = accounts.account_statistics(self._state, account)
@@ -213,7 +213,7 @@ class SystemEvents(Observer):
         self._timer = self._broker.clock.call_later(self._interval_s, self._tick)
         self._interval_s = min(2 * self._interval_s, _STATISTICS_INTERVAL_S)
         is_heard = self._is_heard(self._own_subject("STATSZ"))
-        if is_heard and self._state.part is not None:
+        if is_heard and self._state.worker is not None:
             self._begin(self._publish_all_statistics())
         elif is_heard:
             from midge.server.monitoring import whole  # noqa: PLC0415 - as above

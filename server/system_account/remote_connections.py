@@ -46,7 +46,7 @@ _SIZE_MAX = 64 * 1024
 log = get_logger()
 
 
-class Announced(msgspec.Struct):
+class AnnouncedConnections(msgspec.Struct):
     """A server's announcement of the connections that an account has there."""
 
     acc: str
@@ -87,7 +87,7 @@ class RemoteConnections(Observer):
         self._broker = broker
         self._cluster = cluster
         self._events = events
-        self._counts: dict[str, dict[str, Announced]] = {}
+        self._counts: dict[str, dict[str, AnnouncedConnections]] = {}
         self._inbox = b"$SYS._INBOX_." + secrets.token_hex(11).encode()
         self._left: list[str] = []
         self._again = broker.clock.call_later(_INTERVAL_S, self._tell_again)
@@ -176,7 +176,7 @@ class RemoteConnections(Observer):
     def _take(self, server_id: str, document: bytes) -> None:
         """Store a server's announcement, if this server has the account."""
         try:
-            told = msgspec.json.decode(document, type=Announced)
+            told = msgspec.json.decode(document, type=AnnouncedConnections)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return
         account = self._broker.accounts.get(told.acc)

@@ -24,6 +24,8 @@ _PAGES = (
 )  # fmt: skip
 _OF_ACCOUNTS = ("CONNZ", "SUBSZ", "INFO", "LEAFZ", "JSZ", "STATZ", "CONNS")
 
+_OF_DIRECTORY = ("UPDATE", "LIST", "DELETE", "PACK")
+
 
 class SystemServices:
     """Subscribes the services, which answer with the documents of `documents`.
@@ -58,23 +60,24 @@ class SystemServices:
             self._offer(f"$SYS.REQ.SERVER.{server_id}.{name}", account, name)
         for name in _OF_ACCOUNTS:
             self._offer(f"$SYS.REQ.ACCOUNT.*.{name}", account, f"ACCOUNT {name}")
-        if self._broker.options.operator.resolver == "directory":
-            self._offer_tokens(account)
+        self._offer_tokens(account)
 
     def _offer_tokens(self, account: Account) -> None:
-        """Offer the requests about account tokens."""
-        from midge.server.system_account.account_tokens import (  # noqa: PLC0415 - few have any
-            NAMES,
+        """Offer the requests about account tokens; most only with a directory of tokens."""
+        subjects = {f"$SYS.{kind}.*.CLAIMS.UPDATE": "UPDATE" for kind in ("ACCOUNT", "REQ.ACCOUNT")}
+        if self._broker.options.operator.resolver == "directory":
+            subjects |= {f"$SYS.REQ.CLAIMS.{name}": name for name in _OF_DIRECTORY}
+            subjects["$SYS.REQ.ACCOUNT.*.CLAIMS.LOOKUP"] = "LOOKUP"
+        for subject, name in subjects.items():
+            self._services.offer(account, subject.encode(), partial(self._answer_tokens, name))
+            self.subscribed += 1
+
+    async def _answer_tokens(self, name: str, request: Request) -> bytes | None:
+        from midge.server.system_account.account_tokens import (  # noqa: PLC0415 - seldom asked for
             AccountTokens,
         )
 
-        tokens = AccountTokens(self._broker, self._documents())
-        subjects = {f"$SYS.REQ.CLAIMS.{name}": name for name in NAMES}
-        for name in ("UPDATE", "LOOKUP"):
-            subjects[f"$SYS.REQ.ACCOUNT.*.CLAIMS.{name}"] = name
-        for subject, name in subjects.items():
-            self._services.offer(account, subject.encode(), partial(tokens.answer, name))
-            self.subscribed += 1
+        return await AccountTokens(self._broker, self._documents()).answer(name, request)
 
     def subscribe_account(self, account: Account, *, everything: bool) -> None:
         """Offer the services of every account: user information, and the account's own counts.

@@ -40,7 +40,7 @@ def hand_over(way: socket.socket, note: Note, handed: socket.socket) -> bool:
     return True
 
 
-class Receiver:
+class HandoverReceiver:
     """Takes the sockets that come over `way`, and gives each with its note to `take`."""
 
     def __init__(self, way: socket.socket, take: Callable[[Note, socket.socket], None]) -> None:

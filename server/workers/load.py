@@ -9,7 +9,7 @@ from midge.server.clients.observer import Observer
 if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
     from midge.server.workers.control import Control
-    from midge.server.workers.part import HandedDoors
+    from midge.server.workers.role import HandedSockets
 
 _SETTLE_S = 0.05  # by then most sockets handed over have become connections
 
@@ -21,9 +21,9 @@ class LoadReport(Observer):
     reports new connections a little later, because the parent has counted them already.
     """
 
-    def __init__(self, broker: Broker, doors: HandedDoors, control: Control) -> None:
+    def __init__(self, broker: Broker, source: HandedSockets, control: Control) -> None:
         self._broker = broker
-        self._doors = doors
+        self._source = source
         self._control = control
         self._is_due = False
         self._is_expected = False
@@ -31,7 +31,7 @@ class LoadReport(Observer):
     def start(self) -> None:
         """Tell from now on."""
         self._broker.observers.append(self)
-        self._doors.taken = self._expect
+        self._source.taken = self._expect
 
     def client_connected(self, connection: Any) -> None:
         """See a client that has been let in."""
@@ -55,4 +55,4 @@ class LoadReport(Observer):
 
     def _tell(self) -> None:
         self._is_due = False
-        self._control.tell("load", received=self._doors.received, open=len(self._broker.clients))
+        self._control.tell("load", received=self._source.received, open=len(self._broker.clients))

@@ -16,14 +16,14 @@ from midge.server.config.options import Logging, Options, Process
 from midge.server.listeners.sockets import host_in_url, listen
 from midge.server.log.logger import JOURNAL
 from midge.server.workers.cpus import worker_count
-from midge.server.workers.crew import PATIENCE_S, Crew
-from midge.server.workers.doors import Door, Reception
+from midge.server.workers.reception import ListeningSocket, Reception
+from midge.server.workers.worker_pool import PATIENCE_S, WorkerPool
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Awaitable, Callable, Iterable
 
-    from midge.server.listeners.doors import Address
+    from midge.server.listeners.connection_source import Address
 
 _BACKLOG = 1024
 _STOP_S = 5.0  # to stop JetStream, besides what writing takes
@@ -54,9 +54,9 @@ class Supervisor:
         self._digest = ""
         self._neighbours: dict[str, Any] = {}  # the last report of worker 0 about the cluster
         self._load_again: Callable[[], Awaitable[None]] | None = None
-        self._crew: Crew | None = None
+        self._pool: WorkerPool | None = None
         self._reception: Reception | None = None
-        self._doors: dict[str, Door] = {}
+        self._listening: dict[str, ListeningSocket] = {}
         self._sockets: dict[str, socket.socket] = {}
         self._addresses: dict[str, Address] = {}
 
@@ -66,10 +66,10 @@ class Supervisor:
         return self._keys.server_id
 
     @property
-    def crew(self) -> Crew:
+    def pool(self) -> WorkerPool:
         """The workers, once started."""
-        assert self._crew is not None, "started"
-        return self._crew
+        assert self._pool is not None, "started"
+        return self._pool
 
     # Start and stop.
 
@@ -82,20 +82,20 @@ class Supervisor:
         """
         clock = LoopClock()
         silence_s = self.options.limits.write_deadline_s
-        crew = self._crew = Crew(self, worker_count(self.options), clock, silence_s)
+        pool = self._pool = WorkerPool(self, worker_count(self.options), clock, silence_s)
         self._reception = Reception(
-            crew, lambda: self.options.limits.max_connections, self._is_firsts
+            pool, lambda: self.options.limits.max_connections, self._is_firsts
         )
         try:
             self._bind()
-            await crew.start()
+            await pool.start()
         except BaseException:
             self._unbind()
             raise
         for kind in ("websocket", "nats"):
             if kind in self._sockets:
-                door = self._doors[kind] = Door(clock, kind, self._reception)
-                door.adopt(self._sockets.pop(kind))
+                one = self._listening[kind] = ListeningSocket(clock, kind, self._reception)
+                one.adopt(self._sockets.pop(kind))
 
     def _is_firsts(self, kind: str) -> bool:
         """Return whether connections of `kind` may be leaf nodes; inside TLS only a worker sees."""
@@ -120,9 +120,9 @@ class Supervisor:
         self._sockets["nats"], self._addresses["nats"] = listening
 
     def _unbind(self) -> None:
-        for door in self._doors.values():
-            door.close()
-        self._doors = {}
+        for one in self._listening.values():
+            one.close()
+        self._listening = {}
         for listening in self._sockets.values():
             listening.close()
         self._sockets = {}
@@ -130,14 +130,14 @@ class Supervisor:
     async def stop(self) -> None:
         """Stop accepting, and stop the workers, which write their pending output."""
         self._unbind()
-        if self._crew is not None:
-            await self._crew.stop(self.options.shutdown.flush_timeout_s + _STOP_S)
+        if self._pool is not None:
+            await self._pool.stop(self.options.shutdown.flush_timeout_s + _STOP_S)
 
     async def lame_duck(self) -> None:
         """Refuse new clients, and have the workers close the others one by one; then return."""
-        for door in self._doors.values():
-            door.close()
-        await self.crew.ask_all("lame_duck", processes=self.crew.size)
+        for one in self._listening.values():
+            one.close()
+        await self.pool.ask_all("lame_duck", processes=self.pool.size)
 
     # Settings.
 
@@ -148,8 +148,8 @@ class Supervisor:
     def name_configuration(self, digest: str) -> None:
         """Show `digest`, of the file that the options came from, in monitoring from now on."""
         self._digest = digest
-        if self._crew is not None:
-            self._crew.tell_all("digest", digest=digest)
+        if self._pool is not None:
+            self._pool.tell_all("digest", digest=digest)
 
     async def reload(self, options: Options) -> None:
         """Apply new options in all workers, or in none.
@@ -161,24 +161,24 @@ class Supervisor:
         from midge.server.config.reload_rules import check_reload  # noqa: PLC0415 - most never reload
 
         check_reload(self.options, options)
-        async with self.crew.changing:
+        async with self.pool.changing:
             try:
-                await self.crew.ask_all("prepare", options=self._for_workers(options))
+                await self.pool.ask_all("prepare", options=self._for_workers(options))
             except BaseException:
-                self.crew.tell_all("discard")
+                self.pool.tell_all("discard")
                 raise
             self.options = options  # a worker that starts from here on starts with these
-            await self.crew.ask_all("apply")
+            await self.pool.ask_all("apply")
             await self._end_surplus()
 
     async def _end_surplus(self) -> None:
         """End the newest connections where the limit is now lower than their number."""
         most = self.options.limits.max_connections
-        if self.crew.balancer.load() <= most:
+        if self.pool.balancer.load() <= most:
             return
-        cids = sorted(cid for own in await self.crew.ask_all("cids") for cid in own)
+        cids = sorted(cid for own in await self.pool.ask_all("cids") for cid in own)
         if len(cids) > most:
-            self.crew.tell_all("end_surplus", first_cid=cids[most])
+            self.pool.tell_all("end_surplus", first_cid=cids[most])
 
     def _for_workers(self, options: Options) -> Options:
         """Return `options` without the parent's files: log file, pid file, ports file."""
@@ -198,7 +198,7 @@ class Supervisor:
                 urls.setdefault(shown, []).append(f"{scheme}://{host_in_url(host)}:{port}")
         return urls
 
-    # What the crew needs.
+    # What the pool needs.
 
     def first_words(self, index: int) -> dict[str, Any]:
         """Return the first message to worker `index`, with the options in force."""
@@ -215,7 +215,7 @@ class Supervisor:
             "neighbours": self._neighbours,
             "addresses": self._addresses,
             "digest": self._digest,
-            "first_cid": _OWN_CIDS + (256 * self.crew.restarts + index << 24),
+            "first_cid": _OWN_CIDS + (256 * self.pool.restarts + index << 24),
             "can_reload": self._load_again is not None,
         }
 
@@ -234,21 +234,21 @@ class Supervisor:
             await self._load_again()
         elif kind == "account":
             self._accounts[body["name"]] = None  # for workers that start later
-            self.crew.tell_starting("account", name=body["name"])
-            await self.crew.ask_all("account", PATIENCE_S, but=worker, name=body["name"])
+            self.pool.tell_starting("account", name=body["name"])
+            await self.pool.ask_all("account", PATIENCE_S, but=worker, name=body["name"])
 
     def neighbours_changed(self, worker: int, told: dict[str, Any]) -> None:
         """Send worker 0's report about the cluster to all workers, for their clients."""
         self._neighbours = told
-        self.crew.tell_all("neighbours", but=worker, **told)
+        self.pool.tell_all("neighbours", but=worker, **told)
 
     def states_changed(self) -> None:
         """Tell worker 0 of all workers, for monitoring."""
         reception = self._reception
-        self.crew.tell(
+        self.pool.tell(
             0,
             "states",
-            states=self.crew.states(),
+            states=self.pool.states(),
             refused=0 if reception is None else reception.refused,
-            restarts=self.crew.restarts,
+            restarts=self.pool.restarts,
         )

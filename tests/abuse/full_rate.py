@@ -60,7 +60,7 @@ def dial(address: tuple[str, int], *lines: bytes, receive_bytes: int = 0) -> soc
     client.connect(address)
     client.sendall(CONNECT + PING)
     got = b""
-    while not got.endswith(b"PONG\r\n"):
+    while b"PONG\r\n" not in got:
         got += client.recv(1)
     client.sendall(b"".join(lines))
     return client
@@ -114,7 +114,7 @@ def _publish(
         sent[number] += CHUNK_MESSAGES
     client.sendall(PING)
     got = b""
-    while not got.endswith(b"PONG\r\n"):
+    while b"PONG\r\n" not in got:
         got += client.recv(4096)
     client.close()
 

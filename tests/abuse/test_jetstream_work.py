@@ -209,7 +209,8 @@ class Attacked:
             file.write("5")
         before = self._status("VmRSS:")
         with neighbour(self.server) as hear:
-            self._watched.write_bytes(LONGEST.pack(0.0, 0.0))
+            with self._watched.open("r+b") as file:  # never shorter: the server has it mapped
+                file.write(LONGEST.pack(0.0, 0.0))
             factor = slowness()
             yield
             self.figures.update(hear())

@@ -22,15 +22,18 @@ def test_a_slow_connect_is_cut_on_time(victim: Victim) -> None:
     with victim(config, connect='{"verbose":false,"user":"u","pass":"p"}') as target:
         client = target.dial(is_connected=False)
         begun = time.monotonic()
+        sent = 0
         with contextlib.suppress(ConnectionError):
             for byte in target.connect_line * 100:
                 client.sendall(bytes([byte]))
+                sent += 1
                 client.settimeout(0.05)
                 with contextlib.suppress(TimeoutError):
                     answer = client.recv(1000)
                     break
         assert answer == b"-ERR 'Authentication Timeout'\r\n"
-        assert 0.9 < time.monotonic() - begun < 3
+        assert time.monotonic() - begun > 0.9
+        assert sent < 60  # in 3 s at least; on a slow machine a client has sent less by then
 
 
 @pytest.mark.row(3)

@@ -79,7 +79,7 @@ def test_what_is_no_tls_ends_the_connection(victim: Victim, rounds: int) -> None
                 answer, seconds = attack(target, pieces)
                 assert b"PONG" not in answer, name
                 assert b"MSG" not in answer, name
-                assert seconds < 5, name
+                assert seconds < 30, name  # the server ends it, after 1 s at most
         target.wait_for_descriptors(open_files)
 
 

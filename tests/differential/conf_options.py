@@ -357,7 +357,7 @@ LEAFNODES = Block(
                     {"account": Kind(("$G",), ("5",))}, "user: l@n@, password: p", listed=True
                 ),
                 "nkey": Kind((NKEY_USER,), ('"x"', "5")),
-                "proxy_required": Kind(("false",), ("5",)),
+                "proxy_required": Kind(("false", "true"), ("5",)),
             }
         ),
         "tls": TLS,
@@ -488,7 +488,7 @@ SERVER = Block(
             ("{ js_ack_fc_v2: 1 }", "5"),
         ),
         "default_js_domain": Kind(("{ A: x }",), ("5", "{ A: 5 }")),
-        "default_sentinel": Kind(('""',), ("5",)),
+        "default_sentinel": Kind(('""',), ("5", '"x"')),
         "bogus_key": Kind((), ("5", "{}")),
     }
 )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from midge.server.auth.nkeys import KeyKind
+from tests.e2e.security.test_url_resolver import serving
 from tests.support.keys import UNLIMITED_ACCOUNT, KeyPair, make_token
 from tests.support.processes import Server, command_of
 from tests.support.raw import Raw
@@ -22,9 +24,11 @@ MANAGER, USER, BEARER = (KeyPair(KeyKind.USER) for _ in range(3))
 NO_LIMITS = {"subs": -1, "data": -1, "payload": -1}
 VIOLATION = b"-ERR 'Authorization Violation'\r\n"
 
-CONFIG = f"""
+OPERATED = f"""
 operator: {make_token(OPERATOR, OPERATOR.public, "operator")}
 system_account: {SYSTEM.public}
+"""
+CONFIG = f"""{OPERATED}
 resolver_preload: {{ {SYSTEM.public}: {make_token(OPERATOR, SYSTEM.public, "account")} }}
 """
 RESOLVER = 'resolver {{ type: full, dir: "@directory@/tokens", {} }}\n'
@@ -52,8 +56,7 @@ class Tool:
         self.raw.send(b"PUB %b answer %d" % (subject.encode(), len(body)), body)
         await self.raw.until(b"MSG answer" if not subject.endswith("PACK") else b" 0\r\n")
         await self.raw.ask()
-        received = re.sub(rb"PING\r\n", b"", self.raw.received[start:])
-        found = re.findall(rb"MSG answer 1 +(\d+)\r\n(.*)\r\n", received)
+        found = re.findall(rb"MSG answer 1 +(\d+)\r\n(.*)\r\n", self.raw.received[start:])
         return [content[: int(size)] for size, content in found]
 
     async def change(self, subject: str, payload: str = "") -> Any:
@@ -183,6 +186,47 @@ async def test_a_full_directory_takes_no_more(tool: Tool) -> None:
     full = failed("jwt update resulted in error - jwt store is full", SECOND.public)
     assert await tool.change("$SYS.REQ.CLAIMS.UPDATE", account(SECOND)) == full
     assert "data" in await tool.change("$SYS.REQ.CLAIMS.UPDATE", account(FIRST))
+
+
+@pytest.fixture(params=["memory", "url"])
+def kept(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Yield the configuration of a resolver that has the tokens of two accounts in memory."""
+    tokens = {key.public: account(key) for key in (SYSTEM, FIRST)}
+    if request.param == "memory":
+        preload = ", ".join(f"{key}: {token}" for key, token in tokens.items())
+        yield f"{OPERATED}resolver: MEMORY\nresolver_preload: {{ {preload} }}\n"
+        return
+    with serving() as web:
+        web.tokens.update(tokens)
+        yield f'{OPERATED}resolver: URL("{web.url}/")\n'
+
+
+async def test_an_account_in_use_gets_another_token(kind: str, kept: str) -> None:
+    with Server(command_of(kind), kept) as server:
+        tool = await connected(server)
+        update = "$SYS.REQ.ACCOUNT.%s.CLAIMS.UPDATE"
+        why = "jwt update resulted in error - "
+        skipped = {"data": {"account": FIRST.public, "code": 200, "message": "jwt update skipped"}}
+        assert await tool.change(update % FIRST.public, account(FIRST)) == skipped
+        assert await tool.admits(FIRST)
+        for payload, text in (
+            ("", "jwt update error - request body is empty"),
+            ("x", f"{why}expected 3 chunks"),
+            (account(SECOND), f"{why}subject does not match jwt content"),
+            (account(FIRST, STRANGER), f"{why}account validation failed"),
+        ):
+            assert await tool.change(update % FIRST.public, payload) == failed(text, FIRST.public)
+        assert await tool.admits(FIRST)
+        now = int(time.time()) + 60
+        revoked = make_token(OPERATOR, FIRST.public, "account", nats={"revocations": {"*": now}})
+        done = {"data": {"account": FIRST.public, "code": 200, "message": "jwt updated"}}
+        for older in (update, update.replace("REQ.", "")):
+            assert await tool.change(older % FIRST.public, revoked) == done
+        assert not await tool.admits(FIRST)
+        for subject in ("LIST", "UPDATE", "DELETE", "PACK"):
+            asked = await tool.raw.ask(f"PUB $SYS.REQ.CLAIMS.{subject} answer 0".encode(), b"")
+            assert b"NATS/1.0 503" in asked
+        await tool.raw.close()
 
 
 @pytest.mark.parametrize("has_sentinel", [False, True])

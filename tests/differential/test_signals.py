@@ -87,11 +87,6 @@ def wait_for(log: Callable[[], str], *texts: str) -> str:
     return log()
 
 
-async def ask(client: Raw, *lines: bytes) -> bytes:
-    """Send `lines`; return the answers, without a PING, which may come at any time."""
-    return (await client.ask(*lines)).replace(b"PING\r\n", b"")
-
-
 def reload_with(server: Server, config: str) -> str:
     """Reload with another file; return the log lines about it."""
     before = len(server.log)
@@ -192,7 +187,7 @@ async def test_a_broken_file_keeps_the_old(start: Callable[..., Server], dial: D
     for broken, said in BROKEN.values():
         text = reload_with(server, BASE.replace("old", "new") + broken)
         assert REFUSED + said.replace("@", str(server.config_path)) in text
-    assert await ask(client, b"SUB a 1", b"PUB a 0", b"") == b"MSG a 1 0\r\n\r\n"
+    assert await client.ask(b"SUB a 1", b"PUB a 0", b"") == b"MSG a 1 0\r\n\r\n"
     late = await dial(server, "pilot", "old")
     assert late.received == b"PONG\r\n", "the old password still counts"
 
@@ -204,7 +199,30 @@ async def test_who_may_no_longer_come_in_is_sent_away(
     pilot, crane = await dial(server, "pilot", "old"), await dial(server)
     reload_with(server, BASE.replace("old", "new"))
     assert (await pilot.until_end()).endswith(b"-ERR 'Authorization Violation'\r\n")
-    assert await ask(crane) == b""
+    assert await crane.ask() == b""
+
+
+@pytest.mark.parametrize(
+    ("change", "word", "reports"),
+    [
+        (("pilot, password: old", "pilot, password: new"), b"-ERR 'Authorization Violation'", 1),
+        (("pilot, password", "sailor, password"), b"", 0),
+    ],
+    ids=["another password", "removed"],
+)
+async def test_a_lost_user_is_told_and_reported_once(
+    start: Callable[..., Server], dial: Dial, change: tuple[str, str], word: bytes, reports: int
+) -> None:
+    server = start()
+    pilot, crane = await dial(server, "pilot", "old"), await dial(server)
+    await crane.ask(b"SUB $SYS.> 1")
+    reload_with(server, BASE.replace(*change))
+    assert (await pilot.until_end()).rstrip() == word
+    assert (await dial(server, "crane", "no")).received.endswith(b"Violation'\r\n")
+    # The report of the client that was refused last shows that no other one can follow.
+    while crane.received.count(b"CLIENT.AUTH.ERR") < reports + 1:
+        await crane.ask()
+    assert crane.received.count(b"CLIENT.AUTH.ERR") == reports + 1
 
 
 async def test_a_subscription_that_is_no_longer_allowed_ends(
@@ -212,10 +230,10 @@ async def test_a_subscription_that_is_no_longer_allowed_ends(
 ) -> None:
     server = start()
     pilot = await dial(server, "pilot", "old", protocol=1)
-    await ask(pilot, b"SUB quay.1 1", b"SUB berth 2", b"SUB quay.2 cranes 3")
+    await pilot.ask(b"SUB quay.1 1", b"SUB berth 2", b"SUB quay.2 cranes 3")
     allowed = "password: old, permissions { subscribe: berth }"
     reload_with(server, BASE.replace("password: old", allowed))
-    told = await ask(pilot, b"PUB quay.1 0", b"", b"PUB berth 0", b"")
+    told = await pilot.ask(b"PUB quay.1 0", b"", b"PUB berth 0", b"")
     lines = [line for line in told.splitlines() if not line.startswith(b"INFO")]
     violation = b"-ERR 'Permissions Violation for Subscription to "
     assert sorted(lines[:2]) == [
@@ -229,7 +247,7 @@ async def test_surplus_connections_are_closed(start: Callable[..., Server], dial
     server = start()
     clients = [await dial(server) for _ in range(3)]
     reload_with(server, BASE + "max_connections: 1\n")
-    ends = [await ask(client) for client in clients]
+    ends = [await client.ask() for client in clients]
     assert sorted(ends) == [b"", *[b"-ERR 'maximum connections exceeded'\r\n"] * 2]
 
 
@@ -262,10 +280,8 @@ async def test_lame_duck_mode_tells_and_sends_away(
     assert "connect_urls" not in json.loads(told.removeprefix(b"INFO ")), "there is nowhere else"
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(server.address(), timeout=TIMEOUT_S).close()
-    assert await ask(new, b"SUB a 1", b"PUB a 0", b"") == b"MSG a 1 0\r\n\r\n", "it still serves"
-    assert {await new.until_end(), await old.until_end()} <= {b"", b"PING\r\n"}, (
-        "they see just the end"
-    )
+    assert await new.ask(b"SUB a 1", b"PUB a 0", b"") == b"MSG a 1 0\r\n\r\n", "it still serves"
+    assert {await new.until_end(), await old.until_end()} <= {b""}, "they see just the end"
     assert b"INFO" not in old.received, "protocol 0 is told nothing unasked"
     assert await asyncio.to_thread(server.process.wait, TIMEOUT_S) == 0
 
@@ -293,7 +309,7 @@ async def test_an_end_is_put_off_or_not(start: Callable[..., Server], dial: Dial
     await client.until(b'"ldm":true')
     server.signal("SIGTERM")
     wait_for(lambda: server.log, 'Trapped "terminated" signal')
-    assert await ask(client) == b"", "SIGTERM waits for the lame duck"
+    assert await client.ask() == b"", "SIGTERM waits for the lame duck"
     server.signal("SIGINT")
-    assert await client.until_end() in (b"", b"PING\r\n")
+    assert await client.until_end() == b""
     assert await asyncio.to_thread(server.process.wait, TIMEOUT_S) == 0

@@ -175,3 +175,55 @@ def test_a_peer_is_admitted_as_by_nats_server(program: str, case: str, folder: P
     listener, tls, peer, outcome = CASES[case]
     with started(program, listener, tls) as address:
         assert Peer(folder, **peer).outcome(address, listener) == outcome
+
+
+MAP = f"tls {{ {FILES}, verify_and_map: true }}"
+LIST = "authorization { users: [ %s ] }"
+NAMED, SUBJECT = "{ user: one.example, account: A }", '{ user: "CN=other", account: A }'
+SECRET = "{ user: one.example, password: secret, account: A }"
+ONLY = "authorization { user: one.example, password: secret, account: A }"
+GIVEN = {"user": "one.example", "pass": "secret"}
+MAPPED: dict[str, tuple[str, str, str, dict[str, str], str]] = {
+    # A case is the users of leafs and of clients, a certificate, what CONNECT has, and the account.
+    "by a DNS name": (LIST % NAMED, "", "known", {}, "A"),
+    "by its subject": (LIST % SUBJECT, "", "other", {}, "A"),
+    "whatever it says": (LIST % NAMED, "", "known", {"user": "nobody"}, "A"),
+    "by no name": (LIST % NAMED, "", "other", {}, ""),
+    "without a certificate": (LIST % NAMED, "", "", {}, ""),
+    "without its password": (LIST % SECRET, "", "known", {}, ""),
+    "with its password": (LIST % SECRET, "", "known", GIVEN, "A"),
+    "not to a single user": (ONLY, "", "known", {}, ""),
+    "as a single user": (ONLY, "", "other", GIVEN, "A"),
+    "to a client's user": ("", "{ user: one.example }", "known", {}, "A"),
+    "to no client's user": ("", "{ user: one.example }", "other", {}, ""),
+}
+
+
+def account_of(program: str, folder: Path, case: str) -> str:
+    """Return the account of the leaf of a case; empty if it is refused."""
+    users, clients, certificate, given, _ = MAPPED[case]
+    config = f'leafnodes {{ listen: "127.0.0.1:-1"\n{MAP}\n{users} }}\n'
+    config += f"accounts {{ A {{ users: [ {clients} ] }} }}\n"
+    with (
+        Server(COMMANDS[program](), config, files=files()) as server,
+        contextlib.suppress(OSError),
+        socket.create_connection(
+            ("127.0.0.1", link_port(server, "leafnode", TIMEOUT_S)), TIMEOUT_S
+        ) as raw,
+    ):
+        read_line(raw)
+        with Peer(folder, certificate).context.wrap_socket(raw) as wrapped:
+            own = {"name": "X", "server_id": "NX", "version": "2.15.1", "headers": True, **given}
+            wrapped.sendall(f"CONNECT {json.dumps(own)}\r\nPING\r\n".encode())
+            while (line := read_line(wrapped)) and line != b"PONG":
+                if line.startswith(b"INFO "):
+                    found = json.loads(line[5:]).get("remote_account", "")
+                    if found:
+                        return str(found)
+    return ""
+
+
+@pytest.mark.parametrize("case", MAPPED)
+@pytest.mark.parametrize("program", COMMANDS)
+def test_a_leafs_certificate_is_mapped_to_a_user(program: str, case: str, folder: Path) -> None:
+    assert account_of(program, folder, case) == MAPPED[case][-1]

@@ -17,7 +17,7 @@ from midge.server.config.nats_conf import (
 )
 from midge.server.config.nats_conf import security_blocks as security_keys
 from midge.server.config.nats_conf import server_block as server_keys
-from midge.server.config.nats_conf.parser import Node
+from midge.server.config.nats_conf.parser import ConfNode
 from midge.server.config.nats_conf.sections import Ignored, Missing, Result, Section, read_map
 from midge.server.process.flags import ACTIONS, SETTINGS, UNSUPPORTED, setting_values
 from midge.server.process.go_flags import Given
@@ -110,6 +110,9 @@ LEVELS = (
     Level(
         "`tls` of a remote", leafnode_blocks.REMOTE_TLS, "leafnodes { remotes: [ { tls { … } } ] }"
     ),
+    Level(
+        "`proxy` of a remote", leafnode_blocks.PROXY, "leafnodes { remotes: [ { proxy { … } } ] }"
+    ),
     Level("`resolver`", security_keys.RESOLVER, 'resolver { type: full, dir: "jwt", … }'),
     Level("`websocket`", server_keys.WEBSOCKET, "websocket { … }"),
     Level(
@@ -159,8 +162,8 @@ WITHOUT_SETTING = {
     "tls": "`tls`",
     "mappings": "`mappings`",
     "maps": "`mappings`",
-    "proxy": "none; midge connects without a proxy, with a warning",
-    "resolver_tls": "none; there is no URL resolver, with a warning",
+    "proxy": "`proxy`",
+    "resolver_tls": "`operator.resolver_tls`",
     "verify_cert_and_check_known_urls": "`cluster.check_known_urls`; for routes only",
     "cipher_suites": "`cipher_suites`",
     **dict.fromkeys(("certs", "certificates"), "`cert_file` and `key_file`, of the first of them"),
@@ -291,8 +294,8 @@ def _target(level: Level, key: str) -> str:
     return WITHOUT_SETTING[key]
 
 
-def _node(value: object) -> Node:
-    return Node(value, "x.conf", 1, 0)
+def _node(value: object) -> ConfNode:
+    return ConfNode(value, "x.conf", 1, 0)
 
 
 def main() -> None:

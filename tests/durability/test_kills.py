@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from midge.jetstream.store.file.directory import StoreDirectory
+from midge.jetstream.store.file.identity import CHECKPOINT
 from midge.jetstream.store.real_disk import RealDisk
 from tests.durability.history import REFUSED, UNKNOWN, WRITTEN, Write, violations
 from tests.durability.publisher import Publisher
@@ -36,6 +37,8 @@ class Load:
         self.history: list[Write] = []
         self.known = [0] * _KEYS
         self.number = 0
+        self.is_stopping = False  # the server, in good order
+        self.stops = 0
         self.written = 0  # compare-and-set writes that are known to have succeeded
 
     def name(self) -> str:
@@ -99,11 +102,18 @@ class Load:
             await client.close()
 
     async def end(self, server: Server, acked: int, written: int) -> None:
-        """Kill the server at some time, but not before there is enough to be lost."""
+        """Kill the server at some time, but not before there is enough to be lost.
+
+        Every third one is asked to stop instead, so that the next one finds a checkpoint.
+        """
         await asyncio.sleep(self.random.uniform(0.05, 0.3))
         while len(self.acked) - acked < _LIFE_ACKED or self.written - written < _LIFE_WRITTEN:
             await asyncio.sleep(0.002)
-        server.process.kill()
+        self.is_stopping = self.random.random() < 0.3
+        if self.is_stopping:
+            server.process.terminate()
+        else:
+            server.process.kill()
 
     async def check_ids(self, client: Publisher) -> None:
         """See that the ids of the latest messages are known."""
@@ -137,6 +147,10 @@ def run(path: Path, kills: int, seed: int) -> Load:
     for _ in range(kills):
         with Server(midge_command(), flags=("-js", "-sd", str(path))) as server:
             asyncio.run(load.life(server))
+            if load.is_stopping and load.random.random() < 0.7:  # others are killed at their stop
+                assert server.process.wait(60) == 0
+                assert (path / "jetstream" / CHECKPOINT).exists()
+                load.stops += 1
             with contextlib.suppress(ProcessLookupError):
                 server.process.kill()
             server.process.wait()
@@ -151,6 +165,7 @@ def test_ten_kills(tmp_path: Path) -> None:
     assert len(load.acked) >= 10 * _LIFE_ACKED
     assert load.written >= 10 * _LIFE_WRITTEN
     assert any(write.outcome == REFUSED for write in load.history)
+    assert load.stops
 
 
 @pytest.mark.full

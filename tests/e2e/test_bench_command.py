@@ -12,7 +12,7 @@ import pytest
 
 from bench import servers
 from midge import cli
-from midge.client.benchmark.busy import Usage, server_processes
+from midge.client.benchmark.busy import CpuUsage, server_processes
 from midge.client.benchmark.client import CountingClient
 from midge.client.options import ConnectOptions
 
@@ -59,13 +59,13 @@ def test_the_server_of_a_port_is_found_and_its_cpu_time_grows(
     port = int(url.rpartition(":")[2])
     pids = server_processes("127.0.0.1", port)
     assert len(pids) == 1
-    before = Usage.now(pids).server_s
+    before = CpuUsage.now(pids).server_s
     usage = measured(capsys, "pub", "a", "--count", "100k", "--sub", "1", "--server", url)["usage"]
     assert usage["generator_cpus"] > 0
     assert usage["server_cpus"] >= 0
-    assert (Usage.now(pids).server_s or 0) > (before or 0)
+    assert (CpuUsage.now(pids).server_s or 0) > (before or 0)
     assert server_processes("192.0.2.1", port) == []
-    assert Usage.now([]).server_s is None
+    assert CpuUsage.now([]).server_s is None
 
 
 def test_request_that_nobody_answers(url: str, capsys: pytest.CaptureFixture[str]) -> None:

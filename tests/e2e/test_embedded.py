@@ -52,7 +52,7 @@ async def test_requests_both_ways() -> None:
 
         await client.subscribe("client", cb=serve)
         await client.flush()
-        assert (await server.request("client", timeout_s=5)).payload == b"client"
+        assert (await server.request("client", timeout_s=60)).payload == b"client"
         with pytest.raises(midge.NoRespondersError):
             await server.request("nobody")
         await client.close()
@@ -146,7 +146,7 @@ def test_publish_request_and_a_client_on_either_loop(loop_factory: object) -> No
             server.subscribe("svc", lambda message: message.respond(message.payload) and None)
             answer = await client.request("svc", b"hello", timeout=30)
             await client.close()
-            return bytes(answer.data) + (await server.request("svc", b"!", timeout_s=5)).payload
+            return bytes(answer.data) + (await server.request("svc", b"!", timeout_s=60)).payload
 
     with asyncio.Runner(loop_factory=loop_factory) as runner:  # type: ignore[arg-type]
         assert runner.run(run()) == b"hello!"
@@ -289,7 +289,7 @@ def test_what_a_thread_subscribes_to_may_be_read_there() -> None:
             server.unsubscribe(subscription)
             assert [message.text for message in subscription] == ["3"]
         server.subscribe("y", lambda message: message.respond(b"ok"), account="SHOP")
-        assert server.request("y", account="SHOP", timeout_s=5).payload == b"ok"
+        assert server.request("y", account="SHOP", timeout_s=60).payload == b"ok"
         with pytest.raises(midge.NoRespondersError):
             server.request("y")
         last = server.subscribe("z")

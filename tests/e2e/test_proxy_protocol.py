@@ -98,7 +98,7 @@ def test_headers_are_judged_as_by_nats_server(kind: str) -> None:
         for name, (header, source) in TAKEN.items():
             with dial(server.address()) as client:
                 client.sendall(header + CONNECT)
-                assert read_until(client, b"PONG\r\n").endswith(b"PONG\r\n"), name
+                assert b"PONG\r\n" in read_until(client, b"PONG\r\n"), name
                 shown = connections(server)[-1]
                 own = client.getsockname()
                 assert (shown["ip"], shown["port"]) == (source or own), name
@@ -143,7 +143,7 @@ async def test_clients_behind_haproxy(
             assert info["client_ip"] == SOURCE
             if way != "tls":
                 raw.sendall(CONNECT)
-                assert read_until(raw, b"PONG\r\n").endswith(b"PONG\r\n")
+                assert b"PONG\r\n" in read_until(raw, b"PONG\r\n")
                 (shown,) = connections(server)
                 assert (shown["ip"], shown["port"]) == raw.getsockname()
 
@@ -200,13 +200,13 @@ def test_only_listed_addresses_send_headers() -> None:
     with Server(midge_command(), CONFIG + listed) as server:
         with dial(server.address(), "127.0.0.1") as direct:
             direct.sendall(CONNECT)
-            assert read_until(direct, b"PONG\r\n").endswith(b"PONG\r\n")
+            assert b"PONG\r\n" in read_until(direct, b"PONG\r\n")
         with dial(server.address(), "127.0.0.1") as liar:
             liar.sendall(header + CONNECT)
             assert b"-ERR 'Unknown Protocol Operation'" in read_until(liar, b"\0never")
         with dial(server.address()) as proxied:
             proxied.sendall(header + CONNECT)
-            assert read_until(proxied, b"PONG\r\n").endswith(b"PONG\r\n")
+            assert b"PONG\r\n" in read_until(proxied, b"PONG\r\n")
             assert [(one["ip"], one["port"]) for one in connections(server)] == [source]
         with dial(server.address()) as silent:
             silent.sendall(CONNECT)

@@ -25,8 +25,7 @@ from websockets.protocol import CLIENT, Protocol
 from websockets.utils import accept_key
 
 from midge.server.broker.broker import Broker
-from midge.server.channels.channel import Channel
-from midge.server.channels.channel_owner import ChannelOwner
+from midge.server.channels.channel import Channel, ChannelOwner
 from midge.server.channels.closed_reason import ClosedReason
 from midge.server.channels.loop_adapter import _BufferedProtocol
 from midge.server.clients.connection import Connection

@@ -287,7 +287,7 @@ def _is_able(
     """Return whether `client` may take a message to `subject` for one of its subscriptions."""
     if not client.options.echo and client is publisher:
         return False
-    permissions = client.permissions
+    permissions = client.commands.permissions
     return permissions is None or bool(permissions.may_deliver(subject, subscription.queue))
 
 

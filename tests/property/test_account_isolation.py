@@ -10,7 +10,7 @@ from collections import Counter
 from random import Random
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -118,7 +118,6 @@ def where_it_shows(made: list[Table], account: str, subject: str) -> Counter[tup
     return shown
 
 
-@settings(deadline=None)
 @given(tables(), st.sampled_from(NAMES), st.sampled_from(("x", "y", "x.a", "y.b.c", "z")))
 def test_messages_show_where_the_imports_say_and_nowhere_else(
     drawn: list[Table], account: str, subject: str

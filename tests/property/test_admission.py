@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midge.jetstream.archive.entries import CONSUMERS, Entry
+from midge.jetstream.archive.entries import CONSUMERS, ArchiveEntry
 from tests.support.commands import Reading, publish
 from tests.support.jetstream_account import AccountRig
 from tests.unit.jetstream.archive.test_transfers import Rig, archive, state_entry
@@ -73,7 +73,7 @@ def published(subject: bytes, block: bytes) -> list[Any]:
     return Reading().feed(line if block else b"PUB %b 0\r\n\r\n" % subject).commands
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     config=STREAMS,
     called=NAMES,
@@ -100,9 +100,9 @@ def test_what_a_restore_accepted_the_api_accepts(
     name = called.encode("utf-8", "surrogatepass")
     parts = [state_entry(first_seq=1, last_seq=1, consumer_count=int(has_consumer))]
     if has_consumer:
-        parts.append(Entry(CONSUMERS + name, 0, 0, b"", json.dumps(described).encode()))
+        parts.append(ArchiveEntry(CONSUMERS + name, 0, 0, b"", json.dumps(described).encode()))
     raw = subject.encode()
-    parts.append(Entry(raw, 1, 1, block, b""))
+    parts.append(ArchiveEntry(raw, 1, 1, block, b""))
     to = answer["deliver_subject"].encode()
     for piece in (archive(*parts), b""):
         rig.account.transfers.take(to, b"_INBOX.r", piece)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from midge.server import preflight as config
 from midge.server.config.nats_conf.errors import ConfError
-from midge.server.config.nats_conf.lexer import Kind, Lexer
+from midge.server.config.nats_conf.lexer import Lexer, TokenKind
 from midge.server.config.toml_lines import KeyLines
 from midge.server.errors import ConfigError
 
@@ -42,7 +42,7 @@ PIECES = st.sampled_from(
 )
 NATS_TEXTS = st.lists(PIECES, max_size=30).map("".join) | st.text(max_size=40)
 WITHIN_REASON = settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
@@ -52,8 +52,8 @@ def test_tokens_are_balanced_or_refused(text: str) -> None:
     depth = 0
     try:
         for token in Lexer(text, "x.conf").tokens():
-            depth += token.kind in (Kind.MAP_START, Kind.ARRAY_START)
-            depth -= token.kind in (Kind.MAP_END, Kind.ARRAY_END)
+            depth += token.kind in (TokenKind.MAP_START, TokenKind.ARRAY_START)
+            depth -= token.kind in (TokenKind.MAP_END, TokenKind.ARRAY_END)
             assert depth >= 0
             assert 1 <= token.line <= text.count("\n") + 1
             assert token.column >= 0

@@ -143,7 +143,7 @@ def steps(draw: st.DrawFn) -> list[tuple[Any, ...]]:
     )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(rules_of, rules_of, steps())
 def test_deliveries_are_exactly_those_that_the_rules_of_the_moment_allow(
     publishing: Permissions, receiving: Permissions, script: list[tuple[Any, ...]]
@@ -179,7 +179,7 @@ def test_deliveries_are_exactly_those_that_the_rules_of_the_moment_allow(
             assert got - Counter(of_groups) == Counter(dict.fromkeys(plain, second))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(rules_of, rules_of, rules_of, rules_of, subjects, st.integers(1, 5), st.integers(1, 5))
 @example(Permissions(), denying("b"), Permissions(), denying("a"), "a", 2, 2)
 @example(denying("b"), Permissions(), denying("a"), Permissions(), "a", 2, 2)
@@ -214,7 +214,7 @@ def test_a_reload_between_two_lines_of_one_read_counts_for_the_second(
     assert Counter(sid for _, sid, _ in receiver.messages()) == expected
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     st.integers(1, 3),
     st.floats(1, 100),
@@ -258,7 +258,7 @@ def test_only_granted_answers_reach_anybody(
             assert (b"-ERR" in worker.take()) != is_good
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     st.sets(subjects, max_size=4),
     st.sets(subjects, max_size=4),
@@ -350,7 +350,7 @@ def accounts_that_see(made: list[Account], account: str, subject: str, via: str 
     return seen
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     exchanging_accounts(),
     st.sampled_from(NAMES),

@@ -367,5 +367,5 @@ def _consumer_seq(entry: object) -> int:
     return entry.consumer_seq  # type: ignore[attr-defined,no-any-return]
 
 
-Machine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+Machine.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 TestConsumerModel = Machine.TestCase

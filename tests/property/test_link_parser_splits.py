@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from midge.protocol.frame import Frame
 from midge.protocol.handler import Handler
 from midge.protocol.inbound import Inbound, SharedBuffer
-from midge.protocol.leaf import LeafParser
-from midge.protocol.link import LinkParser
-from midge.protocol.route import RouteParser
+from midge.protocol.link import LEAF, ROUTE, LinkParser
 
 
 class Notes(Handler):
@@ -84,9 +82,9 @@ route_lines = st.one_of(
 )
 
 
-def run(parser_class: type[LeafParser | RouteParser], pieces: list[bytes]) -> object:
+def run(dialect: int, pieces: list[bytes]) -> object:
     notes = Notes()
-    parser = parser_class(notes)
+    parser = LinkParser(notes, dialect)
     parser.budget = 1 << 40
     notes.parser = parser
     inbound = Inbound(parser, SharedBuffer(256))
@@ -96,16 +94,14 @@ def run(parser_class: type[LeafParser | RouteParser], pieces: list[bytes]) -> ob
     return notes.events
 
 
-@pytest.mark.parametrize(
-    ("parser_class", "lines"), [(LeafParser, leaf_lines), (RouteParser, route_lines)]
-)
+@pytest.mark.parametrize(("dialect", "lines"), [(LEAF, leaf_lines), (ROUTE, route_lines)])
 @given(data=st.data())
 def test_any_split_gives_the_same_commands(
-    parser_class: type[LeafParser | RouteParser],
+    dialect: int,
     lines: st.SearchStrategy[bytes],
     data: st.DataObject,
 ) -> None:
     stream = b"".join(data.draw(st.lists(lines, min_size=1, max_size=12)))
     cuts = sorted(data.draw(st.sets(st.integers(1, len(stream)), max_size=8)))
     pieces = [stream[i:j] for i, j in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
-    assert run(parser_class, pieces) == run(parser_class, [stream])
+    assert run(dialect, pieces) == run(dialect, [stream])

@@ -88,7 +88,7 @@ def run(pieces: Iterable[bytes]) -> tuple[object, ...]:
 
 
 @given(STREAMS, CUTS)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_no_split_changes_the_outcome(data: bytes, cuts: list[int]) -> None:
     whole = run([data])
     assert run(pieces_of(data, cuts)) == whole
@@ -96,7 +96,7 @@ def test_no_split_changes_the_outcome(data: bytes, cuts: list[int]) -> None:
 
 
 @given(st.lists(GOOD, min_size=1, max_size=6))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_what_is_right_is_taken_as_a_whole(parts: list[bytes]) -> None:
     reading = Reading(max_control_line=CONTROL_LINE, max_payload=PAYLOAD)
     assert reading.outcome(parts) is None
@@ -107,7 +107,7 @@ NEARLY = st.lists(st.one_of(st.binary(max_size=30), lines(), publishes()), max_s
 
 
 @given(NEARLY)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_nothing_but_protocol_errors_in_bounded_memory(pieces: list[bytes]) -> None:
     reading = Reading(max_control_line=CONTROL_LINE, max_payload=PAYLOAD)
     inbound = Inbound(reading.parser, SharedBuffer(512))
@@ -121,7 +121,7 @@ def test_nothing_but_protocol_errors_in_bounded_memory(pieces: list[bytes]) -> N
 
 
 @given(STREAMS, CUTS, st.integers(16, 64))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_inbound_is_no_different(data: bytes, cuts: list[int], size: int) -> None:
     reading = Reading(max_control_line=CONTROL_LINE, max_payload=PAYLOAD)
     inbound = Inbound(reading.parser, SharedBuffer(size))

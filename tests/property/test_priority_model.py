@@ -232,5 +232,5 @@ class Machine(RuleBasedStateMachine):
             assert bool(pin is not None and pin.pin_id) == bool(self.model.pin)
 
 
-Machine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+Machine.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 TestPriorityModel = Machine.TestCase

@@ -95,7 +95,7 @@ def written_too_late(patch: Patch) -> None:
 
 
 def cold_reads_on_the_loop(patch: Patch) -> None:
-    patch.setattr(SimulatedFile, "read_at_hand", SimulatedFile.read)
+    patch.setattr(SimulatedFile, "read_cached", SimulatedFile.read)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from midge.jetstream.store.file import compaction, directory, log
+from midge.jetstream.store.file import compaction, directory, frames, log
+from tests.simulation.stopping import (
+    StoppingEncryptedWorld,
+    StoppingPassingWorld,
+    StoppingPlainWorld,
+    StoppingWorld,
+)
 from tests.simulation.world import (
     EncryptedWorld,
     FailingWorld,
@@ -22,6 +28,7 @@ def small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "SEGMENT_MAX", 8 * 1024)
     monkeypatch.setattr(directory, "LEFT_MIN", 512)
     monkeypatch.setattr(compaction, "SLICE_BYTES", 1500)
+    monkeypatch.setattr(frames, "_PIECE", 700)
 
 
 @each("seed", range(40))
@@ -59,6 +66,31 @@ def test_crashes_between_consumers_that_come_and_go(seed: int) -> None:
 @each("seed", range(10))
 def test_crashes_while_segments_go_unread(seed: int) -> None:
     run(seed, 50, PlainWorld)
+
+
+STOPPING = [StoppingWorld, StoppingPlainWorld, StoppingPassingWorld, StoppingEncryptedWorld]
+
+
+@pytest.mark.parametrize("make", STOPPING)
+def test_stops_and_crashes(make: type[StoppingWorld]) -> None:
+    used = unfit = written = 0
+    for seed in range(12):
+        world = run(seed, 40, make)
+        assert isinstance(world, StoppingWorld)
+        used += world.used
+        unfit += world.unfit
+        written += world.written
+    assert used > 20
+    assert unfit > 20
+    assert written > 5
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("make", STOPPING)
+@pytest.mark.parametrize("seed", range(6000, 6040))
+def test_stops_and_crashes_in_their_long_form(seed: int, make: type[StoppingWorld]) -> None:
+    run(seed, 500, make)
 
 
 @pytest.mark.full

@@ -9,11 +9,12 @@ import pytest
 
 from midge.jetstream.store.disk import Disk, Write
 from midge.jetstream.store.encrypted_disk import EncryptedDisk
-from midge.jetstream.store.file import compaction, directory, identity, log
+from midge.jetstream.store.file import compaction, directory, identity, log, opening, replayed
 from midge.jetstream.store.file.compaction import Compaction
 from midge.jetstream.store.file.group import Segment
+from midge.jetstream.store.file.log import Log
 from midge.jetstream.store.file.recovery import Replay
-from midge.jetstream.store.file.stream import FileStore
+from midge.jetstream.store.file.stream import FileStore, StreamSegments
 from midge.jetstream.store.interface import StoreError
 from midge.testing.simulated_disk import SimulatedCommitter, SimulatedDisk, SimulatedFile
 from tests.simulation.world import (
@@ -74,7 +75,7 @@ class Unchecked(Replay):
 
 
 def checksums_unchecked(patch: Patch) -> None:
-    patch.setattr(directory, "Replay", Unchecked)
+    patch.setattr(opening, "Replay", Unchecked)
 
 
 def tail_not_cut(patch: Patch) -> None:
@@ -90,7 +91,7 @@ class CutsTooMuch(Replay):
 
 
 def tail_cut_too_early(patch: Patch) -> None:
-    patch.setattr(directory, "Replay", CutsTooMuch)
+    patch.setattr(opening, "Replay", CutsTooMuch)
 
 
 def recovery_not_synced(patch: Patch) -> None:
@@ -154,41 +155,50 @@ class Halved(Replay):
             stream: Any = self.stream_of(number)
             if stream is None or at + length > len(data):
                 break
-            stream.replay(data, at, segment, at)
+            replayed.replay(stream, data, at, segment, at)
             at += (length + 7) & ~7
         return at if at > end + 80 else end
 
 
 def batch_cut_in_half(patch: Patch) -> None:
-    patch.setattr(directory, "Replay", Halved)
+    patch.setattr(opening, "Replay", Halved)
+
+
+def with_segments(patch: Patch, kind: type[StreamSegments]) -> None:
+    class Store(FileStore):
+        def __init__(self, log: Log, number: int, seed: int) -> None:
+            super().__init__(log, number, seed)
+            self.segments = kind(self)
+
+    patch.setattr(opening, "FileStore", Store)
 
 
 def tombstones_dropped_early(patch: Patch) -> None:
-    class Store(FileStore):
+    class Segments(StreamSegments):
         def needs_tombstone(self, seq: int, group: int, segment: Segment) -> bool:
             return False
 
-    patch.setattr(directory, "FileStore", Store)
+    with_segments(patch, Segments)
 
 
 def purges_dropped_early(patch: Patch) -> None:
-    class Store(FileStore):
+    class Segments(StreamSegments):
         def needs_purge(self, upto: int, group: int, segment: Segment) -> bool:
             return False
 
-    patch.setattr(directory, "FileStore", Store)
+    with_segments(patch, Segments)
 
 
 def deletions_of_consumers_dropped_early(patch: Patch) -> None:
-    class Store(FileStore):
+    class Segments(StreamSegments):
         def needs_deletion(self, name: bytes, segment: Segment) -> bool:
             return False
 
-    patch.setattr(directory, "FileStore", Store)
+    with_segments(patch, Segments)
 
 
 def ids_forgotten(patch: Patch) -> None:
-    class Store(FileStore):
+    class Segments(StreamSegments):
         def carry(
             self,
             segment: Segment,
@@ -197,9 +207,9 @@ def ids_forgotten(patch: Patch) -> None:
             ids: list[Any],
             purges: dict[bytes, int],
         ) -> None:
-            FileStore.carry(self, segment, names, removals, [], purges)
+            StreamSegments.carry(self, segment, names, removals, [], purges)
 
-    patch.setattr(directory, "FileStore", Store)
+    with_segments(patch, Segments)
 
 
 def unread_though_it_holds_more(patch: Patch) -> None:
@@ -222,17 +232,17 @@ def not_noted_at_the_start(patch: Patch) -> None:
             segment.holds_more = False
             return end
 
-    patch.setattr(directory, "Replay", Unnoted)
+    patch.setattr(opening, "Replay", Unnoted)
 
 
 def told_by_no_other_segment(patch: Patch) -> None:
     """Configurations and sequences go with a segment that is not read."""
 
-    class Store(FileStore):
+    class Segments(StreamSegments):
         def is_told_in(self, segment: Segment) -> bool:
             return False
 
-    patch.setattr(directory, "FileStore", Store)
+    with_segments(patch, Segments)
 
 
 def unlinked_before_it_is_durable(patch: Patch) -> None:
@@ -250,7 +260,7 @@ def same_data_key(patch: Patch) -> None:
 
 
 def both_identities_at_once(patch: Patch) -> None:
-    def rewrite(disk: Disk, found: list[Any], wanted: identity.Identity) -> None:
+    def rewrite(disk: Disk, found: list[Any], wanted: identity.LogIdentity) -> None:
         if found != [wanted, wanted]:
             for name in set(identity.NAMES) & set(disk.names()):
                 disk.unlink(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from midge.server.config.options import Cluster, Limits, Listen, Options, SubjectPermissions
-from midge.server.peers.route import RouteLink
+from midge.server.peers.link import Link
 from midge.server.server import Server
 
 
@@ -24,7 +24,7 @@ def url(server: Server, login: str = "") -> str:
     return known.replace("://", f"://{login}")
 
 
-def routes(server: Server) -> dict[str, RouteLink]:
+def routes(server: Server) -> dict[str, Link]:
     """The routes that are up, by the name of the other server."""
     service = server._cluster
     assert service is not None
@@ -33,6 +33,6 @@ def routes(server: Server) -> dict[str, RouteLink]:
 
 def told(server: Server, other: str) -> set[bytes]:
     """What interest in the global account `server` knows of from `other`."""
-    branch = routes(server)[other].branches.get(b"$G")
+    branch = routes(server)[other].commands.branches.get(b"$G")
     known = () if branch is None else branch.interest
     return {one.subject for one in known if not one.subject.startswith(b"$")}

@@ -67,7 +67,7 @@ class Mutator:
         random = self.random
         reader = entries.EntryReader(1 << 24)
         reader.feed(unpacked(archive))
-        found: list[entries.Entry] = []
+        found: list[entries.ArchiveEntry] = []
         while (entry := reader.next_entry()) is not None:
             found.append(entry)
         for _ in range(random.randint(1, 3)):
@@ -86,7 +86,7 @@ class Mutator:
         data = entries.MAGIC + b"".join(entries.pack(*one) for one in found)
         return self._raw(data)
 
-    def _entry(self, entry: entries.Entry) -> entries.Entry:
+    def _entry(self, entry: entries.ArchiveEntry) -> entries.ArchiveEntry:
         random = self.random
         if entry.payload.startswith(b"{") and random.random() < 0.7:
             return entry._replace(payload=self.json(entry.payload))

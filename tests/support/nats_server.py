@@ -15,9 +15,13 @@ from midge.client.options import ConnectOptions
 
 
 class NatsServer:
-    """A real nats-server on a free loopback port, with JetStream in a directory of its own."""
+    """A nats-server on a free loopback port, with JetStream in a directory of its own.
 
-    def __init__(self, directory, settings="", *, port=-1):
+    `command` starts another server by the same flags.
+    """
+
+    def __init__(self, directory, settings="", *, port=-1, command=None):
+        self._command = command or [nats_server_binary()]
         self._directory = directory
         directory.mkdir(parents=True, exist_ok=True)
         self._config = directory / "server.conf"
@@ -32,19 +36,23 @@ class NatsServer:
         """Start the process and wait until it says where it listens."""
         with (self._directory / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [nats_server_binary(), "-c", self._config], stdout=log, stderr=log
+                [*self._command, "-c", self._config], stdout=log, stderr=log
             )
-        ports = self._directory / f"nats-server_{self.process.pid}.ports"
-        deadline = time.monotonic() + 20
-        while not (ports.is_file() and ports.stat().st_size):
+        deadline = time.monotonic() + 60
+        while not (ports := self._ports()):
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
                 pytest.fail((self._directory / "server.log").read_text())
             time.sleep(0.01)
-        listening = json.loads(ports.read_text())
+        listening = json.loads(ports)
         self.url = listening["nats"][0]
         self._monitoring = listening["monitoring"][0]
         self.port = int(self.url.rpartition(":")[2])
+
+    def _ports(self):
+        """Return the text of the file that says where the server listens, empty without one."""
+        files = self._directory.glob(f"[!.]*_{self.process.pid}.ports")
+        return "".join(file.read_text() for file in files)
 
     def sent_bytes(self):
         """Return how many bytes of messages the server has sent to clients."""

@@ -15,7 +15,7 @@ def store_lines(store: Store, messages: list[tuple[bytes, bytes]], time_ns: int)
     data += b"PING\r\nPING\r\n"  # a short line is not looked at before some bytes follow it
     epoch = store.begin_epoch()
     for subject, _ in messages:
-        store.know_subject(subject, 0, len(subject), epoch)
+        store.remember_subject(subject, 0, len(subject), epoch)
     lines = PublishedLines()
     stored, position = 0, start
     while lines.find(data, position, len(data), 4096, -1):

@@ -13,7 +13,8 @@ from midge.server.config import options as tables
 from midge.server.peers.addresses import Address
 from midge.server.peers.cluster import Cluster
 from midge.server.peers.interest import Interests
-from midge.server.peers.route import RouteLink
+from midge.server.peers.link import Link
+from midge.server.peers.route import route_link
 from midge.server.peers.route_dialler import SolicitedRoute
 from midge.server.peers.route_end import AcceptedRoute, RouteEnd
 from midge.server.routing.client import Client
@@ -49,7 +50,7 @@ class Route:
 
     def __init__(self, world: World, side: RouteEnd, host: str) -> None:
         cid = world.broker.take_cid()
-        self.link = RouteLink(world.broker, cid, (host, 1), side, 30)
+        self.link = route_link(world.broker, cid, (host, 1), side, 30)
         self.side = side
         self._transport = Blockable()
         self.link.channel.connection_made(self._transport)
@@ -90,12 +91,13 @@ class Dialling:
         self.address = Address("h", 1, "u", "p")
         self.is_explicit = is_explicit
         self.gossip_mode = gossip_mode
+        self.place = 0
         self.joins = self.ends = 0
 
     def joined(self) -> None:
         self.joins += 1
 
-    def ended(self, link: RouteLink) -> None:
+    def ended(self, link: Link) -> None:
         self.ends += 1
 
 

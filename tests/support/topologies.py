@@ -36,9 +36,10 @@ Disturb = Callable[[], Awaitable[None]]
 class Topology:
     """Two to four servers of random kinds: some are a cluster, and the others leafs of others.
 
-    With `has_password`, routes need a user. The server `streams`, if any, has JetStream: a midge,
-    or a nats-server that is in no cluster, since a cluster's streams need three of those.
-    Configured links go over wires, which `disturb` cuts; a killed server starts again behind them.
+    With `has_password`, routes need a user; `pool` says how many routes there are. The server
+    `streams`, if any, has JetStream: a midge, or a nats-server that is in no cluster, since a
+    cluster's streams need three of those. Configured links go over wires, which `disturb` cuts; a
+    killed server starts again behind them.
     """
 
     def __init__(self, seed: int) -> None:
@@ -48,6 +49,8 @@ class Topology:
         self.kinds[random.randrange(count)] = "midge"
         self.members = random.randint(1, count)
         self.has_password = random.random() < 0.5
+        pools = ("", "pool_size: 3", "pool_size: 2, accounts: [A]")
+        self.pool = Random(f"pool {seed}").choice(pools)
         self.above = [random.randrange(i) if i >= self.members else -1 for i in range(count)]
         able = [i for i, kind in enumerate(self.kinds) if kind == "midge" or self._is_alone(i)]
         self.streams = random.choice(able) if able and random.random() < 0.7 else -1
@@ -60,7 +63,8 @@ class Topology:
         self._store = tempfile.TemporaryDirectory(prefix="midge-test-")
 
     def __repr__(self) -> str:
-        return f"<{self.kinds} cluster of {self.members}, leafs {self.above}, JS {self.streams}>"
+        shape = f"{self.kinds} cluster of {self.members}, leafs {self.above}"
+        return f"<{shape}, JS {self.streams}, {self.pool}>"
 
     def _is_alone(self, i: int) -> bool:
         return i >= self.members or self.members == 1
@@ -115,6 +119,7 @@ class Topology:
             login = "r:p@" if self.has_password else ""
             text += 'cluster { name: C, listen: "127.0.0.1:-1", connect_retries: 50\n'
             text += "authorization { user: r, password: p }\n" if login else ""
+            text += self.pool + "\n"
             if i:
                 port = self._wires[0]["route"].port
                 text += f'routes: ["nats-route://{login}127.0.0.1:{port}"]\n'

@@ -39,7 +39,7 @@ class Record(NamedTuple):
     is_tombstone: bool
 
 
-class RecordReader:
+class NatsRecords:
     """Cuts what a block holds, as it comes, into records; `damages` says what cannot be read."""
 
     def __init__(self, stream: str, index: int) -> None:
@@ -123,13 +123,13 @@ class RecordReader:
         )
 
 
-class Block:
+class NatsBlock:
     """One block, read: its records, and what of it cannot be read."""
 
     def __init__(self, stream: str, index: int, data: bytes) -> None:
         self.index = index
         self.records: list[Record] = []
-        reader = RecordReader(stream, index)
+        reader = NatsRecords(stream, index)
         self.damages = reader.damages
         try:
             reader.feed(_uncompressed(data))
@@ -177,14 +177,14 @@ class Gone:
         self._deleted = index.deleted
         self._seqs: set[int] = set()
 
-    def take(self, block: Block) -> None:
+    def take(self, block: NatsBlock) -> None:
         """Record the tombstones of a block, and its last sequence."""
         for record in block.records:
             if record.is_gone:
                 self._seqs.add(record.seq)
             self.last_seq = max(self.last_seq, record.seq)
 
-    def left(self, block: Block) -> Iterator[Record]:
+    def left(self, block: NatsBlock) -> Iterator[Record]:
         """Yield the messages of a block that are left."""
         first = max(self.first_seq, self._firsts.get(block.index, 0))
         for record in block.records:

@@ -24,7 +24,7 @@ from midge.jetstream.store.file.group import Segment, segment_name
 from midge.jetstream.store.file.identity import NEW
 from midge.jetstream.store.file.log import Log
 from midge.jetstream.store.file.stream import FileStore
-from midge.jetstream.store.numbers import Octets
+from midge.jetstream.store.numbers import BytesLike
 
 _HEAD = 48
 _GROUP_HEAD = 80
@@ -118,7 +118,7 @@ class Compaction:
     def _pass_over(self) -> None:
         """Skip reading a segment that has only removed messages."""
         for number, stream in self._streams.items():
-            if stream.is_told_in(self.segment):
+            if stream.segments.is_told_in(self.segment):
                 self._of(number)  # has the bounds carried
         self._position = self.segment.end
 
@@ -126,7 +126,7 @@ class Compaction:
         """Go on with the slice that was not in memory."""
         self.log.turns.add(self.read_on)
 
-    def _read_slice(self) -> Octets | None:
+    def _read_slice(self) -> BytesLike | None:
         """Return the next slice of the segment; None while it is fetched from the disk."""
         size = min(SLICE_BYTES, self.segment.end - self._position)
         return self.log.fetches.read(self.segment, self._position, size, size, size, self)
@@ -140,7 +140,7 @@ class Compaction:
         for number, carried in sorted(self._carried.items()):
             stream = self._streams.get(number)
             if stream is not None:
-                stream.carry(
+                stream.segments.carry(
                     self.segment, carried.names, carried.removals, carried.ids, carried.purges
                 )
         for number in sorted(self._stream_deletions):
@@ -206,7 +206,7 @@ class Compaction:
             return True
         seq = numbers.u64_at(old, at + 24)
         length = numbers.u32_at(old, at + 8)
-        if stream.is_at(seq, self.segment, self._position + at):
+        if stream.segments.is_at(seq, self.segment, self._position + at):
             if not self._is_whole(old, at):
                 return False
             self._copy(old, at, records.padded(length))
@@ -243,7 +243,7 @@ class Compaction:
         for at in range(0, len(self._moves), _MOVE):
             stream = self._streams.get(numbers.u64_at(self._moves, at))
             if stream is not None:
-                stream.move(
+                stream.segments.move(
                     numbers.u64_at(self._moves, at + 8),
                     self.segment,
                     numbers.u32_at(self._moves, at + 16),
@@ -257,7 +257,7 @@ class Compaction:
 
     def _note_id(self, stream: FileStore, msg_id: bytes, seq: int, time_ns: int) -> None:
         """Keep an id as long as its window is open at the time of the stream's last message."""
-        if msg_id and time_ns + stream.dedup_window_ns >= stream.last_time_ns:
+        if msg_id and time_ns + stream.records.dedup_window_ns >= stream.last_time_ns:
             self._of(stream.number).ids.append((msg_id, seq, time_ns))
 
     def _sort_other(self, old: bytearray, at: int, kind: int, group: int) -> None:
@@ -270,7 +270,7 @@ class Compaction:
                 self._stream_deletions.add(number)
             return
         if kind in {records.STREAM, records.BOUNDS}:
-            if stream.is_told_in(self.segment):  # else a later segment says it, too
+            if stream.segments.is_told_in(self.segment):  # else a later segment says it, too
                 self._of(number)
             return
         seq = numbers.u64_at(old, at + 24)
@@ -280,7 +280,7 @@ class Compaction:
             for position in range(at + _HEAD, end, 8):
                 self._note_removal(stream, numbers.u64_at(old, position), group)
         elif kind == records.PURGED:
-            if stream.needs_purge(seq, group, self.segment):
+            if stream.segments.needs_purge(seq, group, self.segment):
                 subject = bytes(old[at + _HEAD : end])
                 carried.purges[subject] = max(seq, carried.purges.get(subject, 0))
         elif kind == records.MESSAGE_ID:
@@ -293,7 +293,7 @@ class Compaction:
                 self._note_removal(stream, seq, group)
 
     def _note_removal(self, stream: FileStore, seq: int, group: int) -> None:
-        if stream.needs_tombstone(seq, group, self.segment):
+        if stream.segments.needs_tombstone(seq, group, self.segment):
             self._of(stream.number).removals.append(seq)
 
     def _of(self, number: int) -> Carried:
@@ -382,7 +382,7 @@ class Compaction:
             return
         self.log.segments.remove(self.segment)
         for stream in self._streams.values():
-            stream.forget_segment(self.segment)
+            stream.segments.forget(self.segment)
         self._forget_deletions()
         self.log.fetches.departing.release(self.segment.file, partial(self._done, True))
 
@@ -390,7 +390,7 @@ class Compaction:
         for number, carried in self._carried.items():
             stream = self._streams.get(number)
             if stream is not None:
-                stream.forget_deletions(carried.names, self.segment)
+                stream.segments.forget_deletions(carried.names, self.segment)
 
     def _directory_sync(self, removed: DiskFile) -> Write:
         """Return an empty write, which syncs the directory.

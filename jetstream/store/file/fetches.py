@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from midge.jetstream.store.disk import Disk, DiskFile
-from midge.jetstream.store.numbers import Octets
+from midge.jetstream.store.numbers import BytesLike
 
 if TYPE_CHECKING:
     from midge.jetstream.store.file.group import Segment
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _AHEAD = 1024 * 1024
 """Fetched at once where the next message is that near, and read in one turn: some 1 ms."""
 
-Departed = tuple[DiskFile, int, int, Callable[[Octets], object]]
+Departed = tuple[DiskFile, int, int, Callable[[BytesLike], object]]
 """The file of a record, its position, its length, and the callback for its bytes."""
 
 
@@ -42,7 +42,9 @@ class Departing:
         self._used: Counter[DiskFile] = Counter()
         self._released: dict[DiskFile, Callable[[], object]] = {}
 
-    def add(self, file: DiskFile, offset: int, size: int, take: Callable[[Octets], object]) -> None:
+    def add(
+        self, file: DiskFile, offset: int, size: int, take: Callable[[BytesLike], object]
+    ) -> None:
         """Read `size` bytes and call `take` with them, with b"" if they cannot be read."""
         self._queue.append((file, offset, size, take))
         self._used[file] += 1
@@ -77,7 +79,7 @@ class Departing:
         if not self._queue:
             return  # it has been closed
         room = _AHEAD
-        data: Octets | None = None
+        data: BytesLike | None = None
         with contextlib.suppress(OSError):
             file, offset, size, _ = self._queue[0]
             data = file.read(offset, size)
@@ -86,7 +88,7 @@ class Departing:
             file, offset, size, _ = self._queue[0]
             data = None
             with contextlib.suppress(OSError):
-                data = file.read_at_hand(offset, size)
+                data = file.read_cached(offset, size)
             if data is None or len(data) < size:
                 break
             room -= size
@@ -94,7 +96,7 @@ class Departing:
         if self._queue:
             self._fetch()
 
-    def _take(self, data: Octets) -> None:
+    def _take(self, data: BytesLike) -> None:
         """Hand over what the first one is, and let go of its file."""
         file, _, _, take = self._queue.popleft()
         take(data)
@@ -136,7 +138,7 @@ class Fetches:
 
     def read(
         self, segment: Segment, offset: int, size: int, least: int, ahead: int, waiter: Waiter
-    ) -> Octets | None:
+    ) -> BytesLike | None:
         """Return up to `size` bytes of a segment, `least` at the least, without waiting for a disk.
 
         None while they are fetched for `waiter`, `ahead` bytes at once.
@@ -148,7 +150,7 @@ class Fetches:
             self._waiters += waiter not in waiting
             waiting[waiter] = None
             return None
-        data = segment.file.read_at_hand(offset, size)
+        data = segment.file.read_cached(offset, size)
         if data is not None and len(data) >= least:
             return data
         if was_fetched or self._waiters >= _WAITERS_MAX:
@@ -173,7 +175,7 @@ BUDGET_BYTES = 64 << 20
 KiB each. A buffer has at least the size of one record."""
 
 
-class Owner(Protocol):
+class BufferOwner(Protocol):
     """Has a buffer."""
 
     def drop_ahead(self) -> None:
@@ -186,9 +188,9 @@ class ReadBuffers:
     def __init__(self, budget_bytes: int = BUDGET_BYTES) -> None:
         self.total_bytes = 0
         self._budget_bytes = budget_bytes
-        self._sizes: dict[Owner, int] = {}
+        self._sizes: dict[BufferOwner, int] = {}
 
-    def filled(self, owner: Owner, size: int) -> None:
+    def filled(self, owner: BufferOwner, size: int) -> None:
         """Count a buffer filled with `size` bytes, and drop older ones above the budget."""
         self.emptied(owner)
         self._sizes[owner] = size
@@ -198,6 +200,6 @@ class ReadBuffers:
             self.emptied(oldest)
             oldest.drop_ahead()
 
-    def emptied(self, owner: Owner) -> None:
+    def emptied(self, owner: BufferOwner) -> None:
         """Note that a buffer was freed."""
         self.total_bytes -= self._sizes.pop(owner, 0)

@@ -40,6 +40,9 @@ NAMES = ("store.a", "store.b")
 NEW = ".new"
 """What the name of a file ends in until it takes the place of the one without it."""
 
+CHECKPOINT = "checkpoint"
+"""The name of the file that a start can do without, see checkpoint.py."""
+
 HEAD_AT = 512
 """Where the head of the store stands in both files, see `Head`: the next sector."""
 
@@ -53,7 +56,7 @@ _ENCRYPTED = b"2"
 _ID_SIZE = 16
 
 
-class Identity(NamedTuple):
+class LogIdentity(NamedTuple):
     """The store's id, and its wrapped key; empty where the store is not encrypted."""
 
     store_id: bytes
@@ -105,7 +108,7 @@ def _proven(
     disk: Disk,
     keys: UserKeys | None,
     known: list[bytes],
-    found: list[Identity | None],
+    found: list[LogIdentity | None],
     logs: list[str],
 ) -> bytes:
     """Return the one id under which logs have records; the only id if the logs are empty."""
@@ -148,8 +151,8 @@ def _content(disk: Disk, name: str) -> bytes:
 
 
 def _opened(
-    disk: Disk, keys: UserKeys | None, store_id: bytes, own: list[Identity]
-) -> tuple[Identity, Disk]:
+    disk: Disk, keys: UserKeys | None, store_id: bytes, own: list[LogIdentity]
+) -> tuple[LogIdentity, Disk]:
     """Return what both files are to hold, and the disk that reads and writes the store.
 
     Raises:
@@ -159,10 +162,10 @@ def _opened(
     if keys is None:
         if wrapped:
             raise StoreKeyError("the store is encrypted, and no key is given")
-        return Identity(store_id, b""), disk
+        return LogIdentity(store_id, b""), disk
     from midge.jetstream.store.encrypted_disk import KEY_SIZE, EncryptedDisk  # noqa: PLC0415
 
-    known = Identity(store_id, b"")
+    known = LogIdentity(store_id, b"")
     store_key = None
     error: StoreKeyError | None = None
     is_current = True
@@ -180,7 +183,7 @@ def _opened(
         store_key = disk.random_bytes(KEY_SIZE)
         is_current = False
     if not is_current:
-        known = Identity(store_id, keys.wrap(store_key, store_id))
+        known = LogIdentity(store_id, keys.wrap(store_key, store_id))
     return known, EncryptedDisk(disk, store_key, keys.cipher)
 
 
@@ -197,14 +200,14 @@ def without_aside(name: str) -> str:
     return name.partition(ASIDE)[0]
 
 
-def _write_where_missing(disk: Disk, found: list[Identity | None], wanted: Identity) -> None:
+def _write_where_missing(disk: Disk, found: list[LogIdentity | None], wanted: LogIdentity) -> None:
     """See that both files hold the identity."""
     if found != [wanted, wanted]:
         for name in NAMES:
             _write(disk, name, wanted)
 
 
-def _read(disk: Disk, name: str) -> Identity | None:
+def _read(disk: Disk, name: str) -> LogIdentity | None:
     """Return what a file holds, None when it is damaged."""
     file = disk.open(name)
     try:
@@ -221,10 +224,10 @@ def _read(disk: Disk, name: str) -> Identity | None:
         newer = lines[1].decode(errors="replace")
         raise StoreError(f"the store is of format {newer}, and this version reads 1 and 2")
     store_id = bytes.fromhex(lines[2].decode())
-    return Identity(store_id, bytes.fromhex(lines[3].decode()) if count == 4 else b"")
+    return LogIdentity(store_id, bytes.fromhex(lines[3].decode()) if count == 4 else b"")
 
 
-def _write(disk: Disk, name: str, identity: Identity) -> None:
+def _write(disk: Disk, name: str, identity: LogIdentity) -> None:
     """Write the identity into a file that keeps its head, and see that it is on the disk."""
     head = b""
     if name in disk.names():
@@ -249,7 +252,7 @@ def _write(disk: Disk, name: str, identity: Identity) -> None:
 _TITLE = b"midge logs"
 
 
-class Contents(NamedTuple):
+class LogContents(NamedTuple):
     """What a head says: the logs, the length of the last one, and of each stream some numbers.
 
     These are the first and the last sequence, and the number of messages; all of them are as they
@@ -276,7 +279,12 @@ class Head:
         self._count = 0
         self._files = [disk.open(name) for name in NAMES]
 
-    def read(self) -> Contents | None:
+    @property
+    def count(self) -> int:
+        """The count of the newest head; it grows with each."""
+        return self._count
+
+    def read(self) -> LogContents | None:
         """Return the newest of both copies; None if none is whole."""
         found = [parsed(file.read(HEAD_AT, HEAD_MAX), self._seed) for file in self._files]
         whole = [one for one in found if one is not None]
@@ -285,7 +293,7 @@ class Head:
         self._count, contents = max(whole, key=lambda one: one[0])
         return contents
 
-    def write(self, contents: Contents) -> None:
+    def write(self, contents: LogContents) -> None:
         """Write both copies now, one after the other."""
         data = self._next(contents)
         for file in self._files:
@@ -294,7 +302,7 @@ class Head:
 
     def save(
         self,
-        contents: Contents,
+        contents: LogContents,
         chore: Callable[[Write, Callable[[bool], object]], object],
         done: Callable[[bool], object],
     ) -> None:
@@ -315,12 +323,12 @@ class Head:
         for file in self._files:
             file.close()
 
-    def _next(self, contents: Contents) -> bytes:
+    def _next(self, contents: LogContents) -> bytes:
         self._count += 1
         return serialized(self._count, contents, self._seed)
 
 
-def serialized(count: int, contents: Contents, seed: int) -> bytes:
+def serialized(count: int, contents: LogContents, seed: int) -> bytes:
     """Return a head as a file has it."""
     lines = [
         b"%b %d %d %d" % (_TITLE, count, len(contents.sequences), contents.is_closed),
@@ -333,7 +341,7 @@ def serialized(count: int, contents: Contents, seed: int) -> bytes:
     return text + b"%08x\n" % zlib.crc32(text, seed)
 
 
-def parsed(data: bytes, seed: int) -> tuple[int, Contents] | None:
+def parsed(data: bytes, seed: int) -> tuple[int, LogContents] | None:
     """Return a head's count and contents; None if it is not whole."""
     lines = data.split(b"\n")
     title, _, numbers = lines[0].rpartition(_TITLE + b" ")
@@ -353,7 +361,7 @@ def parsed(data: bytes, seed: int) -> tuple[int, Contents] | None:
     for line in lines[4 : streams + 4]:
         number, first_seq, last_seq, messages = map(int, line.split())
         sequences[number] = (first_seq, last_seq, messages)
-    return count, Contents(
+    return count, LogContents(
         frozenset(logs), int(lines[2]), dict(_pairs(lines[3])), sequences, is_closed == 1
     )
 
@@ -376,3 +384,9 @@ def ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
         else:
             found.append((number, number))
     return found
+
+
+def is_own(name: str) -> bool:
+    """Return whether a store makes files of this name; all others are left alone."""
+    whole = without_aside(name.removesuffix(NEW))
+    return whole in {*NAMES, CHECKPOINT} or bool(segment_number(whole))

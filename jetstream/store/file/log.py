@@ -184,9 +184,7 @@ class Log:
             return
         self._is_wanted = False
         group = self._open
-        for stream in group.streams:
-            stream.close_group()
-        group.lasts = [stream.last_seq for stream in group.streams]
+        group.lasts = [stream.close_group() for stream in group.streams]
         self._open = None
         self.group = group.number + 1
         self._submit(group)
@@ -329,13 +327,16 @@ class Log:
             segment = self.segments[-1]
             self._roll(segment, self._end_of(segment))
 
-    def close(self) -> None:
-        """Write the open group and the synced position, and close the files."""
+    def finish(self) -> None:
+        """Write the open group and the synced position, and wait for the disk."""
         self._drain()
         self.sync_written()
         self._drain()
         self.mark()
         self._drain()
+
+    def close(self) -> None:
+        """Close the files."""
         self.committer.close()
         self._next.close()
         for segment in self.segments:

@@ -15,7 +15,7 @@ import zlib
 from typing import Any
 
 from midge.jetstream.store import numbers
-from midge.jetstream.store.numbers import Octets
+from midge.jetstream.store.numbers import BytesLike
 
 _HEAD = 48
 _GROUP_CHAIN = 60
@@ -30,7 +30,7 @@ def prepare() -> None:
     """Get ready for the other functions, which must not be called before."""
 
 
-def crc32(data: Octets, start: int, end: int, seed: int) -> int:
+def crc32(data: BytesLike, start: int, end: int, seed: int) -> int:
     """Return the checksum of ``data[start:end]``, beginning with `seed`."""
     return zlib.crc32(data[start:end], seed)
 
@@ -66,7 +66,7 @@ def seal_group(data: bytearray, used: int, store_seed: int, segment: int, positi
 
 
 def check_head(
-    data: Octets, at: int, end: int, store_seed: int, segment: int, position: int
+    data: BytesLike, at: int, end: int, store_seed: int, segment: int, position: int
 ) -> bool:
     """Return whether ``data[at:end]`` begins with the head of a record."""
     if end - at < _HEAD:
@@ -79,7 +79,7 @@ def check_head(
 
 
 def check_record(
-    data: Octets, at: int, end: int, store_seed: int, segment: int, position: int
+    data: BytesLike, at: int, end: int, store_seed: int, segment: int, position: int
 ) -> int:
     """Return 2 for a whole record in ``data[at:end]``, 1 for one with only its head, 0 for none."""
     if not check_head(data, at, end, store_seed, segment, position):

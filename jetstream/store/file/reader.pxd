@@ -6,18 +6,20 @@ from midge.jetstream.store cimport numbers
 from midge.jetstream.store.file cimport records
 from midge.jetstream.store.file.group cimport Group, Segment
 from midge.jetstream.store.file.log cimport Log
-from midge.jetstream.store.indexes cimport Run
+from midge.jetstream.store.indexes cimport Indexes, Medium, Run
 from midge.jetstream.store.interface cimport MessageView
-from midge.jetstream.store.store cimport Store
 from midge.jetstream.store.message_index cimport Block
 
 cdef Py_ssize_t _HEAD, _BEYOND, _AHEAD, _FETCHED
 cdef unsigned long long _LONG
 
 
-cdef class RecordReader(Store):
+cdef class RecordReader(Medium):
     cdef readonly unsigned int number
-    cdef public set lost
+    cdef readonly set lost
+    cdef public bint is_erasing
+    cdef public bint is_trying
+    cdef public bint is_away
     cdef Log _log
     cdef bytearray _ahead
     cdef unsigned long long _ahead_segment
@@ -25,37 +27,32 @@ cdef class RecordReader(Store):
     cdef Py_ssize_t _ahead_end
     cdef unsigned long long _read_segment
     cdef Py_ssize_t _read_end
-    cdef bint _is_erasing
-    cdef bint _is_trying
-    cdef bint _is_away
 
-    cpdef int try_next(
-        self, tuple filters, unsigned long long start_seq, unsigned long long end_seq,
-        MessageView view, object waiter
-    ) except? -1
     @cython.locals(position=Py_ssize_t, run=Run, segment=Segment, offset=Py_ssize_t,
                    size=Py_ssize_t)
-    cpdef void load_departing(self, unsigned long long seq, object take) except *
+    cdef bint fetch_departing(self, unsigned long long seq, object take) except -1
     @cython.locals(position=Py_ssize_t, block=Block, run=Run, segment=Segment, offset=Py_ssize_t,
                    size=Py_ssize_t)
-    cpdef bint is_at_hand(self, unsigned long long seq, object waiter) except -1
+    cdef bint is_cached(self, unsigned long long seq, object waiter) except -1
     @cython.locals(position=Py_ssize_t, block=Block, run=Run, segment=Segment, offset=Py_ssize_t,
                    size="unsigned long long", was_reading=bint, is_there=bint)
-    cpdef bint is_time_at_hand(self, unsigned long long seq, object waiter) except -1
+    cdef bint is_time_cached(self, unsigned long long seq, object waiter) except -1
     @cython.locals(position=Py_ssize_t, block=Block, run=Run, offset="unsigned long long",
                    size="unsigned long long", was_reading=bint, found=Py_ssize_t,
                    time="long long")
-    cpdef long long time_of(self, unsigned long long seq) except? -1
+    cdef long long time_of(self, unsigned long long seq) except? -1
     @cython.locals(seq="unsigned long long", position=Py_ssize_t, offset=Py_ssize_t, run=Run,
                    segment=Segment, time="long long")
-    cpdef bint is_first_time_at_hand(self, object waiter) except -1
+    cdef bint is_first_time_cached(self, object waiter) except -1
     @cython.locals(seq="unsigned long long", position=Py_ssize_t, run=Run, time="long long")
-    cpdef long long first_time_ns(self) except? -1
+    cdef long long first_time_ns(self) except? -1
     @cython.locals(group=Group)
     cdef long long _time_in_head(self, Segment segment, Py_ssize_t offset) except? -1
     cdef long long _checked_time(
         self, Segment segment, Py_ssize_t offset, bytearray head
     ) except? -1
+    cpdef void forget_ahead(self) except *
+    cpdef void drop_ahead(self) except *
     cdef void _drop_one(self, Py_ssize_t size) except *
     @cython.locals(segment=Segment, group=Group, at=Py_ssize_t, whole=int)
     cdef bint view_at(

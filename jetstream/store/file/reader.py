@@ -10,10 +10,9 @@ from midge.jetstream.store.disk import DiskFile
 from midge.jetstream.store.file import records
 from midge.jetstream.store.file.group import Group, Segment
 from midge.jetstream.store.file.log import Log
-from midge.jetstream.store.indexes import Run
+from midge.jetstream.store.indexes import Indexes, Medium, Run
 from midge.jetstream.store.interface import MessageView, StoredMessage, Waiter
-from midge.jetstream.store.numbers import Octets
-from midge.jetstream.store.store import Store
+from midge.jetstream.store.numbers import BytesLike
 
 _HEAD = 48  # records.HEAD, as a C number
 
@@ -31,11 +30,15 @@ _LONG = 4096
 """Of a longer record only the head is read for its time: it has a checksum of its own."""
 
 
-class RecordReader(Store):
-    """Reads what the index knows of. `lost` has the sequences that could not be read."""
+class RecordReader(Medium):
+    """Reads what the index knows of. `lost` has the sequences that could not be read.
 
-    def __init__(self, log: Log, number: int, seed: int) -> None:
-        super().__init__(seed, log.turns, FIXED_BYTES, FIXED_BYTES_WITH_HEADERS)
+    `is_erasing` is whether the message being removed will be overwritten. With `is_trying` only
+    records in memory are read, and `is_away` is set if the last one was not.
+    """
+
+    def __init__(self, index: Indexes, log: Log, number: int) -> None:
+        super().__init__(index)
         self.number = number
         self.lost: set[int] = set()
         self._log = log
@@ -45,52 +48,28 @@ class RecordReader(Store):
         self._ahead_end = 0
         self._read_segment = 0
         self._read_end = 0
-        self._is_erasing = False  # whether the message being removed will be overwritten
-        self._is_trying = False  # whether to read only records that are in memory
-        self._is_away = False  # whether the record of the last such read was not
+        self.is_erasing = False
+        self.is_trying = False
+        self.is_away = False
 
-    def try_next(
-        self,
-        filters: tuple[bytes, ...],
-        start_seq: int,
-        end_seq: int,
-        view: MessageView,
-        waiter: Waiter,
-    ) -> int:
-        """Do what `show_next` does, without waiting for a disk; see `Store`."""
-        self._is_trying = True
-        self._is_away = False
-        try:
-            if self.show_next(filters, start_seq, end_seq, view):
-                return 1
-        finally:
-            self._is_trying = False
-        if not self._is_away:
-            return 0
-        if not self.is_at_hand(view.seq, waiter):
-            return -1
-        return 1 if self.show(view.seq, view) else 0
-
-    def load_departing(self, seq: int, take: Callable[[StoredMessage | None], object]) -> None:
-        """Hand over a message that is about to be removed; see `Store`."""
-        position = self.message_index.locate(seq)
-        if position < 0 or self._is_erasing:  # an erased message cannot be read later
-            take(self.load(seq))
-            return
-        offset = self.message_index.block.offset(position)
-        size = self.message_index.block.size(position) + _BEYOND
-        run = self.runs[self.run_index(seq)]
+    def fetch_departing(self, seq: int, take: Callable[[StoredMessage | None], object]) -> bool:
+        """See `Medium.fetch_departing`."""
+        position = self.index.message_index.locate(seq)
+        if position < 0 or self.is_erasing:  # an erased message cannot be read later
+            return False
+        offset = self.index.message_index.block.offset(position)
+        size = self.index.message_index.block.size(position) + _BEYOND
+        run = self.index.runs[self.index.run_index(seq)]
         segment: Segment = run.place
         if self._is_ahead(segment, offset, size) or self._log.find(segment, offset) is not None:
-            take(self.load(seq))
-            return
+            return False
         size = min(size, segment.end - offset)
-        data = segment.file.read_at_hand(offset, size)
+        data = segment.file.read_cached(offset, size)
         if data is not None and len(data) >= size:
-            take(self.load(seq))
-            return
+            return False
         departed = partial(self._departed, segment.number, segment.file, offset, seq, take)
         self._log.fetches.departing.add(segment.file, offset, size, departed)
+        return True
 
     def _departed(
         self,
@@ -99,7 +78,7 @@ class RecordReader(Store):
         offset: int,
         seq: int,
         take: Callable[[StoredMessage | None], object],
-        data: Octets,
+        data: BytesLike,
     ) -> None:
         """Hand over the message of a record, which no index knows any more."""
         record = bytearray(data)
@@ -117,15 +96,15 @@ class RecordReader(Store):
         self._show_record(view, record, 0)
         take(view.copied())
 
-    def is_at_hand(self, seq: int, waiter: Waiter) -> bool:
+    def is_cached(self, seq: int, waiter: Waiter) -> bool:
         """Return whether a message can be loaded without waiting for a disk; see `Store`."""
-        position = self.message_index.locate(seq)
+        position = self.index.message_index.locate(seq)
         if position < 0:
             return True
-        block = self.message_index.block
+        block = self.index.message_index.block
         offset = block.offset(position)
         size = block.size(position) + _BEYOND
-        run = self.runs[self.run_index(seq)]
+        run = self.index.runs[self.index.run_index(seq)]
         segment: Segment = run.place
         return (
             self._is_ahead(segment, offset, size)
@@ -133,35 +112,35 @@ class RecordReader(Store):
             or self._try_ahead(segment, offset, size, waiter)
         )
 
-    def is_time_at_hand(self, seq: int, waiter: Waiter) -> bool:
+    def is_time_cached(self, seq: int, waiter: Waiter) -> bool:
         """Return whether `time_of` can return without waiting for a disk; see `Store`."""
-        position = self.message_index.locate(seq)
-        block = self.message_index.block
+        position = self.index.message_index.locate(seq)
+        block = self.index.message_index.block
         if position < 0:
             return True
         size = block.size(position)
         if size <= _LONG:
             was_reading = len(self._ahead) > 0
-            is_there = self.is_at_hand(seq, waiter)
+            is_there = self.is_cached(seq, waiter)
             if not was_reading:
                 self._drop_one(size)
             return is_there
         offset = block.offset(position)
-        run = self.runs[self.run_index(seq)]
+        run = self.index.runs[self.index.run_index(seq)]
         segment: Segment = run.place
         if self._log.find(segment, offset) is not None:
             return True
         fetches = self._log.fetches
         return fetches.read(segment, offset, _HEAD, _HEAD, _HEAD, waiter) is not None
 
-    def is_first_time_at_hand(self, waiter: Waiter) -> bool:
+    def is_first_time_cached(self, waiter: Waiter) -> bool:
         """Return whether `first_time_ns` can return without waiting; see `Store`."""
-        seq = self.first_seq
-        if self.messages == 0 or self.message_index.knows_time(seq):
+        seq = self.index.first_seq
+        if self.index.messages == 0 or self.index.message_index.knows_time(seq):
             return True
-        position = self.message_index.locate(seq)
-        offset = self.message_index.block.offset(position)
-        run = self.runs[self.run_index(seq)]
+        position = self.index.message_index.locate(seq)
+        offset = self.index.message_index.block.offset(position)
+        run = self.index.runs[self.index.run_index(seq)]
         segment: Segment = run.place
         if self._log.find(segment, offset) is not None:
             return True
@@ -171,26 +150,28 @@ class RecordReader(Store):
             return False
         time = self._checked_time(segment, offset, bytearray(data))
         if time >= 0:
-            self.message_index.note_time(seq, time)
+            self.index.message_index.note_time(seq, time)
         return True
 
     def first_time_ns(self) -> int:
-        """Return when the first message was stored; 0 without messages.
+        """Return when the first message was stored; see `Medium`.
 
         The index remembers it: a stream is asked for that again and again, and its first message
         is the one that is most likely to be on the disk alone.
         """
-        seq = self.first_seq
-        if self.messages == 0:
-            return 0
-        if not self.message_index.knows_time(seq):
-            position = self.message_index.locate(seq)
-            run = self.runs[self.run_index(seq)]
-            time = self._time_in_head(run.place, self.message_index.block.offset(position))
+        seq = self.index.first_seq
+        if not self.index.message_index.knows_time(seq):
+            position = self.index.message_index.locate(seq)
+            run = self.index.runs[self.index.run_index(seq)]
+            time = self._time_in_head(run.place, self.index.message_index.block.offset(position))
             if time < 0:
-                return self.last_time_ns
-            self.message_index.note_time(seq, time)
-        return self.message_index.block.time_ns
+                return self.index.last_time_ns
+            self.index.message_index.note_time(seq, time)
+        return self.index.message_index.block.time_ns
+
+    def forget_ahead(self) -> None:
+        """Read the record again that is asked for next: it may lie elsewhere now."""
+        self._ahead_segment = 0
 
     def drop_ahead(self) -> None:
         """Drop the bytes read ahead; a view of a message in them keeps them alive."""
@@ -198,18 +179,21 @@ class RecordReader(Store):
         self._ahead_segment = 0
 
     def time_of(self, seq: int) -> int:
-        """Return when the message of this sequence, which must exist, was stored."""
-        position = self.message_index.locate(seq)
-        block = self.message_index.block
-        run = self.runs[self.run_index(seq)]
+        """Return when a message was stored; see `Medium`.
+
+        Of one that cannot be read it is the time of the last message.
+        """
+        position = self.index.message_index.locate(seq)
+        block = self.index.message_index.block
+        run = self.index.runs[self.index.run_index(seq)]
         offset = block.offset(position)
         size = block.size(position)
         if size > _LONG:
             time = self._time_in_head(run.place, offset)
-            return time if time >= 0 else self.last_time_ns
+            return time if time >= 0 else self.index.last_time_ns
         was_reading = len(self._ahead) > 0
         found = self._bytes_at(run.place, offset, size + _BEYOND)
-        time = self.last_time_ns if found < 0 else numbers.u64_at(self._ahead, found + 32)
+        time = self.index.last_time_ns if found < 0 else numbers.u64_at(self._ahead, found + 32)
         if not was_reading:
             self._drop_one(size)
         return time
@@ -237,7 +221,7 @@ class RecordReader(Store):
         return numbers.u64_at(head, 32)
 
     def view_at(self, view: MessageView, run: Run, offset: int, size: int, number: int) -> bool:
-        """See `Store.view_at`."""
+        """See `Medium.view_at`."""
         segment: Segment = run.place
         if self._is_ahead(segment, offset, size):
             at = offset - self._ahead_start
@@ -252,8 +236,8 @@ class RecordReader(Store):
         if group is not None:
             self._show_record(view, group.data, offset - group.base)
             return True
-        if self._is_trying:
-            self._is_away = True
+        if self.is_trying:
+            self.is_away = True
             return False
         at = self._bytes_at(segment, offset, size + _BEYOND)
         if at < 0 or numbers.u64_at(self._ahead, at + 24) != view.seq:
@@ -328,7 +312,7 @@ class RecordReader(Store):
     def _read_ahead(self, segment: Segment, offset: int, size: int) -> None:
         self._have_ahead(segment, offset, segment.file.read(offset, size))
 
-    def _have_ahead(self, segment: Segment, offset: int, data: Octets) -> None:
+    def _have_ahead(self, segment: Segment, offset: int, data: BytesLike) -> None:
         self._ahead = bytearray(data)
         self._ahead_segment = segment.number
         self._ahead_start = offset

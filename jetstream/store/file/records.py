@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from midge.jetstream.store import layout, numbers
 from midge.jetstream.store.file import native
-from midge.jetstream.store.numbers import Octets
+from midge.jetstream.store.numbers import BytesLike
 from midge.jetstream.store.published import PublishedLines
 
 native.prepare()
@@ -157,12 +157,12 @@ def finish_group(
     numbers.set_u64_at(data, HEAD + 24, synced_position)
 
 
-def check(data: Octets, at: int, end: int, seed: int, segment: int, position: int) -> int:
+def check(data: BytesLike, at: int, end: int, seed: int, segment: int, position: int) -> int:
     """Return 2 for a whole record in ``data[at:end]``, 1 for one with only its head, 0 for none."""
     return native.check_record(data, at, end, seed, segment, position)
 
 
-def check_head(data: Octets, at: int, end: int, seed: int, segment: int, position: int) -> bool:
+def check_head(data: BytesLike, at: int, end: int, seed: int, segment: int, position: int) -> bool:
     """Return whether ``data[at:end]`` begins with the head of a record; the rest is not read."""
     return native.check_head(data, at, end, seed, segment, position)
 
@@ -182,6 +182,6 @@ def place_seed(seed: int, segment: int, position: int) -> int:
     return native.place_seed(seed, segment, position)
 
 
-def checksum(data: Octets, start: int, end: int, seed: int) -> int:
+def checksum(data: BytesLike, start: int, end: int, seed: int) -> int:
     """Return the checksum of ``data[start:end]``, beginning with `seed`."""
     return native.crc32(data, start, end, seed)

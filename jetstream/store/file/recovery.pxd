@@ -3,7 +3,7 @@
 cimport cython
 
 from midge.jetstream.store cimport numbers
-from midge.jetstream.store.file cimport records
+from midge.jetstream.store.file cimport records, replayed
 from midge.jetstream.store.file.group cimport Segment
 from midge.jetstream.store.file.stream cimport FileStore
 
@@ -68,5 +68,13 @@ cdef class Replay:
     ) except -1
 
 
+@cython.locals(at=Py_ssize_t)
+cpdef Py_ssize_t sound_end(
+    bytearray data, unsigned int seed, unsigned long long number, unsigned long long position
+) except -1
+cpdef Py_ssize_t sound_head(
+    bytearray data, Py_ssize_t at, unsigned int seed, unsigned long long number,
+    unsigned long long position
+) except -1
 cpdef Py_ssize_t end_of_bytes(bytearray data) except -1
 cpdef bint is_zero(bytearray data, Py_ssize_t start) except -1

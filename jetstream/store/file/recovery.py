@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from midge.jetstream.store import numbers
-from midge.jetstream.store.file import records
+from midge.jetstream.store.file import records, replayed
 from midge.jetstream.store.file.group import Segment, segment_name
 from midge.jetstream.store.file.stream import FileStore
 
@@ -254,7 +254,7 @@ class Replay:
             self._last_number = number
         stream = self._last_stream
         if stream is not None:
-            stream.replay(data, at, segment, at)
+            replayed.replay(stream, data, at, segment, at)
 
     def _salvage(self, segment: Segment, data: bytearray, at: int, end: int) -> None:
         """Replay what can be read from `at` to `end`, and note the rest as damage.
@@ -299,7 +299,7 @@ class Replay:
         length = numbers.u32_at(data, at + 8)
         stream = self.stream_of(number)
         if stream is not None and data[at + 12] == records.MESSAGE:
-            stream.lose(seq)
+            replayed.lose(stream, seq, segment)
             self.damages.append(Damage(segment.number, at, length, number, seq))
         else:
             self._note(segment, at, at + length)
@@ -342,6 +342,23 @@ class Replay:
                     return whole
             data[position] = before
         return 0
+
+
+def sound_end(data: bytearray, seed: int, number: int, position: int) -> int:
+    """Return up to where `data`, from `position` of a segment on, has whole records."""
+    at = 0
+    while records.check(data, at, len(data), seed, number, position + at) == 2:
+        at += records.padded(numbers.u32_at(data, at + 8))
+    return at
+
+
+def sound_head(data: bytearray, at: int, seed: int, number: int, position: int) -> int:
+    """Return where from `at` on `data` has a sound head of a record; its length without one."""
+    while at < len(data) and not records.check_head(
+        data, at, len(data), seed, number, position + at
+    ):
+        at += 8
+    return min(at, len(data))
 
 
 def end_of_bytes(data: bytearray) -> int:

@@ -35,7 +35,7 @@ from midge.server.config.nats_conf.values import (
 )
 
 if TYPE_CHECKING:
-    from midge.server.config.nats_conf.parser import Node
+    from midge.server.config.nats_conf.parser import ConfNode
 
 PING_INTERVAL_MAX_S = 30.0
 """Longest time between PINGs on a route."""
@@ -44,13 +44,13 @@ _RESPONSES = ("allow_responses", "publish_allow_responses")
 _BAD_ESCAPE = r"%(?![0-9A-Fa-f]{2})|\s"
 
 
-def _name(section: Section, node: Node) -> None:
+def _name(section: Section, node: ConfNode) -> None:
     if any(character.isspace() for character in text(node)):
         fail(node, "cluster name cannot contain spaces")
     section.put("name", text(node), node)
 
 
-def _routes(section: Section, node: Node) -> None:
+def _routes(section: Section, node: ConfNode) -> None:
     """Read the URLs of other servers; one that is there twice is there once."""
     urls: dict[str, None] = {}
     for entry in items(node):
@@ -63,7 +63,7 @@ def _routes(section: Section, node: Node) -> None:
     section.put("routes", list(urls), node)
 
 
-def _authorization(section: Section, node: Node) -> None:
+def _authorization(section: Section, node: ConfNode) -> None:
     """Read the credentials that other servers must present."""
     for name, entry in entries(node).items():
         if name.lower() == "users":
@@ -81,7 +81,7 @@ def _authorization(section: Section, node: Node) -> None:
     read_map(node, section.table("authorization", node), CLUSTER_AUTHORIZATION)
 
 
-def _permissions(section: Section, node: Node) -> None:
+def _permissions(section: Section, node: ConfNode) -> None:
     """Read which interest crosses routes."""
     for name, entry in entries(node).items():
         if name.lower() in _RESPONSES and entry.value is not False:
@@ -89,11 +89,11 @@ def _permissions(section: Section, node: Node) -> None:
     read_map(node, section.table("permissions", node), CLUSTER_PERMISSIONS)
 
 
-def _ignore(_section: Section, _node: Node) -> None:
+def _ignore(_section: Section, _node: ConfNode) -> None:
     """Leave it to the handler of the whole block."""
 
 
-def _ping_interval(section: Section, node: Node) -> None:
+def _ping_interval(section: Section, node: ConfNode) -> None:
     timed("ping_interval_s", "ping_interval")(section, node)
     if section.values.get("ping_interval_s", 0) > PING_INTERVAL_MAX_S:
         section.warn(node, "Cluster 'ping_interval' will reset to 30s which is the max for routes")
@@ -117,8 +117,6 @@ CLUSTER_PERMISSIONS: dict[str, Handler] = {
     **dict.fromkeys(_RESPONSES, _ignore),
 }
 
-_ONE_ROUTE = "one route carries all accounts"
-
 CLUSTER: dict[str, Handler] = {
     "name": _name,
     "listen": read_listen,
@@ -134,8 +132,8 @@ CLUSTER: dict[str, Handler] = {
     "connect_retries": Key("connect_retries", limit),
     "connect_backoff": Key("connect_backoff", boolean),
     "permissions": _permissions,
-    "pool_size": Ignored(_ONE_ROUTE, integer, (-1, 1)),
-    "accounts": Ignored(_ONE_ROUTE, texts, ([],)),
+    "pool_size": Key("pool_size", integer),
+    "accounts": Key("accounts", texts),
     "compression": read_compression("s2_fast"),
     "ping_interval": _ping_interval,
     "ping_max": Ignored("keepalive.ping_max holds", integer, (0,)),
@@ -144,7 +142,7 @@ CLUSTER: dict[str, Handler] = {
 }
 
 
-def read_cluster(section: Section, node: Node) -> None:
+def read_cluster(section: Section, node: ConfNode) -> None:
     """Read the block."""
     if not isinstance(node.value, dict):
         fail(node, f"Expected map to define cluster, got {show(node)}")

@@ -28,24 +28,24 @@ from midge.server.config.nats_conf.values import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from midge.server.config.nats_conf.parser import Node
+    from midge.server.config.nats_conf.parser import ConfNode
 
 _IO_MIN, _IO_MAX = 4, 8192
 
 
-def _nested(name: str, table: Mapping[str, Handler]) -> Callable[[Section, Node], None]:
+def _nested(name: str, table: Mapping[str, Handler]) -> Callable[[Section, ConfNode], None]:
     """Return the handler of a map within the map, for the table `name`."""
 
-    def handle(section: Section, node: Node) -> None:
+    def handle(section: Section, node: ConfNode) -> None:
         read_map(node, section.table(name, node) if name else section, table)
 
     return handle
 
 
-def _sync_as(key: str) -> Callable[[Section, Node], None]:
+def _sync_as(key: str) -> Callable[[Section, ConfNode], None]:
     """Return the handler of the sync interval: `always`, or a duration as it is written."""
 
-    def handle(section: Section, node: Node) -> None:
+    def handle(section: Section, node: ConfNode) -> None:
         value = node.value
         if isinstance(value, str) and value.lower() == "always":
             value = "always"
@@ -60,7 +60,7 @@ def _sync_as(key: str) -> Callable[[Section, Node], None]:
     return handle
 
 
-def _concurrent_io(node: Node) -> int:
+def _concurrent_io(node: ConfNode) -> int:
     """Return how many reads and writes nats-server would do at once, within its bounds."""
     value = node.value
     is_number = isinstance(value, int) and not isinstance(value, bool)
@@ -73,13 +73,13 @@ def _concurrent_io(node: Node) -> int:
 _CIPHERS = {"chacha": "chacha", "chachapoly": "chacha", "aes": "aes"}
 
 
-def _store_dir(section: Section, node: Node) -> None:
+def _store_dir(section: Section, node: ConfNode) -> None:
     if section.values.get("store_dir"):
         fail(node, "Duplicate 'store_dir' configuration")
     section.put("store_dir", text(node), node)
 
 
-def _cipher(node: Node) -> str:
+def _cipher(node: ConfNode) -> str:
     """Return a cipher by its name here."""
     name = text(node).lower()
     if name not in _CIPHERS:
@@ -87,29 +87,29 @@ def _cipher(node: Node) -> str:
     return _CIPHERS[name]
 
 
-def _cluster_traffic(node: Node) -> str:
+def _cluster_traffic(node: ConfNode) -> str:
     if text(node) not in {"system", "owner", ""}:
         fail(node, f"expected 'system' or 'owner' for cluster_traffic, got {node.value!r}")
     return text(node)
 
 
-def _size_from_0(node: Node) -> int:
+def _size_from_0(node: ConfNode) -> int:
     if storage_size(node) < 0:
         fail(node, f"expected an absolute size, got {node.value}")
     return storage_size(node)
 
 
-def _count_from_0(node: Node) -> int:
+def _count_from_0(node: ConfNode) -> int:
     if integer(node) < 0:
         fail(node, f"expected an absolute size, got {node.value}")
     return integer(node)
 
 
-def _duplicate_window(node: Node) -> float:
+def _duplicate_window(node: ConfNode) -> float:
     return max(span(node), 0)
 
 
-def _buffered_size(node: Node) -> int:
+def _buffered_size(node: ConfNode) -> int:
     return max(storage_size(node), 0)
 
 
@@ -194,7 +194,7 @@ ACCOUNT: dict[str, Handler] = {
 }
 
 
-def _read(section: Section, node: Node, table: Mapping[str, Handler]) -> None:
+def _read(section: Section, node: ConfNode, table: Mapping[str, Handler]) -> None:
     """Read `true`, `enabled`, `disabled` or a map, which enables unless it has `enabled: false`."""
     value = node.value
     if isinstance(value, dict):
@@ -212,17 +212,17 @@ def _read(section: Section, node: Node, table: Mapping[str, Handler]) -> None:
         fail(node, f"Expected 'enabled' or 'disabled' for string value, got '{value}'")
 
 
-def read_jetstream(section: Section, node: Node) -> None:
+def read_jetstream(section: Section, node: ConfNode) -> None:
     """Read the server's block."""
     _read(section.table("jetstream", node), node, SERVER)
 
 
-def read_account_jetstream(section: Section, node: Node) -> None:
+def read_account_jetstream(section: Section, node: ConfNode) -> None:
     """Read an account's block."""
     _read(section.table("jetstream", node), node, ACCOUNT)
 
 
-def read_feature_flags(section: Section, node: Node) -> None:
+def read_feature_flags(section: Section, node: ConfNode) -> None:
     """Read `feature_flags`, a map of flags to whether they are set."""
     for name, entry in entries(node).items():
         is_on = boolean(entry)
@@ -232,6 +232,6 @@ def read_feature_flags(section: Section, node: Node) -> None:
             section.note(entry, f'feature flag "{name}" has no effect: midge does not have it')
 
 
-def read_store_dir(section: Section, node: Node) -> None:
+def read_store_dir(section: Section, node: ConfNode) -> None:
     """Read `store_dir` outside the block."""
     _store_dir(section.table("jetstream", node), node)

@@ -10,7 +10,6 @@ from midge.server.config.nats_conf.sections import (
     Handler,
     Ignored,
     Key,
-    Missing,
     Section,
     read_listen,
     read_map,
@@ -35,7 +34,7 @@ from midge.server.config.nats_conf.values import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from midge.server.config.nats_conf.parser import Node
+    from midge.server.config.nats_conf.parser import ConfNode
 
 _BAD_ESCAPE = r"%(?![0-9A-Fa-f]{2})|\s"
 _PUBLIC_KEY = r"U[A-Z2-7]{55}"
@@ -51,7 +50,7 @@ _MODES = {
 }
 
 
-def _urls(section: Section, node: Node) -> None:
+def _urls(section: Section, node: ConfNode) -> None:
     """Read the URL, or the URLs, of a remote."""
     if not isinstance(node.value, str | list):
         fail(node, f"Expected remote leafnode url to be an array or string, got {node.value}")
@@ -62,7 +61,7 @@ def _urls(section: Section, node: Node) -> None:
     section.put("urls", urls, node)
 
 
-def _seed(section: Section, node: Node) -> None:
+def _seed(section: Section, node: ConfNode) -> None:
     """Read a user's seed."""
     seed = secret(node)
     if not re.fullmatch(_SEED, seed):
@@ -72,20 +71,20 @@ def _seed(section: Section, node: Node) -> None:
     section.put("nkey_seed", seed, node)
 
 
-def _credentials(section: Section, node: Node) -> None:
+def _credentials(section: Section, node: ConfNode) -> None:
     """Read the path of a credentials file."""
     if "nkey_seed" in section.values:
         fail(node, "Remote leafnode can not have both creds and nkey defined")
     section.put("credentials", text(node), node)
 
 
-def read_compression(default: str) -> Callable[[Section, Node], None]:
+def read_compression(default: str) -> Callable[[Section, ConfNode], None]:
     """Return the handler of the compression of links.
 
     `default` is what nats-server does for `true` and `on`.
     """
 
-    def handle(section: Section, node: Node) -> None:
+    def handle(section: Section, node: ConfNode) -> None:
         word: object = node.value
         round_trips: list[float] = []
         if isinstance(word, dict):
@@ -111,14 +110,14 @@ def read_compression(default: str) -> Callable[[Section, Node], None]:
     return handle
 
 
-def _remote_tls(section: Section, node: Node) -> None:
+def _remote_tls(section: Section, node: ConfNode) -> None:
     """Read the `tls` block of a remote, which is for a client."""
     tls = section.table("tls", node)
     tls.put("required", True, node)
     read_map(node, tls, REMOTE_TLS, "error parsing tls config, unknown field {}")
 
 
-def _handshake_first(section: Section, node: Node) -> None:
+def _handshake_first(section: Section, node: ConfNode) -> None:
     """Read whether TLS begins before INFO; a client has nothing to wait for."""
     if isinstance(node.value, str):
         word = node.value.lower()
@@ -140,30 +139,23 @@ REMOTE_TLS: dict[str, Handler] = {
 _REPLICAS = "midge has no replicated streams"
 
 
-def _migrate(node: Node) -> bool:
+def _migrate(node: ConfNode) -> bool:
     if not isinstance(node.value, bool | dict):
         fail(node, f"Expected boolean or map for jetstream_cluster_migrate, got {show(node)}")
     return node.value is not False
 
 
-def _proxy(section: Section, node: Node) -> None:
-    """Read the HTTP proxy of a remote's WebSocket, which midge connects to itself."""
-    given = {name.lower(): entry for name, entry in entries(node).items()}
-    for name, entry in given.items():
-        if name in ("url", "username", "password"):
-            text(entry)
-        elif name == "timeout":
-            timed("timeout_s", "proxy timeout")(Section(section.result, {}, ()), entry)
-        elif not entry.is_used:
-            fail(entry, f'unknown field "{name}"')
-    url = given.get("url")
-    if url is None or not url.value:
-        return
-    if not re.match(r"https?://[^/]", url.value):
-        fail(node, "proxy URL scheme must be http or https, and it must specify a host")
-    if ("username" in given) != ("password" in given):
-        fail(node, "proxy username and password must both be specified or both be empty")
-    section.note(node, 'field "proxy" has no effect: midge connects without a proxy')
+PROXY: dict[str, Handler] = {
+    "url": Key("url", text),
+    "username": Key("username", text),
+    "password": Key("password", secret),
+    "timeout": timed("timeout_s", "proxy timeout"),
+}
+
+
+def _proxy(section: Section, node: ConfNode) -> None:
+    """Read the HTTP proxy on the way to a remote."""
+    read_map(node, section.table("proxy", node), PROXY)
 
 
 REMOTE: dict[str, Handler] = {
@@ -203,14 +195,14 @@ REMOTE: dict[str, Handler] = {
 }
 
 
-def _public_nkey(section: Section, node: Node) -> None:
+def _public_nkey(section: Section, node: ConfNode) -> None:
     """Read the public key of the only user."""
     if not re.fullmatch(_PUBLIC_KEY, text(node)):
         fail(node, "Not a valid public nkey for leafnode authorization")
     section.put("nkey", text(node), node)
 
 
-def _users(section: Section, node: Node) -> None:
+def _users(section: Section, node: ConfNode) -> None:
     """Read the users, one map each."""
     if "user" in section.values:
         fail(node, "can not have a single user/pass and a users array")
@@ -218,33 +210,19 @@ def _users(section: Section, node: Node) -> None:
         read_map(entry, section.append("users", entry), LEAF_USER)
 
 
-def _authorization(section: Section, node: Node) -> None:
+def _authorization(section: Section, node: ConfNode) -> None:
     """Read the users that leaf nodes may connect as."""
     read_map(node, section.table("authorization", node), LEAF_AUTHORIZATION)
 
 
-def _remotes(section: Section, node: Node) -> None:
+def _remotes(section: Section, node: ConfNode) -> None:
     """Read the remotes, one map each."""
     if not isinstance(node.value, list):
         fail(node, f"Expected remotes field to be an array, got {show(node)}")
     for entry in items(node):
         if not isinstance(entry.value, dict):
             fail(entry, "Expected remote leafnode entry to be a map/struct")
-        remote = section.append("remotes", entry)
-        read_map(entry, remote, REMOTE)
-        _check_proxied(remote, entry)
-
-
-def _check_proxied(remote: Section, node: Node) -> None:
-    """Compare a remote's URLs with its HTTP proxy, as nats-server does."""
-    proxy = next((one for name, one in entries(node).items() if name.lower() == "proxy"), None)
-    urls = remote.values.get("urls", [])
-    if proxy is None or not isinstance(proxy.value, dict) or "url" not in proxy.value or not urls:
-        return
-    if "tls" not in remote.values and any(url.startswith("wss://") for url in urls):
-        fail(proxy, "proxy is configured but a remote URL requires TLS and there is no tls block")
-    if not all(url.startswith(("ws://", "wss://")) for url in urls):
-        remote.warn(proxy, "proxy settings only apply to WebSocket connections (ws:// or wss://)")
+        read_map(entry, section.append("remotes", entry), REMOTE)
 
 
 LEAF_USER: dict[str, Handler] = {
@@ -253,7 +231,7 @@ LEAF_USER: dict[str, Handler] = {
     "pass": Key("password", secret),
     "password": Key("password", secret),
     "account": Key("account", text),
-    "proxy_required": Missing("trusted proxies"),
+    "proxy_required": Key("proxy_required", boolean),
 }
 
 LEAF_AUTHORIZATION: dict[str, Handler] = {
@@ -265,7 +243,7 @@ LEAF_AUTHORIZATION: dict[str, Handler] = {
     "account": Key("account", text),
     "users": _users,
     "timeout": timeout("timeout_s", warns=True),
-    "proxy_required": Missing("trusted proxies"),
+    "proxy_required": Key("proxy_required", boolean),
 }
 
 LEAFNODES: dict[str, Handler] = {
@@ -294,7 +272,7 @@ LEAFNODES: dict[str, Handler] = {
 }
 
 
-def read_leafnodes(section: Section, node: Node) -> None:
+def read_leafnodes(section: Section, node: ConfNode) -> None:
     """Read the block."""
     if not isinstance(node.value, dict):
         fail(node, f"Expected map to define a leafnode, got {show(node)}")

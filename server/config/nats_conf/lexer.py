@@ -29,7 +29,7 @@ SHOWN_MAX = 64
 """Characters of a wrong number that an error repeats."""
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """The kind of a token."""
 
     KEY = auto()
@@ -45,7 +45,7 @@ class Kind(Enum):
 class Token(NamedTuple):
     """A piece of the text and its position."""
 
-    kind: Kind
+    kind: TokenKind
     value: Any
     line: int
     column: int
@@ -99,23 +99,23 @@ class Lexer:
 
         Raises: ConfError with nats-server's words.
         """
-        open_ends: list[Kind] = []
+        open_ends: list[TokenKind] = []
         while True:
             context = open_ends[-1] if open_ends else None
-            token = self._array_item() if context is Kind.ARRAY_END else self._entry(context)
+            token = self._array_item() if context is TokenKind.ARRAY_END else self._entry(context)
             if token is None:
                 return
-            if token.kind is Kind.KEY:
+            if token.kind is TokenKind.KEY:
                 yield token
                 token = self._value(context)
             yield token
             self._track(token, open_ends)
-            if token.kind not in (Kind.MAP_START, Kind.ARRAY_START):
+            if token.kind not in (TokenKind.MAP_START, TokenKind.ARRAY_START):
                 yield from self._after_value(open_ends)
 
     # The three states of the lexer: before a key, in an array, after a value.
 
-    def _entry(self, context: Kind | None) -> Token | None:
+    def _entry(self, context: TokenKind | None) -> Token | None:
         """Read a key up to where its value begins, an include, or the end of the map or text."""
         self._match(_SPACE_AND_COMMENTS)
         if context is None:
@@ -123,7 +123,7 @@ class Lexer:
             if self._peek() in ("}", '"', "'") and self._is_over():
                 return None
         elif self._peek() == "}":
-            return self._bracket(Kind.MAP_END)
+            return self._bracket(TokenKind.MAP_END)
         if not self._peek():
             if context is not None:
                 self._fail("Unexpected EOF processing map.")
@@ -149,7 +149,7 @@ class Lexer:
                     self._fail(f"{expected}, but got '{found}' instead.")
                 self._match(_SPACE_AND_COMMENTS)
 
-    def _key(self, context: Kind | None) -> Token:
+    def _key(self, context: TokenKind | None) -> Token:
         quote = self._peek()
         if quote in "=:":
             self._fail(f"Unexpected key separator '{quote}'{'' if context is None else '.'}")
@@ -160,18 +160,18 @@ class Lexer:
                 self._fail("Unexpected EOF.")
             self._position += 1  # drop it; the next character begins the key, even a blank
         if quote in "\"'":
-            key = self._token(Kind.KEY, column_offset=1)
+            key = self._token(TokenKind.KEY, column_offset=1)
             kind = "quoted" if quote == "'" else "double quoted"
             name = self._until_quote(quote, f" processing {kind} map key" if context else "")
         else:
-            key = self._token(Kind.KEY)
+            key = self._token(TokenKind.KEY)
             name = self._next() + self._match(_KEY)
             if name.lower() == "include" and self._peek().isspace():
                 return self._include()
         self._separator(context)
         return key._replace(value=name)
 
-    def _separator(self, context: Kind | None) -> None:
+    def _separator(self, context: TokenKind | None) -> None:
         self._match(_SPACE)
         if self._peek() and self._peek() in "=:":
             self._position += 1
@@ -186,12 +186,12 @@ class Lexer:
         if self._peek() in (",", "/"):
             self._fail("Unexpected array value terminator ','.")
         if self._peek() == "]":
-            return self._bracket(Kind.ARRAY_END)
+            return self._bracket(TokenKind.ARRAY_END)
         if not self._peek():
             self._fail("Unexpected EOF processing array.")
-        return self._value(Kind.ARRAY_END)
+        return self._value(TokenKind.ARRAY_END)
 
-    def _after_value(self, open_ends: list[Kind]) -> Iterator[Token]:
+    def _after_value(self, open_ends: list[TokenKind]) -> Iterator[Token]:
         """Read the end of an entry, and close the maps and arrays that end with it."""
         while True:
             context = open_ends[-1] if open_ends else None
@@ -210,44 +210,46 @@ class Lexer:
             if found == "}" and context is None:
                 self._position += 1
                 return
-            if found in ",;" and context is not Kind.ARRAY_END:
+            if found in ",;" and context is not TokenKind.ARRAY_END:
                 self._position += 1
                 return
-            closes = Kind.MAP_END if found == "}" else Kind.ARRAY_END if found == "]" else None
+            closes = (
+                TokenKind.MAP_END if found == "}" else TokenKind.ARRAY_END if found == "]" else None
+            )
             if closes is None or closes is not context:
                 self._fail_after_value(context, found)
             yield self._bracket(closes)
             open_ends.pop()
 
-    def _fail_after_value(self, context: Kind | None, found: str) -> NoReturn:
+    def _fail_after_value(self, context: TokenKind | None, found: str) -> NoReturn:
         if context is None:
             level = "block" if self._blocks else "top"
             expected = f"Expected a {level}-level value to end with a new line, comment or EOF"
-        elif context is Kind.MAP_END:
+        elif context is TokenKind.MAP_END:
             expected = 'Expected a map value terminator "," or a map terminator "}"'
         else:
             expected = 'Expected an array value terminator "," or an array terminator "]"'
         self._fail(f"{expected}, but got '{found}' instead.")
 
-    def _track(self, token: Token, open_ends: list[Kind]) -> None:
-        if token.kind is Kind.MAP_START:
-            open_ends.append(Kind.MAP_END)
-        elif token.kind is Kind.ARRAY_START:
-            open_ends.append(Kind.ARRAY_END)
-        elif token.kind in (Kind.MAP_END, Kind.ARRAY_END):
+    def _track(self, token: Token, open_ends: list[TokenKind]) -> None:
+        if token.kind is TokenKind.MAP_START:
+            open_ends.append(TokenKind.MAP_END)
+        elif token.kind is TokenKind.ARRAY_START:
+            open_ends.append(TokenKind.ARRAY_END)
+        elif token.kind in (TokenKind.MAP_END, TokenKind.ARRAY_END):
             open_ends.pop()
         if len(open_ends) > DEPTH_MAX:
             self._fail(f"Maps and arrays are nested more than {DEPTH_MAX} deep")
 
     # Values, by their first character.
 
-    def _value(self, context: Kind | None) -> Token:
+    def _value(self, context: TokenKind | None) -> Token:
         first = self._peek()
         if first in ENDS_OF_VALUES:
             return self._nothing(first, context)
         reader: dict[str, Callable[[], Token]] = {
-            "[": lambda: self._bracket(Kind.ARRAY_START),
-            "{": lambda: self._bracket(Kind.MAP_START),
+            "[": lambda: self._bracket(TokenKind.ARRAY_START),
+            "{": lambda: self._bracket(TokenKind.MAP_START),
             '"': self._double_quoted,
             "'": self._single_quoted,
             "(": self._block,
@@ -263,27 +265,27 @@ class Lexer:
             return self._number()
         return self._word()
 
-    def _nothing(self, end: str, context: Kind | None) -> Token:
+    def _nothing(self, end: str, context: TokenKind | None) -> Token:
         """Read an absent value as an empty text; in a map, `}` ends the map without one.
 
         The map then is the value of its last key, and what that was a key of begins nothing.
         """
-        if context is Kind.MAP_END and end == ",":
+        if context is TokenKind.MAP_END and end == ",":
             self._fail('Unexpected map value terminator ",".')
-        if context is Kind.MAP_END and end == "}":
-            return self._bracket(Kind.MAP_END)
-        return self._token(Kind.SCALAR)._replace(value="")
+        if context is TokenKind.MAP_END and end == "}":
+            return self._bracket(TokenKind.MAP_END)
+        return self._token(TokenKind.SCALAR)._replace(value="")
 
-    def _bracket(self, kind: Kind) -> Token:
+    def _bracket(self, kind: TokenKind) -> Token:
         token = self._token(kind)
         self._position += 1
         return token
 
     def _single_quoted(self) -> Token:
-        return self._token(Kind.SCALAR)._replace(value=self._until_quote("'"))
+        return self._token(TokenKind.SCALAR)._replace(value=self._until_quote("'"))
 
     def _double_quoted(self) -> Token:
-        token = self._token(Kind.SCALAR)
+        token = self._token(TokenKind.SCALAR)
         self._position += 1
         text = self._unescape(self._match(_DOUBLE_QUOTED))
         if self._next() != '"':
@@ -291,7 +293,7 @@ class Lexer:
         return token._replace(value=text)
 
     def _block(self) -> Token:
-        token = self._token(Kind.SCALAR)
+        token = self._token(TokenKind.SCALAR)
         found = re.compile(_BLOCK_END).search(self._text, self._position)
         if found is None:
             self._position = len(self._text)
@@ -301,7 +303,7 @@ class Lexer:
         return token._replace(value=text)
 
     def _word(self) -> Token:
-        token = self._token(Kind.SCALAR)
+        token = self._token(TokenKind.SCALAR)
         word = self._match(_WORD)
         text = self._end_word(word)
         if not word:
@@ -311,7 +313,7 @@ class Lexer:
         if word.lower() in _TRUTH:
             return token._replace(value=_TRUTH[word.lower()])
         if word.startswith("$"):
-            return token._replace(kind=Kind.VARIABLE, value=word[1:])
+            return token._replace(kind=TokenKind.VARIABLE, value=word[1:])
         return token._replace(value=word)
 
     def _end_word(self, word: str) -> str:
@@ -326,7 +328,7 @@ class Lexer:
         return text
 
     def _number(self) -> Token:
-        token = self._token(Kind.SCALAR)
+        token = self._token(TokenKind.SCALAR)
         if digits := self._match(_DIGITS_OF_TEXT):
             return token._replace(value=digits + self._end_word(self._match(_WORD)))
         word = self._match(_WORD)
@@ -373,7 +375,7 @@ class Lexer:
     def _include(self) -> Token:
         self._match(_BLANK)
         first = self._peek()
-        token = self._token(Kind.INCLUDE)
+        token = self._token(TokenKind.INCLUDE)
         names = {"[": "start of an array", "{": "start of a map", "(": "start of a block"}
         names |= {
             "\n": "new line",
@@ -450,7 +452,7 @@ class Lexer:
             self._line_start = self._text.rindex("\n", self._counted, self._position)
         self._counted = self._position
 
-    def _token(self, kind: Kind, column_offset: int = 0) -> Token:
+    def _token(self, kind: TokenKind, column_offset: int = 0) -> Token:
         self._count_lines()
         return Token(kind, None, self._line, self._position + column_offset - self._line_start)
 

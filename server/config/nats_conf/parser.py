@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from midge.server.config.layer import FILE_SIZE_MAX_BYTES, read_text
 from midge.server.config.nats_conf.errors import ConfError
-from midge.server.config.nats_conf.lexer import Kind, Lexer
+from midge.server.config.nats_conf.lexer import Lexer, TokenKind
 from midge.server.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ BCRYPT_PREFIX = "2a$"
 """A word `$2a$…` is a password hash, not a variable."""
 
 
-class Node:
+class ConfNode:
     """A value with the place of its key, or of itself within an array."""
 
     __slots__ = ("column", "file", "is_used", "line", "value")
@@ -51,7 +51,7 @@ class Node:
         return f"{self.file}:{self.line}:{self.column}"
 
 
-class Source:
+class ConfSource:
     """State that all files of one configuration share: environment, size budget, open files."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -78,7 +78,7 @@ class Source:
         return text
 
 
-def parse_file(file: str, source: Source) -> dict[str, Node]:
+def parse_file(file: str, source: ConfSource) -> dict[str, ConfNode]:
     """Return the top-level entries of `file`.
 
     Raises: ConfError.
@@ -90,25 +90,25 @@ def parse_file(file: str, source: Source) -> dict[str, Node]:
         raise ConfError(f"{file}: files include one another more than {INCLUDE_DEPTH_MAX} deep")
     source.open_files.append(resolved)
     try:
-        return Parser(source.read(file), file, source).parse()
+        return ConfParser(source.read(file), file, source).parse()
     finally:
         source.open_files.pop()
 
 
-class Parser:
+class ConfParser:
     """The entries of one text."""
 
-    def __init__(self, text: str, file: str, source: Source) -> None:
+    def __init__(self, text: str, file: str, source: ConfSource) -> None:
         """Parse `text` of `file`, to which includes are relative."""
         self._file = file
         self._source = source
         self._tokens = Lexer(text, file).tokens()
-        self._root: dict[str, Node] = {}
-        self._containers: list[dict[str, Node] | list[Node]] = [self._root]
+        self._root: dict[str, ConfNode] = {}
+        self._containers: list[dict[str, ConfNode] | list[ConfNode]] = [self._root]
         self._keys: list[Token] = []
         self._starts: list[Token] = []
 
-    def parse(self) -> dict[str, Node]:
+    def parse(self) -> dict[str, ConfNode]:
         """Return the entries."""
         for token in self._tokens:
             self._take(token)
@@ -116,16 +116,16 @@ class Parser:
 
     def _take(self, token: Token) -> None:
         kind = token.kind
-        if kind is Kind.KEY:
+        if kind is TokenKind.KEY:
             self._keys.append(token)
-        elif kind in (Kind.MAP_START, Kind.ARRAY_START):
+        elif kind in (TokenKind.MAP_START, TokenKind.ARRAY_START):
             self._starts.append(token)
-            self._containers.append({} if kind is Kind.MAP_START else [])
-        elif kind in (Kind.MAP_END, Kind.ARRAY_END):
+            self._containers.append({} if kind is TokenKind.MAP_START else [])
+        elif kind in (TokenKind.MAP_END, TokenKind.ARRAY_END):
             self._add(self._starts.pop(), self._containers.pop())
-        elif kind is Kind.VARIABLE:
+        elif kind is TokenKind.VARIABLE:
             self._add(token, self._look_up(token))
-        elif kind is Kind.INCLUDE:
+        elif kind is TokenKind.INCLUDE:
             self._include(token)
         else:
             self._add(token, token.value)
@@ -133,10 +133,10 @@ class Parser:
     def _add(self, token: Token, value: Any) -> None:
         container = self._containers[-1]
         if isinstance(container, list):
-            container.append(Node(value, self._file, token.line, token.column))
+            container.append(ConfNode(value, self._file, token.line, token.column))
             return
         key = self._keys.pop()
-        container[key.value] = Node(value, self._file, key.line, key.column)
+        container[key.value] = ConfNode(value, self._file, key.line, key.column)
 
     def _include(self, token: Token) -> None:
         container = self._containers[-1]
@@ -169,7 +169,7 @@ class Parser:
         source.open_variables.append(name)
         try:
             text = f"value={source.environment[name]}"
-            found = Parser(text, self._file, source).parse().get("value")
+            found = ConfParser(text, self._file, source).parse().get("value")
         except ConfigError as error:
             place = f"variable reference for '{name}' on line {token.line}"
             raise ConfError(f"{place} could not be parsed: {error}") from None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from midge.server.config.layer import Layer
 from midge.server.config.nats_conf.errors import ConfError
-from midge.server.config.nats_conf.parser import Node, Source, parse_file
+from midge.server.config.nats_conf.parser import ConfNode, ConfSource, parse_file
 from midge.server.config.nats_conf.sections import Result, Section, read_map
 from midge.server.config.nats_conf.server_block import SERVER
 from midge.server.errors import CombinedConfigError, ConfigError
@@ -33,12 +33,12 @@ def read_conf_file(
     Raises: ConfError, one or several, naming file, line and column.
     """
     file = os.fspath(path)
-    source = Source(os.environ if environment is None else environment)
+    source = ConfSource(os.environ if environment is None else environment)
     entries = parse_file(file, source)
     result = Result()
     if not entries:
         result.warnings.append(f"{file}: config has no values or is empty")
-    read_map(Node(entries, file, 1, 0), Section(result, result.values, ()), SERVER)
+    read_map(ConfNode(entries, file, 1, 0), Section(result, result.values, ()), SERVER)
     _check_users_of_accounts(result)
     if result.errors:
         raise _all_of(result.errors, file)

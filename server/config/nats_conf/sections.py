@@ -24,7 +24,7 @@ from midge.server.config.nats_conf.values import (
 from midge.server.errors import ConfigError
 
 if TYPE_CHECKING:
-    from midge.server.config.nats_conf.parser import Node
+    from midge.server.config.nats_conf.parser import ConfNode
     from midge.server.config.type_check import Path
 
 
@@ -47,7 +47,7 @@ class Section(NamedTuple):
     values: dict[str, Any]
     path: Path
 
-    def put(self, name: str, value: Any, node: Node) -> None:
+    def put(self, name: str, value: Any, node: ConfNode) -> None:
         """Set `name` of this section; a dotted name goes into a table within."""
         *tables, last = name.split(".")
         inner = self
@@ -56,13 +56,13 @@ class Section(NamedTuple):
         inner.values[last] = value
         self.result.places[(*inner.path, last)] = node.where
 
-    def table(self, name: str, node: Node) -> Section:
+    def table(self, name: str, node: ConfNode) -> Section:
         """Return the section of the table `name` within this one."""
         path = (*self.path, name)
         self.result.places.setdefault(path, node.where)
         return Section(self.result, self.values.setdefault(name, {}), path)
 
-    def append(self, name: str, node: Node) -> Section:
+    def append(self, name: str, node: ConfNode) -> Section:
         """Return the section of a new element of the list `name`."""
         elements = self.values.setdefault(name, [])
         elements.append({})
@@ -71,15 +71,15 @@ class Section(NamedTuple):
         self.result.places[path] = node.where
         return Section(self.result, elements[-1], path)
 
-    def warn(self, node: Node, text: str) -> None:
+    def warn(self, node: ConfNode, text: str) -> None:
         """Add a warning about a probable mistake."""
         self.result.warnings.append(f"{node.where}: {text}")
 
-    def note(self, node: Node, text: str) -> None:
+    def note(self, node: ConfNode, text: str) -> None:
         """Add a warning about a line that does not do what it says."""
         self.result.notes.append(f"{node.where}: {text}")
 
-    def put_positive(self, name: str, value: float, node: Node, key: str) -> None:
+    def put_positive(self, name: str, value: float, node: ConfNode, key: str) -> None:
         """Set a number of which 0 means the default.
 
         With a negative number nats-server serves no client; midge warns and uses the default.
@@ -95,7 +95,7 @@ class Key(NamedTuple):
 
     name: str
     """The setting, relative to the section; dots lead into tables."""
-    read: Callable[[Node], Any]
+    read: Callable[[ConfNode], Any]
 
 
 class Missing(NamedTuple):
@@ -116,17 +116,17 @@ class Ignored(NamedTuple):
 
     reason: str
     """What holds instead, behind `has no effect:`."""
-    read: Callable[[Node], Any]
+    read: Callable[[ConfNode], Any]
     """Checks the value as nats-server does."""
     unless: tuple[Any, ...] = (False,)
     """Values with which nothing is missing."""
 
 
-Handler = Key | Missing | Ignored | Callable[[Section, "Node"], None]
+Handler = Key | Missing | Ignored | Callable[[Section, "ConfNode"], None]
 """A table's entry for a key: its setting, a missing feature, or a handler."""
 
 
-def read_listen(section: Section, node: Node) -> None:
+def read_listen(section: Section, node: ConfNode) -> None:
     """Read the address of a listener; a port alone leaves the host at its default."""
     host, number = address(node)
     if host is not None:
@@ -135,7 +135,7 @@ def read_listen(section: Section, node: Node) -> None:
 
 
 def read_map(
-    node: Node,
+    node: ConfNode,
     section: Section,
     table: Mapping[str, Handler],
     unknown: str = "unknown field {}",
@@ -153,7 +153,7 @@ def read_map(
 
 def _read_entry(
     name: str,
-    entry: Node,
+    entry: ConfNode,
     section: Section,
     table: Mapping[str, Handler],
     unknown: str,
@@ -178,16 +178,16 @@ def _read_entry(
 
 
 def positive(
-    name: str, key: str, read: Callable[[Node], float] = integer
-) -> Callable[[Section, Node], None]:
+    name: str, key: str, read: Callable[[ConfNode], float] = integer
+) -> Callable[[Section, ConfNode], None]:
     """Return the handler of a number of which 0 means the default."""
     return lambda section, node: section.put_positive(name, read(node), node, key)
 
 
-def timed(name: str, key: str) -> Callable[[Section, Node], None]:
+def timed(name: str, key: str) -> Callable[[Section, ConfNode], None]:
     """Return the handler of a duration for which a bare number draws a warning."""
 
-    def handle(section: Section, node: Node) -> None:
+    def handle(section: Section, node: ConfNode) -> None:
         if isinstance(node.value, str):
             value = duration(node, node.value, f"error parsing {key}: ")
         else:
@@ -199,7 +199,7 @@ def timed(name: str, key: str) -> Callable[[Section, Node], None]:
     return handle
 
 
-def write_timeout(node: Node) -> str:
+def write_timeout(node: ConfNode) -> str:
     """Return the policy for a peer that does not read."""
     if text(node) not in ("default", "close", "retry"):
         fail(node, "write_timeout must be 'default', 'close' or 'retry'")
@@ -209,10 +209,10 @@ def write_timeout(node: Node) -> str:
 _HIGH_TIMEOUT_S = 60.0
 
 
-def timeout(name: str, *, warns: bool = False) -> Callable[[Section, Node], None]:
+def timeout(name: str, *, warns: bool = False) -> Callable[[Section, ConfNode], None]:
     """Return the handler of a `timeout`, which may be a number; `warns` of a high one."""
 
-    def handle(section: Section, node: Node) -> None:
+    def handle(section: Section, node: ConfNode) -> None:
         value = seconds(node)
         if warns and value > _HIGH_TIMEOUT_S:
             high = f"timeout of {node.value} ({value:f} seconds) is high"

@@ -40,18 +40,22 @@ from midge.sublist.subjects import is_valid_publish_subject
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from midge.server.config.nats_conf.parser import Node
+    from midge.server.config.nats_conf.parser import ConfNode
 
 
-def _nested(name: str, read: Callable[[Section, Node], None]) -> Callable[[Section, Node], None]:
+def _nested(
+    name: str, read: Callable[[Section, ConfNode], None]
+) -> Callable[[Section, ConfNode], None]:
     """Return a handler that reads a map into the table `name`."""
     return lambda section, node: read(section.table(name, node), node)
 
 
-def _each(name: str, read: Callable[[Section, Node], None]) -> Callable[[Section, Node], None]:
+def _each(
+    name: str, read: Callable[[Section, ConfNode], None]
+) -> Callable[[Section, ConfNode], None]:
     """Return a handler that reads an array of maps into the list `name`."""
 
-    def handle(section: Section, node: Node) -> None:
+    def handle(section: Section, node: ConfNode) -> None:
         section.values.setdefault(name, [])
         for item in items(node):
             read(section.append(name, item), item)
@@ -64,7 +68,7 @@ def _each(name: str, read: Callable[[Section, Node], None]) -> Callable[[Section
 _UNKNOWN_PERMISSION = "Unknown field {} parsing permissions"
 
 
-def read_subjects(name: str, section: Section, node: Node) -> None:
+def read_subjects(name: str, section: Section, node: ConfNode) -> None:
     """Read one direction: a subject, a list of them, or a map of `allow` and `deny`."""
     inner = section.table(name, node)
     if not isinstance(node.value, dict):
@@ -77,7 +81,7 @@ def read_subjects(name: str, section: Section, node: Node) -> None:
         inner.put(key.lower(), texts(entry), entry)
 
 
-def _allow_responses(section: Section, node: Node) -> None:
+def _allow_responses(section: Section, node: ConfNode) -> None:
     if isinstance(node.value, bool):
         if node.value:
             section.table("allow_responses", node)
@@ -85,10 +89,12 @@ def _allow_responses(section: Section, node: Node) -> None:
     read_map(node, section.table("allow_responses", node), RESPONSES, _UNKNOWN_PERMISSION)
 
 
-def _unless_zero(name: str, read: Callable[[Node], float]) -> Callable[[Section, Node], None]:
+def _unless_zero(
+    name: str, read: Callable[[ConfNode], float]
+) -> Callable[[Section, ConfNode], None]:
     """Return the handler of a number of which 0 means the default, and a negative one no limit."""
 
-    def handle(section: Section, node: Node) -> None:
+    def handle(section: Section, node: ConfNode) -> None:
         if value := read(node):
             section.put(name, value, node)
 
@@ -110,14 +116,14 @@ PERMISSIONS: dict[str, Handler] = {
 }
 
 
-def _permissions(section: Section, node: Node) -> None:
+def _permissions(section: Section, node: ConfNode) -> None:
     read_map(node, section, PERMISSIONS, _UNKNOWN_PERMISSION)
 
 
 # Users and authorization.
 
 
-def _connection_types(node: Node) -> list[str]:
+def _connection_types(node: ConfNode) -> list[str]:
     return [word.upper() for word in texts(node)]
 
 
@@ -140,18 +146,18 @@ USER: dict[str, Handler] = {
 }
 
 
-def _user(section: Section, node: Node) -> None:
+def _user(section: Section, node: ConfNode) -> None:
     read_map(node, section, USER)
 
 
-def _account_key(node: Node) -> str:
+def _account_key(node: ConfNode) -> str:
     key = text(node)
     if not is_public_nkey(ACCOUNT_PREFIX, key):
         fail(node, f'Expected callout user to be a valid public account nkey, got "{key}"')
     return key
 
 
-def _curve_key(node: Node) -> str:
+def _curve_key(node: ConfNode) -> str:
     key = text(node)
     if not is_public_nkey(CURVE_PREFIX, key):
         fail(node, f'Expected callout xkey to be a valid public xkey, got "{key}"')
@@ -170,7 +176,7 @@ AUTH_CALLOUT: dict[str, Handler] = {
 }
 
 
-def _auth_callout(section: Section, node: Node) -> None:
+def _auth_callout(section: Section, node: ConfNode) -> None:
     table, errors = section.table("auth_callout", node), len(section.result.errors)
     read_map(node, table, AUTH_CALLOUT, "Unknown field {} parsing authorization callout")
     if len(section.result.errors) > errors:
@@ -199,7 +205,7 @@ AUTHORIZATION: dict[str, Handler] = {
 }
 
 
-def read_authorization(section: Section, node: Node) -> None:
+def read_authorization(section: Section, node: ConfNode) -> None:
     """Read the map `authorization`."""
     read_map(node, section.table("authorization", node), AUTHORIZATION)
 
@@ -207,7 +213,7 @@ def read_authorization(section: Section, node: Node) -> None:
 # Mappings.
 
 
-def _weight(node: Node) -> int:
+def _weight(node: ConfNode) -> int:
     written = node.value
     if isinstance(written, str) and written.endswith("%") and written[:-1].isdecimal():
         written = int(written[:-1][:9])
@@ -226,7 +232,7 @@ DESTINATION: dict[str, Handler] = {
 }
 
 
-def read_mappings(section: Section, node: Node) -> None:
+def read_mappings(section: Section, node: ConfNode) -> None:
     """Read the map `mappings`: source subjects with one or more destinations."""
     for source, entry in entries(node).items():
         mapping = section.append("mappings", entry)
@@ -249,7 +255,7 @@ def read_mappings(section: Section, node: Node) -> None:
 # Accounts.
 
 
-def _exchanged(kind: str, section: Section, node: Node) -> None:
+def _exchanged(kind: str, section: Section, node: ConfNode) -> None:
     """Read the subject of an export; refuse a second kind in the same entry."""
     other = "service" if kind == "stream" else "stream"
     if other in section.values:
@@ -257,7 +263,7 @@ def _exchanged(kind: str, section: Section, node: Node) -> None:
     section.put(kind, text(node), node)
 
 
-def _import_source(kind: str, section: Section, node: Node) -> None:
+def _import_source(kind: str, section: Section, node: ConfNode) -> None:
     other = "service" if kind == "stream" else "stream"
     if other in section.values:
         fail(node, f"Detected {kind} but already saw a {other}")
@@ -265,13 +271,13 @@ def _import_source(kind: str, section: Section, node: Node) -> None:
     read_map(node, source, {"account": Key("account", text), "subject": Key("subject", text)})
 
 
-def _threshold(section: Section, node: Node) -> None:
+def _threshold(section: Section, node: ConfNode) -> None:
     """Read the time for a response; 0 means the default, and so does a negative one."""
     if span(node) > 0:
         section.put("response_threshold_s", span(node), node)
 
 
-def _latency(section: Section, node: Node) -> None:
+def _latency(section: Section, node: ConfNode) -> None:
     """Read the subject for latencies, and how many requests are measured."""
     if isinstance(node.value, str):
         section.put("latency_subject", node.value, node)
@@ -316,7 +322,7 @@ IMPORT: dict[str, Handler] = {
 }
 
 
-def _export(section: Section, node: Node) -> None:
+def _export(section: Section, node: ConfNode) -> None:
     read_map(node, section, EXPORT)
     written = section.values.get("response_type")
     if written in _RESPONSES:
@@ -332,7 +338,7 @@ def _export(section: Section, node: Node) -> None:
                 fail(given[name], "Detected response directive on non-service")
 
 
-def _exports(section: Section, node: Node) -> None:
+def _exports(section: Section, node: ConfNode) -> None:
     """Read the exports; one of nothing is none, as on nats-server."""
     section.values.setdefault("exports", [])
     for item in items(node):
@@ -343,7 +349,7 @@ def _exports(section: Section, node: Node) -> None:
             section.note(item, "an export without a stream or service has no effect")
 
 
-def _import(section: Section, node: Node) -> None:
+def _import(section: Section, node: ConfNode) -> None:
     read_map(node, section, IMPORT)
     if "service" not in section.values:
         return
@@ -368,18 +374,18 @@ ACCOUNT_LIMITS: dict[str, Handler] = {
 }
 
 
-def _account_limits(section: Section, node: Node) -> None:
+def _account_limits(section: Section, node: ConfNode) -> None:
     read_map(node, section, ACCOUNT_LIMITS, "Unknown field {} parsing account limits")
 
 
-def _trace_destination(node: Node) -> str:
+def _trace_destination(node: ConfNode) -> str:
     subject = text(node)
     if not is_valid_publish_subject(subject.encode()):
         fail(node, f'Trace destination "{subject}" is not valid')
     return subject
 
 
-def _trace_sampling(node: Node) -> int:
+def _trace_sampling(node: ConfNode) -> int:
     written = node.value
     if isinstance(written, str) and written.removesuffix("%").isdecimal():
         written = int(written.removesuffix("%")[:9])
@@ -394,7 +400,7 @@ MESSAGE_TRACE: dict[str, Handler] = {
 }
 
 
-def _message_trace(section: Section, node: Node) -> None:
+def _message_trace(section: Section, node: ConfNode) -> None:
     """Read where an account's traces go: a subject, or a map."""
     table = section.table("msg_trace", node)
     if isinstance(node.value, str):
@@ -423,7 +429,7 @@ ACCOUNT: dict[str, Handler] = {
 }
 
 
-def read_accounts(section: Section, node: Node) -> None:
+def read_accounts(section: Section, node: ConfNode) -> None:
     """Read `accounts`: a map of accounts, or a list of names."""
     section.values.setdefault("accounts", [])
     if not isinstance(node.value, list | dict):
@@ -439,7 +445,7 @@ def read_accounts(section: Section, node: Node) -> None:
         read_map(entry, account, ACCOUNT)
 
 
-def _account_name(name: str, node: Node) -> str:
+def _account_name(name: str, node: ConfNode) -> str:
     if name == GLOBAL_ACCOUNT:
         fail(node, f'"{name}" is a Reserved Account')
     return name
@@ -451,7 +457,7 @@ _URL = re.compile(r'URL\(\s*"?([^"\s]*)"?\s*\)', re.IGNORECASE)
 _MEMORY = ("MEM", "MEMORY")
 
 
-def _resolver(section: Section, node: Node) -> None:
+def _resolver(section: Section, node: ConfNode) -> None:
     if isinstance(node.value, dict):
         table = section.table("operator", node)
         table.values.pop("resolver_directory", None)
@@ -475,7 +481,7 @@ def _resolver(section: Section, node: Node) -> None:
         fail(node, f"error parsing account resolver, should be {expected}")
 
 
-def _resolver_type(node: Node) -> str:
+def _resolver_type(node: ConfNode) -> str:
     if text(node).upper() in _MEMORY:
         return "memory"
     if text(node).upper() not in ("FULL", "CACHE"):
@@ -495,13 +501,13 @@ RESOLVER: dict[str, Handler] = {
 }
 
 
-def _resolver_tls(section: Section, node: Node) -> None:
+def _resolver_tls(section: Section, node: ConfNode) -> None:
     """Read the encryption of a URL resolver; keys that are for a listener are only checked."""
     table = section.table("operator", node).table("resolver_tls", node)
     read_map(node, table, RESOLVER_TLS, "error parsing tls config, unknown field {}")
 
 
-def _preload(node: Node) -> dict[str, str]:
+def _preload(node: ConfNode) -> dict[str, str]:
     return {name: text(entry) for name, entry in entries(node).items()}
 
 

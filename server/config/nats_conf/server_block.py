@@ -55,23 +55,23 @@ from midge.server.config.options import Limits
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from midge.server.config.nats_conf.parser import Node
+    from midge.server.config.nats_conf.parser import ConfNode
 
 INT32_MAX = (1 << 31) - 1
 LAME_DUCK_MIN_S = 30
 
 
-def _listen(section: Section, node: Node) -> None:
+def _listen(section: Section, node: ConfNode) -> None:
     host, number = address(node)
     if host is not None:
         section.put("listen.host", host, node)
     section.put("listen.port", number or DEFAULT_PORT, node)
 
 
-def _monitor(name: str) -> Callable[[Section, Node], None]:
+def _monitor(name: str) -> Callable[[Section, ConfNode], None]:
     """Return the handler of `http` and `https`: a port, or host and port."""
 
-    def handle(section: Section, node: Node) -> None:
+    def handle(section: Section, node: ConfNode) -> None:
         host, number = address(node)
         if host:
             section.put("monitoring.host", host, node)
@@ -80,14 +80,14 @@ def _monitor(name: str) -> Callable[[Section, Node], None]:
     return handle
 
 
-def _lame_duck_duration(section: Section, node: Node) -> None:
+def _lame_duck_duration(section: Section, node: ConfNode) -> None:
     value = duration(node, text(node), "error parsing lame_duck_duration: ")
     if value < LAME_DUCK_MIN_S:
         fail(node, f"invalid lame_duck_duration of {node.value}, minimum is 30 seconds")
     section.put("shutdown.lame_duck_duration_s", value, node)
 
 
-def _lame_duck_grace_period(section: Section, node: Node) -> None:
+def _lame_duck_grace_period(section: Section, node: ConfNode) -> None:
     value = duration(node, text(node), "error parsing lame_duck_grace_period: ")
     if value < 0:
         fail(node, "invalid lame_duck_grace_period, needs to be positive")
@@ -95,57 +95,57 @@ def _lame_duck_grace_period(section: Section, node: Node) -> None:
         section.put("shutdown.lame_duck_grace_period_s", value, node)
 
 
-def _max_payload(node: Node) -> int:
+def _max_payload(node: ConfNode) -> int:
     return max(bounded("max_payload", INT32_MAX)(node), -1)
 
 
-def _max_pending(node: Node) -> int:
+def _max_pending(node: ConfNode) -> int:
     return integer(node) or Limits().max_pending_bytes
 
 
-def _max_closed_clients(section: Section, node: Node) -> None:
+def _max_closed_clients(section: Section, node: ConfNode) -> None:
     if integer(node):
         section.put("limits.max_closed_clients", limit(node), node)
 
 
-def _tokens(node: Node) -> int:
+def _tokens(node: ConfNode) -> int:
     if bounded("max_sub_tokens", 255)(node) <= 0:
         fail(node, "max_sub_tokens value can not be negative")
     return integer(node)
 
 
-def _disable_cache(section: Section, node: Node) -> None:
+def _disable_cache(section: Section, node: ConfNode) -> None:
     if boolean(node):
         section.put("routing.cache_max", 0, node)
         section.put("routing.cache_sweep_to", 0, node)
 
 
-def _server_name(node: Node) -> str:
+def _server_name(node: ConfNode) -> str:
     if any(character.isspace() for character in text(node)):
         fail(node, "server name cannot contain spaces")
     return text(node)
 
 
-def _trace_headers(section: Section, node: Node) -> None:
+def _trace_headers(section: Section, node: ConfNode) -> None:
     section.put("logging.trace", boolean(node), node)
     if node.value:
         section.note(node, 'field "trace_headers" traces whole messages')
 
 
-def _trace_verbose(section: Section, node: Node) -> None:
+def _trace_verbose(section: Section, node: ConfNode) -> None:
     section.put("logging.trace_verbose", boolean(node), node)
     section.put("logging.trace", boolean(node), node)
 
 
-def _texts_by_name(node: Node) -> dict[str, str]:
+def _texts_by_name(node: ConfNode) -> dict[str, str]:
     return {name: text(entry) for name, entry in entries(node).items()}
 
 
-def _compression(section: Section, node: Node) -> None:
+def _compression(section: Section, node: ConfNode) -> None:
     section.put("compression", boolean(node), node)
 
 
-def _websocket_authorization(section: Section, node: Node) -> None:
+def _websocket_authorization(section: Section, node: ConfNode) -> None:
     read_map(node, section.table("authorization", node), WEBSOCKET_AUTHORIZATION)
 
 
@@ -189,11 +189,11 @@ WEBSOCKET: dict[str, Handler] = {
 }
 
 
-def _websocket(section: Section, node: Node) -> None:
+def _websocket(section: Section, node: ConfNode) -> None:
     read_map(node, section.table("websocket", node), WEBSOCKET)
 
 
-def _trusted(section: Section, node: Node) -> None:
+def _trusted(section: Section, node: ConfNode) -> None:
     """Read the proxies' keys: a list of maps, each with a `key`."""
     if not isinstance(node.value, list):
         fail(node, "expected proxies' trusted field to be an array")
@@ -217,7 +217,7 @@ PROXIES: dict[str, Handler] = {
 }
 
 
-def _proxies(section: Section, node: Node) -> None:
+def _proxies(section: Section, node: ConfNode) -> None:
     read_map(node, section.table("proxies", node), PROXIES)
 
 
@@ -237,7 +237,7 @@ TABLE: dict[str, Handler] = {
 }
 
 
-def _tables(section: Section, node: Node) -> None:
+def _tables(section: Section, node: ConfNode) -> None:
     """Read the tables of streams, one map each."""
     section.values.setdefault("tables", [])
     for entry in items(node):

@@ -31,10 +31,10 @@ from midge.server.config.nats_conf.values import (
 from midge.server.config.security import INSECURE_CIPHER_SUITES
 
 if TYPE_CHECKING:
-    from midge.server.config.nats_conf.parser import Node
+    from midge.server.config.nats_conf.parser import ConfNode
 
 
-def _handshake_first(section: Section, node: Node) -> None:
+def _handshake_first(section: Section, node: ConfNode) -> None:
     """Read true, false, "auto", or the time that "auto" waits."""
     if isinstance(node.value, bool):
         section.put("handshake_first", "on" if node.value else "off", node)
@@ -52,7 +52,7 @@ def _handshake_first(section: Section, node: Node) -> None:
         section.put("handshake_first", "on", node)
 
 
-def _min_version(node: Node) -> str:
+def _min_version(node: ConfNode) -> str:
     if text(node) not in ("1.2", "1.3"):
         fail(node, f"unsupported TLS minimum version {node.value!r}, expected '1.2' or '1.3'")
     return text(node)
@@ -73,14 +73,14 @@ _INSECURE_SUITES = _LOST_SUITES | INSECURE_CIPHER_SUITES.keys()
 """Suites that are taken with `allow_insecure_cipher_suites` only."""
 
 
-def not_empty(node: Node) -> list[str]:
+def not_empty(node: ConfNode) -> list[str]:
     """Return a list of texts that has one at least."""
     if not items(node):
         fail(node, "error parsing tls config, the list cannot be empty")
     return listed(node)
 
 
-def _cipher_suites(section: Section, node: Node) -> None:
+def _cipher_suites(section: Section, node: ConfNode) -> None:
     """Read the suites; those that OpenSSL does not have are left out, if others are there."""
     offered = []
     for name in not_empty(node):
@@ -91,7 +91,7 @@ def _cipher_suites(section: Section, node: Node) -> None:
     section.put("cipher_suites", offered, node)
 
 
-def _check_suites(node: Node) -> None:
+def _check_suites(node: ConfNode) -> None:
     """Refuse insecure suites without the key that allows them."""
     given = {name.lower(): entry for name, entry in entries(node).items()}
     allows = given.get("allow_insecure_cipher_suites")
@@ -103,7 +103,7 @@ def _check_suites(node: Node) -> None:
         fail(node, f"insecure cipher suites {need}: {', '.join(insecure)}")
 
 
-def _curves(section: Section, node: Node) -> None:
+def _curves(section: Section, node: ConfNode) -> None:
     """Read the curves; Python's TLS takes one."""
     for name in not_empty(node):
         if name not in ("X25519", "CurveP256", "CurveP384", "CurveP521", "X25519MLKEM768"):
@@ -113,14 +113,14 @@ def _curves(section: Section, node: Node) -> None:
         section.note(node, 'field "curve_preferences" has no effect: OpenSSL chooses the curve')
 
 
-def _pinned(node: Node) -> list[str]:
+def _pinned(node: ConfNode) -> list[str]:
     for one in listed(node):
         if not re.fullmatch(r"[0-9A-Fa-f]{64}", one):
             fail(node, f"'pinned_certs' key {one[:80]} does not look like hex-encoded sha256")
     return listed(node)
 
 
-def _known_urls(section: Section, node: Node) -> None:
+def _known_urls(section: Section, node: ConfNode) -> None:
     """Read whether the hosts in certificates are checked, which is for routes only."""
     if section.path[:1] == ("cluster",):
         whole = Section(section.result, section.result.values, ())
@@ -129,7 +129,7 @@ def _known_urls(section: Section, node: Node) -> None:
         fail(node, "verify_cert_and_check_known_urls not supported in this context")
 
 
-def read_certs(node: Node) -> list[dict[str, str]]:
+def read_certs(node: ConfNode) -> list[dict[str, str]]:
     """Read certificates with their keys, of which a client gets the one for its server name."""
     pairs = [{name: text(entry) for name, entry in entries(one).items()} for one in items(node)]
     if any(pair.keys() != {"cert_file", "key_file"} for pair in pairs):
@@ -166,7 +166,7 @@ TLS: dict[str, Handler] = {
 }
 
 
-def _client_certs(section: Section, node: Node) -> None:
+def _client_certs(section: Section, node: ConfNode) -> None:
     """Read certificates, of which the other server is shown the first."""
     for name, path in next(iter(read_certs(node)), {}).items():
         section.put(name, path, node)
@@ -205,7 +205,7 @@ RESOLVER_TLS: dict[str, Handler] = {
 }
 
 
-def read_tls(section: Section, node: Node) -> None:
+def read_tls(section: Section, node: ConfNode) -> None:
     """Read a map `tls`.
 
     nats-server takes one without a certificate, and no handshake succeeds then.

@@ -13,7 +13,7 @@ from midge.server.config.nats_conf.errors import ConfError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from midge.server.config.nats_conf.parser import Node
+    from midge.server.config.nats_conf.parser import ConfNode
 
 _DURATION = r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+"
 _DURATION_PART = r"([0-9.]+)(ns|us|µs|μs|ms|s|m|h)"
@@ -25,7 +25,7 @@ _DURATION_MAX_S = 2**63 / 1e9
 DEFAULT_PORT = 4222
 
 
-def fail(node: Node, text: str) -> NoReturn:
+def fail(node: ConfNode, text: str) -> NoReturn:
     """Refuse `node`; the error has its position."""
     raise ConfError(text, where=node.where)
 
@@ -35,7 +35,7 @@ def quoted(text: str) -> str:
     return quote(text.encode("utf-8", "surrogateescape"))
 
 
-def show(node: Node) -> str:
+def show(node: ConfNode) -> str:
     """Return the kind of a node, for an error."""
     if isinstance(node.value, dict):
         return "a map"
@@ -48,14 +48,14 @@ def show(node: Node) -> str:
     return repr(node.value)[:60]
 
 
-def text(node: Node) -> str:
+def text(node: ConfNode) -> str:
     """Return a text."""
     if not isinstance(node.value, str):
         fail(node, f"expected a string, got {show(node)}")
     return node.value
 
 
-def secret(node: Node) -> str:
+def secret(node: ConfNode) -> str:
     """Return a secret text, never quoted in errors; refuse an empty one, which admits everyone."""
     if not isinstance(node.value, str):
         fail(node, "expected a string; quote it if it looks like a number")
@@ -64,34 +64,34 @@ def secret(node: Node) -> str:
     return node.value
 
 
-def boolean(node: Node) -> bool:
+def boolean(node: ConfNode) -> bool:
     """Return a truth value."""
     if not isinstance(node.value, bool):
         fail(node, f"expected true or false, got {show(node)}")
     return node.value
 
 
-def inverted(node: Node) -> bool:
+def inverted(node: ConfNode) -> bool:
     """Return the opposite of a truth value, for keys that begin with `no_`."""
     return not boolean(node)
 
 
-def integer(node: Node) -> int:
+def integer(node: ConfNode) -> int:
     """Return a whole number."""
     if isinstance(node.value, bool) or not isinstance(node.value, int):
         fail(node, f"expected an integer, got {show(node)}")
     return node.value
 
 
-def limit(node: Node) -> int:
+def limit(node: ConfNode) -> int:
     """Return a count; in nats-server's files any negative number means none."""
     return max(integer(node), 0)
 
 
-def bounded(name: str, largest: int) -> Callable[[Node], int]:
+def bounded(name: str, largest: int) -> Callable[[ConfNode], int]:
     """Return a reader of counts up to `largest`, with nats-server's error for more."""
 
-    def read(node: Node) -> int:
+    def read(node: ConfNode) -> int:
         if integer(node) > largest:
             fail(node, f"{name} value is too big")
         return integer(node)
@@ -99,7 +99,7 @@ def bounded(name: str, largest: int) -> Callable[[Node], int]:
     return read
 
 
-def seconds(node: Node) -> float:
+def seconds(node: ConfNode) -> float:
     """Return a duration in seconds: `"1m30s"`, or a number."""
     if isinstance(node.value, str):
         return duration(node, node.value)
@@ -108,7 +108,7 @@ def seconds(node: Node) -> float:
     return node.value
 
 
-def duration(node: Node, written: str, prefix: str = "") -> float:
+def duration(node: ConfNode, written: str, prefix: str = "") -> float:
     """Return the seconds of a Go duration such as `1h15m30.5s`."""
     if written in ("0", "+0", "-0"):
         return 0.0
@@ -131,19 +131,19 @@ def _duration_fault(written: str) -> str:
     return "invalid"
 
 
-def texts(node: Node) -> list[str]:
+def texts(node: ConfNode) -> list[str]:
     """Return a list of texts; a single text is a list of one."""
     if isinstance(node.value, str):
         return [node.value]
     return [text(item) for item in items(node)]
 
 
-def listed(node: Node) -> list[str]:
+def listed(node: ConfNode) -> list[str]:
     """Return a list of texts, where a single text is refused."""
     return [text(item) for item in items(node)]
 
 
-def storage_size(node: Node) -> int:
+def storage_size(node: ConfNode) -> int:
     """Return a number of bytes: an integer, or a text such as `"1G"`; -1 means no limit."""
     if not isinstance(node.value, str):
         return integer(node)
@@ -153,29 +153,29 @@ def storage_size(node: Node) -> int:
     return int(found[1]) << _SHIFTS[found[2]] if found else 0
 
 
-def span(node: Node) -> float:
+def span(node: ConfNode) -> float:
     """Return a duration, which must be a text."""
     return duration(node, text(node))
 
 
-def items(node: Node) -> list[Node]:
+def items(node: ConfNode) -> list[ConfNode]:
     """Return the items of an array."""
     if not isinstance(node.value, list):
         fail(node, f"expected an array, got {show(node)}")
     return node.value
 
 
-def entries(node: Node) -> dict[str, Node]:
+def entries(node: ConfNode) -> dict[str, ConfNode]:
     """Return the entries of a map."""
     if not isinstance(node.value, dict):
         fail(node, f"expected a map, got {show(node)}")
     return node.value
 
 
-def choice(*allowed: str) -> Callable[[Node], str]:
+def choice(*allowed: str) -> Callable[[ConfNode], str]:
     """Return a reader of one of a few words, whatever their case."""
 
-    def read(node: Node) -> str:
+    def read(node: ConfNode) -> str:
         word = text(node).lower()
         if word not in allowed:
             fail(node, f"expected one of {', '.join(allowed)}, got {show(node)}")
@@ -184,7 +184,7 @@ def choice(*allowed: str) -> Callable[[Node], str]:
     return read
 
 
-def address(node: Node) -> tuple[str | None, int]:
+def address(node: ConfNode) -> tuple[str | None, int]:
     """Return host and port of `4222` or `"host:4222"`; no host for a port alone."""
     if not isinstance(node.value, str):
         return None, integer(node)
@@ -199,11 +199,11 @@ def address(node: Node) -> tuple[str | None, int]:
     return host, int(number)
 
 
-def port(node: Node) -> int:
+def port(node: ConfNode) -> int:
     """Return the port for clients; 0 means nats-server's default."""
     return integer(node) or DEFAULT_PORT
 
 
-def plain(node: Node) -> Any:
+def plain(node: ConfNode) -> Any:
     """Return a scalar as it is."""
     return node.value

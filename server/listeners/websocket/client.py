@@ -20,7 +20,7 @@ from midge.server.listeners.websocket.upgrade_request import (
 )
 
 if TYPE_CHECKING:
-    from midge.server.channels.channel_owner import ChannelOwner
+    from midge.server.channels.channel import ChannelOwner
 
 _KEY_BYTES = 16
 _MESSAGE_MAX_BYTES = 64 * 1024 * 1024

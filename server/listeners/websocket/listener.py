@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Callable
 
 from midge.server.broker.broker import Broker
-from midge.server.channels.channel_owner import ChannelOwner
+from midge.server.channels.channel import ChannelOwner
 from midge.server.config.options import Options
 from midge.server.listeners.tcp import Listener
 from midge.server.listeners.tls import TlsContexts

@@ -14,7 +14,7 @@ from websockets.exceptions import PayloadTooBig, ProtocolError
 from websockets.frames import CTRL_OPCODES, Frame, Opcode
 from websockets.protocol import CLIENT, SERVER, Protocol
 
-from midge.server.channels.channel_owner import ChannelOwner
+from midge.server.channels.channel import ChannelOwner
 from midge.server.channels.closed_reason import ClosedReason
 from midge.server.channels.fair_turns import FairTurns
 from midge.server.channels.transports import rest_of_tls, shut

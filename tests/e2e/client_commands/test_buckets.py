@@ -46,6 +46,26 @@ def test_values_are_written_read_and_deleted(ok: Run, run: Run, bucket: str) -> 
     assert [row.split()[:2] for row in rows[1:]] == [["6", "PURGE"]]
 
 
+def test_a_bucket_is_new_or_was_there(ok: Run, run: Run) -> None:
+    for what, kind in (("bucket", "kv"), ("object store", "object")):
+        assert ok(kind, "add", "NEW").out == f"{what} NEW is made\n"
+        assert ok(kind, "add", "NEW").out == f"{what} NEW is there already, with these settings\n"
+        changed = run(kind, "add", "NEW", "--max-bytes", "1M")
+        assert (changed.code, changed.out) == (1, "")
+        assert ok(kind, "add", "NEW", "--json").json["state"]["messages"] == 0
+        ok(kind, "rm", "NEW", "--yes")
+
+
+def test_a_watch_ends_with_its_timeout(ok: Run, run: Run, bucket: str) -> None:
+    watch = ("kv", "watch", "B", "--timeout", "100ms")
+    assert ok(*watch).out == ""
+    ok("kv", "put", "B", "a", "one")
+    assert ok(*watch, "--json").json["value"] == "one"
+    few = run(*watch, "--count", 2)
+    assert (few.code, few.out.count("\n")) == (1, 1)
+    assert few.err == "midge kv watch: 1 of 2 came, and no other within 0.1 s\n"
+
+
 def test_keys_and_buckets_are_listed(ok: Run, bucket: str) -> None:
     assert ok("kv", "ls", "B").out == ""
     for key in ("a", "b.c", "b.d"):

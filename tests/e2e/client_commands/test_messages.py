@@ -147,6 +147,30 @@ def test_messages_are_printed_as_they_come(jetstream_server: Server, listener: C
     assert lines == [{"subject": "news.today", "payload": "é€"}] * 2
 
 
+def test_a_subscriber_ends_with_its_timeout(
+    ok: Run, run: Run, listener: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ok("sub", "silence", "--timeout", "100ms").out == ""
+    ping = Client.ping
+
+    def ping_and_publish(client: Client) -> None:
+        ping(client)
+        listener.send(publish_frame(b"tick", b"", b"", b"one"))
+        ping(listener)
+
+    monkeypatch.setattr(Client, "ping", ping_and_publish)
+    few = run("sub", "tick", "--raw", "--timeout", "500ms", "--count", 2)
+    assert (few.code, few.out) == (1, "one\n")
+    assert few.err == "midge sub: 1 of 2 came, and no other within 0.5 s\n"
+
+
+def test_an_acknowledgement_is_awaited_until_the_timeout(run: Run, listener: Client) -> None:
+    listener.subscribe(b"unstored")
+    listener.ping()
+    done = run("pub", "unstored", "x", "--ack", "--timeout", "100ms")
+    assert (done.code, done.err) == (1, "midge pub: no acknowledgement within 0.1 s\n")
+
+
 def test_a_reader_that_has_had_enough_is_no_traceback(
     jetstream_server: Server, listener: Client
 ) -> None:

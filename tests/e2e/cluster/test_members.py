@@ -101,22 +101,3 @@ async def test_the_route_of_two_servers_with_jetstream_is_refused(tmp_path: Path
     async with Cluster("midge", "midge", config=config) as cluster:
         refused = re.compile("this server has JetStream and so has the other one")
         await until(lambda: any(refused.search(server.log) for server in cluster.servers))
-
-
-POOLED = "pool_size: 3\naccounts: [A]"
-TWO_ACCOUNTS = """
-accounts { A { users: [{user: a, password: p}] }, B { users: [{user: b, password: p}] } }
-"""
-
-
-@pytest.mark.parametrize("kinds", [("midge", "real"), ("real", "midge")])
-async def test_a_nats_server_with_a_pool_uses_one_route_for_all_accounts(
-    kinds: tuple[str, str],
-) -> None:
-    async with Cluster(*kinds, config=TWO_ACCOUNTS, cluster=POOLED) as cluster:
-        for user in ("a", "b"):
-            clients = await cluster.clients(user=user, password="p")
-            assert len(clients) == len(kinds), "each one's interest is known at the other server"
-        log = cluster.servers[kinds.index("midge")].log
-        assert log.count("Route connection created") == 1
-        assert "[ERR]" not in log

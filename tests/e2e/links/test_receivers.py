@@ -29,6 +29,9 @@ accounts {
 A: dict[str, Any] = {"user": "a", "password": "a"}
 B: dict[str, Any] = {"user": "b", "password": "b"}
 
+QUEUES = ("", "w")
+"""The queue groups of a subscription; an empty name for none."""
+
 nears = pytest.mark.parametrize("near", ["midge", pytest.param("real", marks=pytest.mark.full)])
 
 
@@ -89,27 +92,24 @@ async def test_one_member_of_a_deliver_group_gets_each_message(
 
 @nears
 @pytest.mark.parametrize("link", LINKS)
-@pytest.mark.parametrize("queue", ["", "w"])
-async def test_a_responder_behind_a_link_answers_an_imported_service(
-    queue: str, link: str, near: str
-) -> None:
+async def test_a_responder_behind_a_link_answers_an_imported_service(link: str, near: str) -> None:
     skip_unless_there(near, link)
     async with Linked(link, near=near, config=ACCOUNTS, accounts=("A",)) as places:
         near_a, far_a = await places.clients(**A)
-        await far_a.subscribe("svc.x", queue, cb=answer)
-        await settle_both(near_a, far_a)
         requester = await places.client_of(places.near, **B)
-        for _ in range(3):
-            reply = await requester.request("svc.x", b"", timeout=10)
-            assert reply.data == b"yes"
+        for queue in QUEUES:
+            responder = await far_a.subscribe("svc.x", queue, cb=answer)
+            await settle_both(near_a, far_a)
+            for _ in range(3):
+                reply = await requester.request("svc.x", b"", timeout=10)
+                assert reply.data == b"yes"
+            await responder.unsubscribe()
+            await settle_both(near_a, far_a)
 
 
 @nears
 @pytest.mark.parametrize("link", LINKS)
-@pytest.mark.parametrize("queue", ["", "w"])
-async def test_an_answer_goes_to_whoever_listens_behind_a_link(
-    queue: str, link: str, near: str
-) -> None:
+async def test_an_answer_goes_to_whoever_listens_behind_a_link(link: str, near: str) -> None:
     skip_unless_there(near, link)
     async with Linked(link, near=near, config=ACCOUNTS, accounts=("B",)) as places:
         responder = await places.client_of(places.near, **A)
@@ -118,12 +118,14 @@ async def test_an_answer_goes_to_whoever_listens_behind_a_link(
         near_b, far_b = await places.clients(**B)
         if link == "workers":
             near_b, far_b = far_b, near_b  # the third client is in the same worker as the first
-        inbox = Inbox()
-        await far_b.subscribe("inbox.of.mine", queue, cb=inbox.take)
-        await settle_both(near_b, far_b)
-        await near_b.publish("svc.x", b"", reply="inbox.of.mine")
-        await near_b.flush()
-        await inbox.has(b"yes")
+        for queue in QUEUES:
+            inbox = Inbox()
+            reply = f"inbox.of.{queue or 'mine'}"
+            await far_b.subscribe(reply, queue, cb=inbox.take)
+            await settle_both(near_b, far_b)
+            await near_b.publish("svc.x", b"", reply=reply)
+            await near_b.flush()
+            await inbox.has(b"yes")
 
 
 @nears
@@ -177,28 +179,27 @@ async def test_a_service_gets_a_request_once_although_the_requesters_account_lis
 
 @nears
 @pytest.mark.parametrize("link", LINKS)
-@pytest.mark.parametrize("subject", ["svc.x", "svc.*", "str.x", "str.>"])
-async def test_interest_in_an_imported_subject_is_announced(
-    subject: str, link: str, near: str
-) -> None:
+async def test_interest_in_an_imported_subject_is_announced(link: str, near: str) -> None:
     skip_unless_there(near, link)
     async with Linked(link, near=near, config=ACCOUNTS, accounts=("B",)) as places:
         near_b, far_b = await places.clients(**B)
-        inbox = Inbox()
-        await near_b.subscribe(subject, cb=inbox.take)
-        await settle_both(near_b, far_b)
-        literal = subject.replace("*", "x").replace(">", "x")
-        await far_b.publish(literal, b"1")
-        await far_b.flush()
-        await inbox.has(b"1")
+        for subject in ("svc.x", "svc.*", "str.x", "str.>"):
+            inbox = Inbox()
+            interest = await near_b.subscribe(subject, cb=inbox.take)
+            await settle_both(near_b, far_b)
+            literal = subject.replace("*", "x").replace(">", "x")
+            await far_b.publish(literal, b"1")
+            await far_b.flush()
+            await inbox.has(b"1")
+            await interest.unsubscribe()
+            await settle_both(near_b, far_b)
 
 
 @nears
 @pytest.mark.parametrize("link", LINKS)
 @pytest.mark.parametrize("far", ["real", "midge"])
-@pytest.mark.parametrize("queue", ["", "w"])
 async def test_a_delivery_through_an_imported_stream_crosses_a_link(
-    queue: str, far: str, link: str, near: str
+    far: str, link: str, near: str
 ) -> None:
     skip_unless_there(near, link, has_streams=True)
     streams = 'jetstream { store_dir: "@directory@/js" }\n'
@@ -208,22 +209,25 @@ async def test_a_delivery_through_an_imported_stream_crosses_a_link(
     ) as places:
         near_b, far_b = await places.clients(**B)
         client = await places.client_of(places.near, **A)
-        inbox = Inbox()
-        await far_b.subscribe("local.d", queue, cb=inbox.take)
+        inboxes = Inbox(), Inbox()
+        for queue, inbox in zip(QUEUES, inboxes, strict=True):
+            await far_b.subscribe(f"local.d{queue}", queue, cb=inbox.take)
         await settle_both(near_b, far_b)
         stream = client.jetstream()
         await stream.add_stream(name="S", subjects=["s.*"])
-        config = ConsumerConfig(
-            durable_name="D",
-            deliver_subject="deliver.d",
-            deliver_group=queue or None,
-            ack_policy=AckPolicy.NONE,
-        )
-        await stream.add_consumer("S", config)
+        for queue in QUEUES:
+            config = ConsumerConfig(
+                durable_name=f"D{queue}",
+                deliver_subject=f"deliver.d{queue}",
+                deliver_group=queue or None,
+                ack_policy=AckPolicy.NONE,
+            )
+            await stream.add_consumer("S", config)
         for number in range(3):
             await stream.publish(f"s.{number}", b"%d" % number)
-        await inbox.has(b"0", b"1", b"2")
-        assert [message.subject for message in inbox.messages] == ["s.0", "s.1", "s.2"]
+        for inbox in inboxes:
+            await inbox.has(b"0", b"1", b"2")
+            assert [message.subject for message in inbox.messages] == ["s.0", "s.1", "s.2"]
 
 
 @nears
@@ -300,10 +304,9 @@ REQUESTERS = [
 ]
 
 
-@pytest.mark.parametrize("queue", ["", "w"])
 @pytest.mark.parametrize(("requester", "link"), REQUESTERS)
 async def test_a_request_through_the_imports_of_two_servers_is_served_once(
-    requester: str, queue: str, link: str
+    requester: str, link: str
 ) -> None:
     # nats-server serves it once more for each link of the requester's account.
     options: dict[str, Any] = {"far": "midge", "config": ACCOUNTS, "accounts": ("A", "B")}
@@ -319,8 +322,6 @@ async def test_a_request_through_the_imports_of_two_servers_is_served_once(
             got.append(message.data.decode())
             await message.respond(b"yes")
 
-        for one in responders:
-            await one.subscribe("svc.x", queue, cb=serve)
         both = await places.clients(**B)
         server = places.far if requester == "far" else places.near
         if requester == "member":
@@ -329,35 +330,41 @@ async def test_a_request_through_the_imports_of_two_servers_is_served_once(
             for one in responders:
                 await settle(one, member)
         clients = [await places.client_of(server, **B) for _ in range(2)]  # one for each worker
-        for pair in (responders, both, *((client, one) for client in clients for one in both)):
-            await settle_both(*pair)
-        sent = [f"{number} {queue}" for number in range(6)]
-        for number, text in enumerate(sent):
-            await clients[number % 2].request("svc.x", text.encode(), timeout=10)
-        for client in clients:
-            for one in both:
-                await settle(one, client)
-        await settle_both(*responders)
-        expected = sent if queue else sorted(sent * 2)
-        assert sorted(got) == expected
+        for queue in QUEUES:
+            serving = [await one.subscribe("svc.x", queue, cb=serve) for one in responders]
+            for pair in (responders, both, *((client, one) for client in clients for one in both)):
+                await settle_both(*pair)
+            sent = [f"{number} {queue}" for number in range(6)]
+            for number, text in enumerate(sent):
+                await clients[number % 2].request("svc.x", text.encode(), timeout=10)
+            for client in clients:
+                for one in both:
+                    await settle(one, client)
+            await settle_both(*responders)
+            assert sorted(got) == (sent if queue else sorted(sent * 2))
+            got.clear()
+            for subscription in serving:
+                await subscription.unsubscribe()
 
 
 @pytest.mark.parametrize("far", ["real", "midge"])
 @pytest.mark.parametrize("link", LINKS)
-@pytest.mark.parametrize("queue", ["", "g"])
 async def test_a_request_that_an_import_takes_reaches_listeners_behind_a_link_once(
-    queue: str, link: str, far: str
+    link: str, far: str
 ) -> None:
     async with Linked(link, far, config=ACCOUNTS, accounts=("A", "B")) as places:
         responders = await places.clients(**A)
         for one in responders:
             await one.subscribe("svc.x", "w", cb=answer)
         near_b, far_b = await places.clients(**B)
-        listener = Inbox()
-        await far_b.subscribe("svc.>", queue, cb=listener.take)
         await settle_both(*responders)
-        await settle_both(near_b, far_b)
-        for number in range(3):
-            await near_b.request("svc.x", b"%d" % number, timeout=10)
-        await settle_both(near_b, far_b)
-        await listener.has(b"0", b"1", b"2")
+        for queue in QUEUES:
+            listener = Inbox()
+            interest = await far_b.subscribe("svc.>", queue, cb=listener.take)
+            await settle_both(near_b, far_b)
+            for number in range(3):
+                await near_b.request("svc.x", b"%d" % number, timeout=10)
+            await settle_both(near_b, far_b)
+            await listener.has(b"0", b"1", b"2")
+            await interest.unsubscribe()
+            await settle_both(near_b, far_b)

@@ -159,6 +159,16 @@ def all_files(path: Path) -> list[tuple[Path, bytes]]:
     return [(one, one.read_bytes()) for one in path.rglob("*") if one.is_file()]
 
 
+def copy_whole(store: Path, image: Path) -> None:
+    """Copy a store in use as it is at one moment: its threads may write while it is copied."""
+    while True:
+        before = all_files(store)
+        shutil.copytree(store, image)
+        if all_files(store) == before:
+            return
+        shutil.rmtree(image)
+
+
 async def test_what_is_no_store_or_in_use(tmp_path: Path, capsys: Any) -> None:
     code, _, err = check(tmp_path, capsys)
     assert code == 1
@@ -283,7 +293,7 @@ async def test_a_lost_log_is_named_and_told_in_the_state(
         for number in range(50):
             await stream.publish("orders.9", f"more {number}")
         await server.jetstream.stream("EMPTY").publish("empty", "1")
-        shutil.copytree(store, tmp_path / "image")  # as a SIGKILL leaves it
+        copy_whole(store, tmp_path / "image")  # as a SIGKILL leaves it
     path = tmp_path / "image" if is_killed else store
     (path / "jetstream" / "lock").unlink()
     log = [one for one, data in all_files(path) if one.suffix == ".log" and any(data)]

@@ -235,6 +235,18 @@ def test_what_there_is_to_say_to_people(small: Path, tmp_path: Path, capsys: Any
     assert out.startswith("$G > S: not imported: stream name already in use, cannot restore\n")
 
 
+def test_the_command_names_the_danger_of_one_directory(small: Path, capsys: Any) -> None:
+    """With `accounts`, nats-server deletes all plain files beside the directories of accounts."""
+    assert cli.main(["store", "import", str(small), "--into", str(small)]) == 0
+    assert "deletes midge's files there" in capsys.readouterr().err
+    place = small / "jetstream"
+    assert (place / "imported").exists()
+    with nats_server(small):
+        assert (place / "imported").exists()
+    with nats_server(small, "accounts { A { jetstream: enabled, users: [{user: a, pass: a}] } }\n"):
+        assert not [path for path in place.iterdir() if path.is_file()]
+
+
 def test_a_directory_that_is_none(tmp_path: Path, capsys: Any) -> None:
     code, _, err = importing(tmp_path, tmp_path / "target", capsys)
     assert code == 1

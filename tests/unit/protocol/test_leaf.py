@@ -13,15 +13,14 @@ from midge.protocol.errors import (
 )
 from midge.protocol.frame import Frame
 from midge.protocol.inbound import Inbound, SharedBuffer
-from midge.protocol.leaf import LeafParser
-from midge.protocol.link import LINE_MAX_BYTES, WEIGHT_MAX
+from midge.protocol.link import LEAF, LINE_MAX_BYTES, WEIGHT_MAX, LinkParser
 from tests.support.link_lines import Event, LinkNotes, feed, parts
 
 
 class Notes(LinkNotes):
     """Records its calls, messages by their parts."""
 
-    parser: LeafParser
+    parser: LinkParser
 
     def on_publish(self, frame: Frame) -> None:
         self.events.append(("message", *parts(frame), self.parser.queues or []))
@@ -71,9 +70,9 @@ LINES: list[tuple[bytes, Event]] = [
 ]
 
 
-def make(**options: int) -> tuple[LeafParser, Notes]:
+def make(**options: int) -> tuple[LinkParser, Notes]:
     notes = Notes()
-    parser = notes.parser = LeafParser(notes, **options)
+    parser = notes.parser = LinkParser(notes, LEAF, **options)
     parser.budget = 1 << 40
     return parser, notes
 
@@ -112,7 +111,7 @@ def test_equal_lines_are_handed_over_as_a_run() -> None:
             return count
 
     runs = Runs()
-    parser = runs.parser = LeafParser(runs)
+    parser = runs.parser = LinkParser(runs, LEAF)
     parser.budget = 1 << 40
     data = bytearray(b"LMSG subject.one 2\r\nhi\r\n" * 10)
     assert parser.feed(data, 0, len(data)) == len(data)
@@ -130,7 +129,7 @@ def test_the_queue_group_stays_the_same_object_while_it_is_the_same() -> None:
             seen.append(self.parser.queues)
 
     notes = Seen()
-    parser = notes.parser = LeafParser(notes)
+    parser = notes.parser = LinkParser(notes, LEAF)
     lines = b"LMSG a | q 1\r\nx\r\nLMSG b | q 1\r\nx\r\nLMSG b | q2 1\r\nx\r\nLMSG b 1\r\nx\r\n"
     parser.feed(bytearray(lines), 0, len(lines))
     assert seen == [[b"q"], [b"q"], [b"q2"], None]

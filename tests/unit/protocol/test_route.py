@@ -13,15 +13,14 @@ from midge.protocol.errors import (
 )
 from midge.protocol.frame import Frame
 from midge.protocol.inbound import Inbound, SharedBuffer
-from midge.protocol.link import LINE_MAX_BYTES, WEIGHT_MAX
-from midge.protocol.route import RouteParser
+from midge.protocol.link import LINE_MAX_BYTES, ROUTE, WEIGHT_MAX, LinkParser
 from tests.support.link_lines import Event, LinkNotes, feed, parts
 
 
 class Notes(LinkNotes):
     """Records its calls, with account and origin, messages by their parts."""
 
-    parser: RouteParser
+    parser: LinkParser
 
     def note(self, *event: object) -> None:
         self.events.append((event[0], self.parser.origin, self.parser.account, *event[1:]))
@@ -93,9 +92,9 @@ LINES: list[tuple[bytes, Event | None]] = [
 ]
 
 
-def make(notes: Notes | None = None, **options: int) -> tuple[RouteParser, Notes]:
+def make(notes: Notes | None = None, **options: int) -> tuple[LinkParser, Notes]:
     notes = notes or Notes()
-    parser = RouteParser(notes, **options)
+    parser = LinkParser(notes, ROUTE, **options)
     parser.budget = 1 << 40
     notes.parser = parser
     return parser, notes
@@ -124,6 +123,18 @@ def test_any_split_gives_the_same() -> None:
     for i in range(len(data)):
         inbound.feed(data[i : i + 1])
     assert notes.events == expected
+
+
+def test_lines_of_a_dedicated_route_name_no_account() -> None:
+    known = [(line, event) for line, event in LINES if event is not None and b" A " in line[:12]]
+    assert len(known) > 20
+    data = b"".join(line.replace(b" A ", b" ", 1) for line, _ in known)
+    expected = [event for _, event in known]
+    for cut in range(1, len(data)):
+        parser, notes = make()
+        parser.dedicate(b"A")
+        feed(parser, data, cut)
+        assert notes.events == expected, f"cut at {cut}"
 
 
 def test_equal_lines_are_handed_over_as_a_run_of_their_account() -> None:

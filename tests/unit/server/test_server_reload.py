@@ -55,7 +55,7 @@ async def test_limits_hold_for_those_who_are_there() -> None:
         (left,) = server.connections()
         assert left.cid == first._client_id
         assert left.parser.max_payload == 100
-        assert (left.keepalive.interval_s, left.keepalive.ping_max) == (7, 9)
+        assert (left.channel.keepalive.interval_s, left.channel.keepalive.ping_max) == (7, 9)
         assert server.broker.closed.max_count == 7
         (closed_client,) = server.broker.closed
         assert closed_client.reason == "Maximum Connections Exceeded"

@@ -190,13 +190,13 @@ def later(server: midge.Server, *subjects: str) -> None:
 
 async def test_a_coroutine_waits_for_what_is_on_its_way(scene: Scene) -> None:
     later(scene.server, "a", "b", "a")
-    first, *_ = await scene.capture.wait_published("a", timeout_s=5)
+    first, *_ = await scene.capture.wait_published("a", timeout_s=60)
     assert first.text == "1"
-    await scene.capture.wait_published("a", count=2, timeout_s=5)
+    await scene.capture.wait_published("a", count=2, timeout_s=60)
     await scene.client.subscribe("a")
     await scene.client.flush()
     later(scene.server, "a")
-    await scene.capture.wait_delivered("a", to="till", count=1, timeout_s=5)
+    await scene.capture.wait_delivered("a", to="till", count=1, timeout_s=60)
     with pytest.raises(AssertionError, match="expected at least 1 message published on 'c'"):
         await scene.capture.wait_published("c", timeout_s=0.01)
 

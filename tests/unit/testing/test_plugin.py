@@ -275,6 +275,12 @@ def test_the_client_needs_nats_py(tmp_path: Path, root: Path) -> None:
     assert "midge.testing.SettlingClient needs nats-py; python -m pip install" in printed
 
 
+def test_certificates_need_cryptography(tmp_path: Path, root: Path) -> None:
+    (tmp_path / "conftest.py").write_text("import sys; sys.modules['cryptography'] = None")
+    printed = run(tmp_path, root, "def test_it(nats_certificates):\n    pass\n")
+    assert "midge.testing.Certificates needs cryptography; python -m pip install" in printed
+
+
 def test_the_client_needs_a_pytest_asyncio_that_works(tmp_path: Path, root: Path) -> None:
     (tmp_path / "conftest.py").write_text(
         "import importlib.metadata as m\nreal = m.version\n"

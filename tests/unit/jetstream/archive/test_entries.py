@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from midge.jetstream.archive import entries
-from midge.jetstream.archive.entries import ArchiveError, Entry, EntryReader
+from midge.jetstream.archive.entries import ArchiveEntry, ArchiveError, EntryReader
 from tests.unit.jetstream.archive.samples import SNAPSHOT
 from tests.unit.jetstream.archive.test_s2 import unpacked
 
 ENTRIES = st.builds(
-    Entry,
+    ArchiveEntry,
     st.binary(max_size=20),
     st.integers(-(1 << 62), 1 << 62),
     st.integers(0, (1 << 64) - 1),
@@ -23,7 +23,7 @@ ENTRIES = st.builds(
 )
 
 
-def read(data: bytes, step: int = 1 << 20) -> list[Entry]:
+def read(data: bytes, step: int = 1 << 20) -> list[ArchiveEntry]:
     reader = EntryReader(1 << 20)
     found = []
     for at in range(0, len(data), step):
@@ -48,7 +48,7 @@ def test_what_nats_server_wrote_is_read() -> None:
 
 
 @given(st.lists(ENTRIES, max_size=5), st.integers(1, 50))
-def test_any_cut_gives_the_same_entries(given: list[Entry], step: int) -> None:
+def test_any_cut_gives_the_same_entries(given: list[ArchiveEntry], step: int) -> None:
     data = entries.MAGIC + b"".join(entries.pack(*one) for one in given)
     assert read(data, step) == given
 

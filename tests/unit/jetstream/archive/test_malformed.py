@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from midge.jetstream.archive import restored, tar_restore
-from midge.jetstream.archive.entries import ArchiveError, Entry
-from midge.jetstream.archive.nats_store.blocks import Block
+from midge.jetstream.archive.entries import ArchiveEntry, ArchiveError
+from midge.jetstream.archive.nats_store.blocks import NatsBlock
 from midge.jetstream.archive.tar import TarReader
 from tests.unit.jetstream.archive.test_tar_restore import OF_2_14, files_of, packed
 from tests.unit.jetstream.archive.test_transfers import Rig, archive, state_entry
@@ -40,12 +40,12 @@ def refused(data: bytes, **config: Any) -> str:
 @pytest.mark.parametrize("key", ["first_seq", "last_seq", "consumer_count"])
 def test_a_number_of_the_state_that_is_none_is_refused(key: str, literal: bytes) -> None:
     body = b'{"first_seq": 1, "last_seq": 1, "%b": %b}' % (key.encode(), literal)
-    assert "state.json" in refused(archive(Entry(b"state.json", 0, 0, b"", body)))
+    assert "state.json" in refused(archive(ArchiveEntry(b"state.json", 0, 0, b"", body)))
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"null", b"1", DEEP, b"{", b"\xff"])
 def test_a_state_that_is_no_object_is_refused(body: bytes) -> None:
-    assert "state.json" in refused(archive(Entry(b"state.json", 0, 0, b"", body)))
+    assert "state.json" in refused(archive(ArchiveEntry(b"state.json", 0, 0, b"", body)))
 
 
 PLACES = (
@@ -156,7 +156,7 @@ def test_consumers_take_only_so_much_memory(monkeypatch: pytest.MonkeyPatch) -> 
     "data", [b"cmp\x01", b"cmp\x01\xff\xff", b"cmp\x00\x80", b"cmp\x01" + b"\xff" * 20]
 )
 def test_a_compressed_block_that_is_cut_is_noted(data: bytes) -> None:
-    block = Block("S", 1, data + b"\x80" * 8)
+    block = NatsBlock("S", 1, data + b"\x80" * 8)
     assert block.records == []
     assert block.damages
 
@@ -167,7 +167,9 @@ def test_an_unforeseen_error_ends_the_transfer(monkeypatch: pytest.MonkeyPatch) 
 
     rig = Rig()
     monkeypatch.setattr(rig.account, "_save", broken)
-    (answer,) = rig.restore("S", archive(state_entry(first_seq=1), Entry(b"s", 1, 1, b"", b"x")))
+    (answer,) = rig.restore(
+        "S", archive(state_entry(first_seq=1), ArchiveEntry(b"s", 1, 1, b"", b"x"))
+    )
     said = answer["error"]["description"]
     assert said == "restore failed: internal error: ZeroDivisionError: oops"
     assert rig.account.streams == {}

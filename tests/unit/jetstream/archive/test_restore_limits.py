@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from midge.jetstream.account.limits import AccountLimits, ServerLimits
-from midge.jetstream.archive.entries import Entry
+from midge.jetstream.archive.entries import ArchiveEntry
 from tests.support.jetstream_account import AccountRig
 from tests.unit.jetstream.archive.test_tar_restore import OF_2_14
 from tests.unit.jetstream.archive.test_transfers import Rig, Wire, archive, state_entry
@@ -48,7 +48,7 @@ class LimitedRig(Rig):
 
 
 def messages(count: int, size: int = 1000, **state: Any) -> bytes:
-    found = [Entry(b"x", 1, seq, b"", bytes(size)) for seq in range(1, count + 1)]
+    found = [ArchiveEntry(b"x", 1, seq, b"", bytes(size)) for seq in range(1, count + 1)]
     return archive(state_entry(first_seq=1, **state), *found)
 
 

@@ -117,7 +117,7 @@ def test_a_block_that_claims_too_much_is_refused() -> None:
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_bytes_decode_or_are_refused(data: bytes) -> None:
     with contextlib.suppress(S2Error):
         assert len(decode(data, 0, len(data), 1 << 16)) <= 1 << 16
@@ -146,7 +146,7 @@ def test_a_block_is_the_same_wherever_it_begins() -> None:
 
 
 @given(st.lists(st.binary(max_size=300) | st.builds(lambda n: b"ab" * n, st.integers(0, 70_000))))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_stream_comes_out_as_it_went_in(pieces: list[bytes]) -> None:
     assert unpacked(packed(*pieces)) == b"".join(pieces)
 

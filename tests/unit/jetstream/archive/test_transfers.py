@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from midge.jetstream.archive import entries, snapshot, transfers
-from midge.jetstream.archive.entries import Entry
+from midge.jetstream.archive.entries import ArchiveEntry
 from midge.jetstream.archive.framing import S2Writer
 from midge.jetstream.stream.stream import Stream
 from tests.support.jetstream_account import AccountRig, Outbox
@@ -58,7 +58,7 @@ class Rig(AccountRig):
     def acknowledge(self, reply: bytes) -> bool:
         return self.account.transfers.take(reply, b"", b"")
 
-    def receive_all(self) -> tuple[list[Entry], bytes]:
+    def receive_all(self) -> tuple[list[ArchiveEntry], bytes]:
         """Acknowledge every chunk; return what the archive holds, and the last header block."""
         done = 0
         while True:
@@ -90,7 +90,7 @@ def rig() -> Rig:
     return Rig()
 
 
-def archive(*packed: Entry, end: bool = True) -> bytes:
+def archive(*packed: ArchiveEntry, end: bool = True) -> bytes:
     writer = S2Writer()
     writer.write(entries.MAGIC)
     for entry in packed:
@@ -101,8 +101,8 @@ def archive(*packed: Entry, end: bool = True) -> bytes:
     return writer.take()
 
 
-def state_entry(**fields: Any) -> Entry:
-    return Entry(entries.STATE, 1, 0, b"", json.dumps(fields).encode())
+def state_entry(**fields: Any) -> ArchiveEntry:
+    return ArchiveEntry(entries.STATE, 1, 0, b"", json.dumps(fields).encode())
 
 
 def test_the_cut_is_the_moment_of_the_request(rig: Rig) -> None:
@@ -222,8 +222,8 @@ def test_what_nats_server_wrote_becomes_a_stream(rig: Rig) -> None:
 
 def test_a_restore_keeps_ids_and_ttls(rig: Rig) -> None:
     now_ns = rig.clock.wall_ns()
-    old = Entry(b"s", now_ns - 60 * 10**9, 1, b"NATS/1.0\r\nNats-TTL: 5s\r\n\r\n", b"gone")
-    kept = Entry(b"s", now_ns, 2, b"NATS/1.0\r\nNats-TTL: 5s\r\nNats-Msg-Id: x\r\n\r\n", b"")
+    old = ArchiveEntry(b"s", now_ns - 60 * 10**9, 1, b"NATS/1.0\r\nNats-TTL: 5s\r\n\r\n", b"gone")
+    kept = ArchiveEntry(b"s", now_ns, 2, b"NATS/1.0\r\nNats-TTL: 5s\r\nNats-Msg-Id: x\r\n\r\n", b"")
     state = state_entry(first_seq=1, last_seq=9)
     (answer,) = rig.restore("S", archive(state, old, kept), subjects=["s"], allow_msg_ttl=True)
     assert (answer["state"]["first_seq"], answer["state"]["last_seq"]) == (2, 9)
@@ -238,10 +238,20 @@ def test_a_restore_keeps_ids_and_ttls(rig: Rig) -> None:
         (b"", "EOF"),
         (b"garbage!", "a chunk of the compressed stream is too long"),
         (archive(state_entry(), end=False), "EOF"),
-        (archive(Entry(b"x", 1, 0, b"", b"")), "expected state.json first"),
-        (archive(state_entry(consumer_count=1), Entry(b"s", 1, 1, b"", b"")), "expected consumer"),
-        (archive(state_entry(), Entry(b"s", 1, 4, b"", b""), Entry(b"s", 1, 4, b"", b"")), "order"),
-        (archive(state_entry(), Entry(b"s", 1, 1, b"", bytes(9))), "maximum message size"),
+        (archive(ArchiveEntry(b"x", 1, 0, b"", b"")), "expected state.json first"),
+        (
+            archive(state_entry(consumer_count=1), ArchiveEntry(b"s", 1, 1, b"", b"")),
+            "expected consumer",
+        ),
+        (
+            archive(
+                state_entry(),
+                ArchiveEntry(b"s", 1, 4, b"", b""),
+                ArchiveEntry(b"s", 1, 4, b"", b""),
+            ),
+            "order",
+        ),
+        (archive(state_entry(), ArchiveEntry(b"s", 1, 1, b"", bytes(9))), "maximum message size"),
         (archive(state_entry())[:-3], "unexpected EOF"),
     ],
     ids=["nothing", "garbage", "no end", "no state", "no consumer", "order", "size", "cut"],

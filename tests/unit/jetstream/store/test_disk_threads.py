@@ -20,6 +20,20 @@ def descriptors() -> int:
     return len(list(Path("/dev/fd").iterdir()))
 
 
+def test_work_is_done_in_a_thread_and_told_on_the_loop(tmp_path: Path) -> None:
+    loop = Loop()
+    disk = RealDisk(str(tmp_path), loop.add_reader, loop.remove_reader)
+    threads: list[int] = []
+    disk.beside(
+        lambda: threads.append(threading.get_ident()),
+        lambda: threads.append(threading.get_ident()),
+    )
+    loop.wait()
+    assert len(threads) == 2
+    assert threads[0] != threads[1] == threading.get_ident()
+    disk.close()
+
+
 def test_what_is_not_in_the_page_cache_is_fetched(tmp_path: Path) -> None:
     loop = Loop()
     disk = RealDisk(str(tmp_path), loop.add_reader, loop.remove_reader)
@@ -30,14 +44,14 @@ def test_what_is_not_in_the_page_cache_is_fetched(tmp_path: Path) -> None:
     descriptor = os.open(tmp_path / "file", os.O_RDONLY)
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     os.close(descriptor)
-    before = file.read_at_hand(1 << 20, 1 << 20)
+    before = file.read_cached(1 << 20, 1 << 20)
     assert data.startswith(before or b"", 1 << 20)
     done: list[int] = []
     disk.fetch(file, 1 << 20, SIZE, lambda: done.append(1))
     loop.wait()
     assert done == [1]
-    assert file.read_at_hand(1 << 20, 1 << 20) == data[1 << 20 : 2 << 20]
-    assert file.read_at_hand(SIZE - 10, 100) == data[-10:]
+    assert file.read_cached(1 << 20, 1 << 20) == data[1 << 20 : 2 << 20]
+    assert file.read_cached(SIZE - 10, 100) == data[-10:]
     file.close()
     disk.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from midge.jetstream.store.file import log
 from midge.jetstream.store.file.directory import StoreDirectory
 from midge.testing.simulated_disk import SimulatedDisk
 from tests.support.each import each
@@ -56,3 +57,43 @@ def test_an_erasure_goes_on_while_others_are_asked_for() -> None:
     assert b"secret" not in content(disk)
     assert sorted(called) == [1, 2, 3]
     assert not any(segment.has_erasures for segment in directory.log.segments)
+
+
+def test_compaction_keeps_the_removal_of_an_erased_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its record is there without a sound body: without the removal it would count as lost."""
+    monkeypatch.setattr(log, "SEGMENT_MAX", 4096)
+    disk = SimulatedDisk(1)
+    directory = StoreDirectory(disk, lambda: None)
+    stream = directory.create_stream(b"$G", b"S", b"{}")
+    firsts: dict[int, int] = {}
+
+    def publish(count: int) -> None:
+        for _ in range(count):
+            stream.append(b"s", b"", b"x" * 300, 1)
+            settle(directory, disk)
+            firsts.setdefault(directory.log.segments[-1].number, stream.last_seq)
+
+    def remove_and_compact(first: int, end: int) -> None:
+        for seq in range(first, end):
+            stream.remove(seq)
+        for _ in range(20):
+            directory.tick()
+            settle(directory, disk)
+
+    publish(60)
+    erased = firsts[2]
+    stream.remove(erased, True)
+    settle(directory, disk)
+    has_removal = directory.log.segments[-1].number
+    publish(30)
+    disk = disk.killed()
+    disk.entries.pop("checkpoint", None)
+    directory = StoreDirectory(disk, lambda: None)
+    (stream,) = directory.streams()
+    remove_and_compact(2, erased)
+    remove_and_compact(firsts[has_removal - 1], firsts[has_removal - 1] + 14)
+    rewritten = {one.number for one in directory.log.segments if one.is_rewritten}
+    assert rewritten == {1, has_removal}
+    found = StoreDirectory(disk.killed(), lambda: None)
+    assert found.damages == []
+    assert next(found.streams()).lost == set()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from midge.jetstream.archive.entries import CONSUMERS, Entry
+from midge.jetstream.archive.entries import CONSUMERS, ArchiveEntry
 from midge.jetstream.consumer.ack_subject import AckSubject
 from midge.jetstream.store.file.directory import StoreDirectory
 from midge.jetstream.store.interface import StoreError
@@ -32,17 +32,17 @@ ENDS = ["a b", "a\tb", "a\rb", "a\nb", "a 0\r\n\r\nMSG x 1 0\r\n"]
 NOWHERE = {"consumer_seq": 0, "stream_seq": 0}
 
 
-def consumer_entry(called: str = "C", **config: Any) -> Entry:
+def consumer_entry(called: str = "C", **config: Any) -> ArchiveEntry:
     state = {"delivered": NOWHERE, "ack_floor": NOWHERE}
     body = {"config": {"ack_policy": "explicit", **config}, "state": state}
-    return Entry(CONSUMERS + called.encode(), 0, 0, b"", json.dumps(body).encode())
+    return ArchiveEntry(CONSUMERS + called.encode(), 0, 0, b"", json.dumps(body).encode())
 
 
-def message(subject: str, block: bytes = b"") -> Entry:
-    return Entry(subject.encode(), 1, 1, block, b"")
+def message(subject: str, block: bytes = b"") -> ArchiveEntry:
+    return ArchiveEntry(subject.encode(), 1, 1, block, b"")
 
 
-def refusal(rig: Rig, *packed: Entry, consumers: int = 0, **config: Any) -> str:
+def refusal(rig: Rig, *packed: ArchiveEntry, consumers: int = 0, **config: Any) -> str:
     """Return why an archive is refused; empty when it is not."""
     state = state_entry(first_seq=1, last_seq=1, consumer_count=consumers)
     (answer,) = rig.restore("S", archive(state, *packed), subjects=["s.>"], **config)
@@ -264,7 +264,7 @@ def test_a_mirror_does_not_take_a_subject_that_nobody_can_publish_to() -> None:
     origin = rig.create()
     rig.create("M", subjects=[], mirror={"name": "A"})
     origin.store.append_frame(forged(b"a b"), 1)
-    origin.audience.announce_when_durable()
+    origin.readers.announce_when_durable()
     rig.clock.advance(3)
     assert rig.account.streams["M"].store.messages == 0
 

@@ -32,7 +32,7 @@ class Rig(AccountRig):
         for seq in random.sample(range(2, SUBJECTS), SUBJECTS // 2):
             self.stream.contents.remove(seq)
         counts: dict[str, int] = {}
-        for one in self.stream.store.subjects(b">"):
+        for one in lookups.subjects(self.stream.store, b">"):
             counts[one.subject.decode("utf-8", "replace")] = one.count
         return counts
 

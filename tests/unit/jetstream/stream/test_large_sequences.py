@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from midge.jetstream.archive.entries import Entry
+from midge.jetstream.archive.entries import ArchiveEntry
 from midge.jetstream.config.names import SEQ_MAX
 from midge.jetstream.store.interface import StoreError
 from midge.jetstream.store.memory import MemoryStore
@@ -133,7 +133,7 @@ def test_an_archive_with_such_a_state_is_refused(seq: int, key: str) -> None:
 
 @pytest.mark.parametrize("seq", BEYOND)
 def test_an_archive_with_such_a_message_is_refused(seq: int) -> None:
-    assert "sequence" in refusal(Rig(), Entry(b"s", 1, seq, b"", b""))
+    assert "sequence" in refusal(Rig(), ArchiveEntry(b"s", 1, seq, b"", b""))
 
 
 @pytest.mark.parametrize("seq", BEYOND)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from midge.jetstream.store import lookups
 from midge.jetstream.store.memory import MemoryStore
 from midge.jetstream.stream import removal
 from midge.jetstream.stream.stream import Stream
@@ -151,7 +152,7 @@ def test_lowered_limits_are_enforced_in_pieces(
     assert len(found) <= limits.get("max_msgs", COUNT)
     assert stream.store.bytes <= limits.get("max_bytes", 1 << 30)
     most = limits.get("max_msgs_per_subject", COUNT)
-    assert all(state.count <= most for state in stream.store.subjects())
+    assert all(state.count <= most for state in lookups.subjects(stream.store, b">"))
     assert (COUNT + turns, b"a.1.1") in found
     assert stream.usage.used == stream.store.bytes
 
@@ -172,11 +173,11 @@ def test_stretches_end_behind_as_many_messages_as_asked_for() -> None:
         store.append(b"a", b"", b"", seq)
     for seq in range(1, 3001):
         store.remove(seq)
-    assert store.stretch_end(1, 50) == 3 * 1024 + 1
-    assert store.stretch_end(3001, 1000) == 4 * 1024 + 1
-    assert store.stretch_end(3001, 9000) == 5 * 1024 + 1
-    assert store.stretch_end(9000, 1) > 9000
-    assert MemoryStore().stretch_end(1, 5) > 1
+    assert store.seq_after(1, 50) == 3 * 1024 + 1
+    assert store.seq_after(3001, 1000) == 4 * 1024 + 1
+    assert store.seq_after(3001, 9000) == 5 * 1024 + 1
+    assert store.seq_after(9000, 1) > 9000
+    assert MemoryStore().seq_after(1, 5) > 1
 
 
 def test_lowered_limits_of_all_come_before_that_of_each_subject() -> None:
@@ -185,7 +186,7 @@ def test_lowered_limits_of_all_come_before_that_of_each_subject() -> None:
     for name in "abcbdb":
         rig.publish(f"a.{name}")
     rig.api("STREAM.UPDATE.A", {**stream.config.fields(), "max_msgs": 3, "max_msgs_per_subject": 1})
-    kept = {one.subject: one.last_seq for one in stream.store.subjects(b">")}
+    kept = {one.subject: one.last_seq for one in lookups.subjects(stream.store, b">")}
     assert kept == {b"a.d": 5, b"a.b": 6}
 
 

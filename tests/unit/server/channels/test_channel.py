@@ -16,10 +16,10 @@ import uvloop
 from websockets.asyncio.client import connect
 
 from midge.protocol.errors import ProtocolError
+from midge.protocol.handler import Handler
 from midge.protocol.stream_parser import StreamParser
 from midge.server.channels.busy_poll import BusyPoll
-from midge.server.channels.channel import Channel
-from midge.server.channels.channel_owner import ChannelOwner
+from midge.server.channels.channel import Channel, ChannelOwner
 from midge.server.channels.channel_state import ChannelState
 from midge.server.channels.closed_reason import ClosedReason
 from midge.server.channels.host import Host
@@ -50,9 +50,19 @@ class Lines(StreamParser):
             self.charge(1 + len(line))
             if line == b"bad":
                 raise ProtocolError("Bad Line", "a bad line")
-            cast("Echo", self.handler).on_line(line)
+            cast("Commands", self.handler).echo.on_line(line)
             start = line_feed + 1
         return start
+
+
+class Commands(Handler):
+    """Passes lines on to `echo`."""
+
+    def __init__(self, echo: Echo) -> None:
+        self.echo = echo
+
+    def on_budget_spent(self) -> None:
+        self.echo.on_budget_spent()
 
 
 class Echo(ChannelOwner):
@@ -62,7 +72,9 @@ class Echo(ChannelOwner):
         ChannelOwner.__init__(self, 7, Account("lines"), host.chunks, host.router)
         self.told: list[str] = []
         self.busy = False
-        self.channel = Channel(host, self, Lines(self), ("127.0.0.1", 9), ping_interval_s=5.0)
+        self.channel = Channel(
+            host, self, Lines(Commands(self)), ("127.0.0.1", 9), ping_interval_s=5.0
+        )
 
     def on_line(self, line: bytes) -> None:
         self.in_messages += 1
@@ -199,7 +211,7 @@ def no_collector() -> Iterator[None]:
 def test_nothing_is_left_of_a_channel_that_has_gone() -> None:
     owner, transport = opened()
     owner.channel.feed(b"some\n")
-    owner.hold_for(owner)
+    owner.pause_for(owner)
     channel, parser = owner.channel, owner.channel.parser
     channel.connection_lost(None)
     kept = [weakref.ref(owner), weakref.ref(channel)]

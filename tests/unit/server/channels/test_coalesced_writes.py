@@ -92,7 +92,7 @@ async def publisher(server: Server) -> socket.socket:
     client.setblocking(False)
     client.send(CONNECT + b"PING\r\n")
     answer = b""
-    while not answer.endswith(b"PONG\r\n"):
+    while b"PONG\r\n" not in answer:
         answer += await loop.sock_recv(client, 65536)
     return client
 

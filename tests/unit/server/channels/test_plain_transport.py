@@ -57,7 +57,7 @@ class Entrance:
         sock.sendall(CONNECT + b"PING\r\n")
         loop = asyncio.get_running_loop()
         got = b""
-        while not got.endswith(b"PONG\r\n"):
+        while b"PONG\r\n" not in got:
             got += await loop.run_in_executor(None, sock.recv, 4096)
         return sock, list(self.broker.clients.values())[-1]
 

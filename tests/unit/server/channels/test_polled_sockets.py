@@ -56,7 +56,7 @@ class Client:
         for _ in range(times):
             self.socket.sendall(lines)
             got = b""
-            while not got.endswith(b"PONG\r\n"):
+            while b"PONG\r\n" not in got:  # the server's own early PING may follow
                 got += self.socket.recv(4096)
         return got
 
@@ -265,9 +265,10 @@ def test_others_are_served_as_soon(run: Callable[[Scene], None]) -> None:
             other.socket.close()
             return time.monotonic() - began
 
+        alone = [await asyncio.to_thread(visit) for _ in range(40)]
         async with Asking(client):
-            took = [await asyncio.to_thread(visit) for _ in range(40)]
-        assert median(took) < 0.05
+            beside = [await asyncio.to_thread(visit) for _ in range(40)]
+        assert median(beside) < 0.05 + 4 * median(alone)
         await entrance.until(lambda: len(entrance.broker.clients) == 1)
 
     run(scene)

@@ -1,8 +1,8 @@
 """A second client protocol needs no change below it: here one of lines, beside NATS clients.
 
 `HEAR subject` subscribes, `SAY subject text` publishes, and `subject: text` is a delivery. What a
-protocol of clients adds is in this file: a parser, a session that owns a channel, and a
-subscription that writes what the session gets.
+protocol of clients adds is in this file: a parser, a handler of its commands, a session that owns a
+channel, and a subscription that writes what the session gets.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import pytest
 
 from midge.protocol.errors import ProtocolError
 from midge.protocol.frame import Frame
+from midge.protocol.handler import Handler
 from midge.protocol.stream_parser import StreamParser
 from midge.server.broker.broker import Broker
-from midge.server.channels.channel import Channel
-from midge.server.channels.channel_owner import ChannelOwner
+from midge.server.channels.channel import Channel, ChannelOwner
 from midge.server.config.options import Limits, Options
 from midge.server.routing.client import Client
 from midge.server.routing.subscription import RoutedSubscription
@@ -51,7 +51,7 @@ class ChatParser(StreamParser):
                 return start
             line = bytes(buffer[start:line_feed])
             self.charge(64 + len(line))
-            cast("ChatSession", self.handler).on_line(line)
+            cast("ChatCommands", self.handler).on_line(line)
             start = line_feed + 1
         return start
 
@@ -78,7 +78,9 @@ class ChatSession(ChannelOwner):
         account = broker.global_account
         ChannelOwner.__init__(self, broker.take_cid(), account, broker.chunks, broker.router)
         peer = ("127.0.0.1", 9)
-        self.channel = Channel(broker, self, ChatParser(self), peer, ping_interval_s=60.0)
+        self.channel = Channel(
+            broker, self, ChatParser(ChatCommands(self)), peer, ping_interval_s=60.0
+        )
         self._subscriptions: list[ChatSubscription] = []
         self._broker = broker
 
@@ -92,20 +94,39 @@ class ChatSession(ChannelOwner):
     def lost(self) -> None:
         self._broker.connection_lost(self)
 
-    def on_line(self, line: bytes) -> None:
-        verb, _, rest = line.partition(b" ")
-        if verb == b"HEAR":
-            subscription = ChatSubscription(rest, self)
-            self._subscriptions.append(subscription)
-            self.account.add(subscription)
-        elif verb == b"SAY":
-            subject, _, text = rest.partition(b" ")
-            self._broker.internal.publish(self.account, subject, text, publisher=self)
-        else:
-            raise ProtocolError("Unknown Verb", f"unknown verb {verb!r}")
+    def hear(self, subject: bytes) -> None:
+        subscription = ChatSubscription(subject, self)
+        self._subscriptions.append(subscription)
+        self.account.add(subscription)
+
+    def say(self, subject: bytes, text: bytes = b"") -> None:
+        self._broker.internal.publish(self.account, subject, text, publisher=self)
 
     def say_last(self, wire: str) -> None:
         self.outbound.append(b"! %b\n" % wire.encode())
+
+
+class ChatCommands(Handler):
+    """The commands of one peer."""
+
+    def __init__(self, session: ChatSession) -> None:
+        self._session = session
+
+    def sender(self) -> ChatSession:
+        return self._session
+
+    def on_budget_spent(self) -> None:
+        self._session.on_budget_spent()
+
+    def on_line(self, line: bytes) -> None:
+        session = self._session
+        verb, _, rest = line.partition(b" ")
+        if verb == b"HEAR":
+            session.hear(rest)
+        elif verb == b"SAY":
+            session.say(*rest.split(b" ", 1))
+        else:
+            raise ProtocolError("Unknown Verb", f"unknown verb {verb!r}")
 
 
 class World:

@@ -163,5 +163,5 @@ def test_a_screen_that_is_removed_sees_nothing_more() -> None:
     peer.broker.add_screen(screen)
     peer.broker.remove_screen(screen)
     assert not peer.broker.screens
-    assert not peer.connection.publish_checks
+    assert not peer.connection.commands.publish_checks
     assert peer.say(PUB) == GOT

@@ -9,7 +9,7 @@ import pytest
 
 from midge.server.broker.broker import Broker
 from midge.server.config.options import Options
-from midge.server.peers.mesh import Mesh
+from midge.server.peers.worker_links import WorkerLinks
 from midge.testing import ManualClock
 from tests.support.transports import Transport
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from midge.server.clients.connection import Connection
 
 
-class Unlinked(Mesh):
+class Unlinked(WorkerLinks):
     """A mesh without links."""
 
     def __init__(self) -> None:

@@ -186,6 +186,17 @@ def tables(*found: dict[str, Any]) -> dict[str, Any]:
             "monitoring.https_port",
             "cannot have both",
         ),
+        (
+            {"operator": {"default_sentinel": "x"}},
+            "operator.default_sentinel",
+            "requires operators",
+        ),
+        (
+            {"cluster": {"pool_size": -1, "accounts": ["A"]}},
+            "cluster.pool_size",
+            "pool_size cannot be negative if pinned accounts are specified",
+        ),
+        ({"cluster": {"accounts": ["A", "A"]}}, "cluster.accounts", "duplicate account name"),
     ],
 )
 def test_contradictions(raw: dict[str, Any], path: str, text: str) -> None:

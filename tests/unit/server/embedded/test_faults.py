@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Callable
 
 import nats.errors
@@ -57,10 +58,10 @@ async def test_nothing_is_looked_at_without_a_fault(
     server: midge.Server, client: SettlingClient
 ) -> None:
     (connection,) = server.broker.clients.values()
-    before = (connection.publish_checks, connection.deliver_checks)
+    before = (connection.commands.publish_checks, connection.deliver_checks)
     with server.faults.drop("x"):
-        assert (connection.publish_checks, connection.deliver_checks) != before
-    assert (connection.publish_checks, connection.deliver_checks) == before
+        assert (connection.commands.publish_checks, connection.deliver_checks) != before
+    assert (connection.commands.publish_checks, connection.deliver_checks) == before
     assert not server.broker.screens
 
 
@@ -123,7 +124,7 @@ async def test_no_responders(server: midge.Server, client: SettlingClient) -> No
     with server.faults.no_responders("svc"), pytest.raises(nats.errors.NoRespondersError):
         await client.request("svc", timeout=30)
     with server.faults.no_responders("svc"), pytest.raises(midge.NoRespondersError):
-        await server.request("svc", timeout_s=5)
+        await server.request("svc", timeout_s=60)
     assert (await client.request("svc", timeout=30)).data == b"ok"
 
 
@@ -168,6 +169,20 @@ async def test_refuse_accepts_and_go_on(server: midge.Server) -> None:
         await asyncio.open_connection(host, port)
     _, writer, _ = await raw(server)
     writer.close()
+
+
+async def test_nobody_gets_the_port_while_accepts_are_refused(server: midge.Server) -> None:
+    address = server.host, server.port
+    with (
+        server.faults.refuse_accepts(),
+        socket.socket() as other,
+        pytest.raises(OSError, match="in use"),
+    ):
+        other.bind(address)
+    _, writer, _ = await raw(server)
+    writer.close()
+    with server.faults.refuse_accepts():
+        await server.stop()
 
 
 async def test_slow_consumer(server: midge.Server) -> None:

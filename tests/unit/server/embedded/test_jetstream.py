@@ -95,7 +95,7 @@ async def test_what_is_not_read_comes_again(server: midge.Server) -> None:
             await messages.next(timeout_s=0.05)
         await stream.publish("s", "second")
     async with stream.consume("C") as messages:
-        message = await messages.next(timeout_s=5)
+        message = await messages.next(timeout_s=60)
         assert message.text == "second"
         await message.ack()
 
@@ -162,7 +162,7 @@ async def test_waits_run_on_the_servers_clock() -> None:
     async with midge.Server(port=-1, jetstream=True, clock=clock) as server:
         stream = await server.jetstream.add_stream("S", ["s"])
         await stream.publish("s", "x")
-        async with stream.consume("C", ack_wait=3600 * 10**9) as messages:
+        async with stream.consume("C", ack_wait=3600) as messages:
             assert (await messages.next()).delivered == 1
             waiting = asyncio.ensure_future(messages.next())
             await asyncio.sleep(0)
@@ -170,6 +170,28 @@ async def test_waits_run_on_the_servers_clock() -> None:
                 clock.advance(30)
                 await asyncio.sleep(0)
             assert (await waiting).delivered == 2
+
+
+async def test_durations_are_in_seconds() -> None:
+    async with midge.Server(port=-1, jetstream=True) as server:
+        limits = {"inactive_threshold": 1.5, "max_ack_pending": 7}
+        await server.jetstream.add_stream("S", ["s"], max_age=60, consumer_limits=limits)
+        config = (await server.jetstream.call("STREAM.INFO.S"))["config"]
+        assert config["max_age"] == 60 * 10**9
+        assert config["consumer_limits"] == {**limits, "inactive_threshold": 1_500_000_000}
+        stream = server.jetstream.stream("S")
+        async with stream.consume("C", backoff=[1, 2.5], max_deliver=3, inactive_threshold=1):
+            config = (await server.jetstream.call("CONSUMER.INFO.S.C"))["config"]
+        assert (config["ack_wait"], config["backoff"]) == (10**9, [10**9, 25 * 10**8])
+
+
+async def test_a_setting_that_does_not_exist_is_named() -> None:
+    async with midge.Server(port=-1, jetstream=True) as server:
+        with pytest.raises(MidgeError, match="unknown setting 'max_aeg'; did you mean 'max_age'"):
+            await server.jetstream.add_stream("S", ["s"], max_aeg=60)
+        stream = await server.jetstream.add_stream("S", ["s"])
+        with pytest.raises(MidgeError, match="unknown setting 'ackwait'"):
+            stream.consume("C", ackwait=60)
 
 
 @pytest.mark.parametrize("key", ["", "a b", "*", "a.>", ".a", "a.", "a..b"])

@@ -48,5 +48,5 @@ class TestSettings:
         await connected(server)
         (connection,) = server.broker.clients.values()
         assert server.broker.interception is None
-        assert connection.publish_checks == 0
+        assert connection.commands.publish_checks == 0
         assert connection.deliver_checks == 0

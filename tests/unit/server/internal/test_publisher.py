@@ -26,14 +26,14 @@ class Receiver(Client):
         super().__init__(5, account, ChunkPool())
         self.wire = Transport()
         self.outbound.attach(self.wire)
-        self.waiting: list[Client] = []
+        self.waiting: dict[Client, None] = {}
 
     def checked(self, subscription, publisher, frame) -> Frame | None:
-        publisher.hold_for(self)
+        publisher.pause_for(self)
         return frame
 
-    def held(self, publisher) -> None:
-        self.waiting.append(publisher)
+    def held_publishers(self) -> dict[Client, None]:
+        return self.waiting
 
 
 class Soon:
@@ -146,7 +146,7 @@ def test_a_producer_waits_for_a_receiver_that_is_behind(
     internal.publish(account, b"a", b"", publisher=producer)
     held_by = producer.held_by
     assert held_by in (client, other)
-    assert client.waiting + other.waiting == [producer]
+    assert [*client.waiting, *other.waiting] == [producer]
     producer.release()
     assert (producer.held_by, released) == (None, ["released"])
     producer.release()

@@ -21,7 +21,7 @@ async def test_ids_are_kept_as_long_as_the_window_says() -> None:
     config = StreamConfig(name="S", duplicate_window_ns=5_000, persist_mode=ASYNC)
     store = stores.make("$G", config)
     stores.adopt(store, config)
-    assert store.dedup_window_ns == 5_000
+    assert store.records.dedup_window_ns == 5_000
     assert store.is_async
     stores.close()
 

@@ -101,7 +101,7 @@ def test_info_waits_for_the_timers_and_not_for_the_transport(run: Run) -> None:
         reader, writer = await asyncio.open_connection(*entrance.address)
         assert (await reader.readline()).startswith(b"INFO ")
         ((sock, connection),) = accepted
-        assert connection.keepalive.has_started
+        assert connection.channel.keepalive.has_started
         connection.channel.send_ping()
         assert await reader.readline() == b"PING\r\n"
         connection.channel.end_stale()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from midge.server.peers.mesh import Barrier
+from midge.server.peers.worker_links import Barrier
 
 
 class FakeLink:

@@ -12,7 +12,7 @@ import pytest
 from midge.server.channels.channel_state import ChannelState
 from midge.server.config.options import Logging, Options
 from midge.server.peers.dial import Attempts, attach, cause_of
-from midge.server.peers.route import RouteLink
+from midge.server.peers.route import route_link
 from midge.server.peers.route_end import RouteEnd
 from tests.support.routes import World
 from tests.support.transports import Transport
@@ -38,7 +38,7 @@ async def test_a_link_whose_making_fails_is_closed_once(
 ) -> None:
     world = World()
     side = RouteEnd(world.cluster)
-    link = RouteLink(world.broker, world.broker.take_cid(), ("10.0.0.1", 1), side, 30)
+    link = route_link(world.broker, world.broker.take_cid(), ("10.0.0.1", 1), side, 30)
     loop = Loop(transports)
     monkeypatch.setattr(asyncio, "get_running_loop", lambda: loop)
     with socket.socket() as bare, pytest.raises(TimeoutError):

@@ -7,10 +7,10 @@ import tracemalloc
 import pytest
 
 from midge.server.channels.fair_turns import FairTurns
-from midge.server.peers import told
+from midge.server.peers import announcer
+from midge.server.peers.announcer import InterestAnnouncer, LeafDialect
 from midge.server.peers.interest import AccountInterest
 from midge.server.peers.rules import rules_of, telling
-from midge.server.peers.told import LeafDialect, Told
 from midge.server.routing.account import Account
 from midge.server.routing.role import Role
 from midge.server.routing.subscription import RoutedSubscription
@@ -28,7 +28,7 @@ class Link:
         self.interest: dict[object, RemoteSubscription] = {}
         self.lines: list[str] = []
         self.role = Role.HUB if is_hub else Role.LEAF
-        self.told = Told(self, turns, LeafDialect())
+        self.announcer = InterestAnnouncer(self, turns, LeafDialect())
 
     def send(self, piece: bytes) -> None:
         self.lines.append(piece.decode().removesuffix("\r\n"))
@@ -104,7 +104,9 @@ def test_what_is_told_no_more_takes_no_room(world: World) -> None:
         some = [world.add(b"a.%d" % i) for i in range(5_000)]
         for one in some:
             world.account.remove(one)
-        kept = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, told.__file__)])
+        kept = tracemalloc.take_snapshot().filter_traces(
+            [tracemalloc.Filter(True, announcer.__file__)]
+        )
     finally:
         tracemalloc.stop()
     assert len(hub.take()) == 10_001
@@ -188,8 +190,8 @@ def test_much_interest_is_told_in_turns(world: World) -> None:
     count = 3000
     subscriptions = [world.add(b"s.%d" % i) for i in range(count)]
     hub = world.link(is_hub=True)
-    told = len(hub.lines)
-    assert 0 < told < count
+    announcer = len(hub.lines)
+    assert 0 < announcer < count
     changed = [line for line in hub.lines if line.startswith("LS+ s.")]
     gone = {one.subject.decode() for one in subscriptions[1000:1010]}
     for one in subscriptions[1000:1010]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import sys
 from collections.abc import Callable
@@ -13,7 +14,11 @@ import pytest
 from midge.server.channels.closed_reason import ClosedReason
 from midge.server.channels.fair_turns import TURN_BYTES
 from midge.server.peers import link as links
+from midge.server.peers.announcer import _LOOK_BYTES, InterestAnnouncer
+from midge.server.routing.subscription import RoutedSubscription
+from tests.support.cluster_servers import options, routes, told, url
 from tests.support.routes import Route, World
+from tests.support.served import serving
 
 MANY = 2_000
 PER_US = TURN_BYTES // 20_000
@@ -99,10 +104,55 @@ def test_interest_here_is_told_with_few_calls() -> None:
         world.subscribe(b"a.%d" % number)
     route = world.accept()
     calls = count_calls(lambda: route.connect().introduce())
-    told = route.link.branches[b"A"].told
+    told = route.link.commands.branches[b"A"].announcer
     while len(told) < MANY:
         calls += count_calls(lambda: world.clock.advance(0.001))
     assert calls <= 16 * MANY
+
+
+def test_interest_here_is_told_for_5_ms_of_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces = []
+    go_on = InterestAnnouncer._go_on
+
+    def count(announcer: InterestAnnouncer) -> None:
+        before = len(announcer)
+        go_on(announcer)
+        pieces.append(len(announcer) - before)
+
+    monkeypatch.setattr(InterestAnnouncer, "_go_on", count)
+    world = World()
+    for number in range(3 * MANY):
+        world.subscribe(b"a.%d" % number)
+    link = world.joined().link
+    announcer = link.commands.branches[b"A"].announcer
+    while len(announcer) < 3 * MANY:
+        world.clock.advance(0.001)
+    assert len(pieces) >= 4
+    assert max(pieces) * _LOOK_BYTES <= TURN_BYTES // 4
+
+
+@compiled
+async def test_interest_takes_few_calls_at_both_ends_of_a_route() -> None:
+    async with serving(options("A")) as (first,):
+        account = first.broker.account("$G")
+        for number in range(MANY):
+            account.add(RoutedSubscription(b"a.%d" % number))
+        async with serving(options("B", routes=(url(first),))) as (second,):
+            known: set[bytes] = set()
+            calls = 0
+
+            def note(_: FrameType, event: str, __: object) -> None:
+                nonlocal calls
+                calls += event == "call"
+
+            sys.setprofile(note)
+            try:
+                while len(known) < MANY:
+                    await asyncio.sleep(0.05)
+                    known = told(second, "A") if "A" in routes(second) else set()
+            finally:
+                sys.setprofile(None)
+            assert calls <= 17 * MANY
 
 
 def test_what_a_route_was_told_is_freed_turn_by_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +160,7 @@ def test_what_a_route_was_told_is_freed_turn_by_turn(monkeypatch: pytest.MonkeyP
     for number in range(MANY):
         world.subscribe(b"a.%d" % number)
     link = world.joined().link
-    told = link.branches[b"A"].told
+    told = link.commands.branches[b"A"].announcer
     while len(told) < MANY:
         world.clock.advance(0.001)
     waits = count_waits(told, monkeypatch)

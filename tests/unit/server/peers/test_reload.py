@@ -17,7 +17,7 @@ from midge.server.config.options import (
     SubjectPermissions,
 )
 from midge.server.errors import ConfigError
-from midge.server.peers.leaf import LeafLink
+from midge.server.peers.link import Link
 from midge.server.routing.subscription import RoutedSubscription
 from midge.server.server import Server
 from tests.support.leafnodes import until
@@ -52,7 +52,7 @@ def remote(hub: Server, user: str = "u", account: str = "A", **keys: object) -> 
     return LeafRemote(urls=(url,), user=user, password="pw", account=account, **keys)
 
 
-def links_of(server: Server) -> dict[str, LeafLink]:
+def links_of(server: Server) -> dict[str, Link]:
     """The links that are up, by account."""
     service = server._leafnodes
     return (

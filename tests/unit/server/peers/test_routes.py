@@ -15,7 +15,7 @@ from midge.server.channels.closed_reason import ClosedReason
 from midge.server.config import options as tables
 from midge.server.config.options import ClusterAuthorization, ClusterPermissions
 from midge.server.peers.cluster import REFUSAL_DELAY_S
-from midge.server.peers.leaf import LeafLink
+from midge.server.peers.leaf import leaf_link
 from midge.server.routing.client import Client
 from midge.server.routing.outbound import ChunkPool
 from midge.server.routing.subscription import RoutedSubscription
@@ -177,14 +177,14 @@ def test_a_new_server_is_told_of_to_the_others(world: World) -> None:
 
 def test_urls_of_clients_come_and_go(world: World) -> None:
     changes = []
-    world.cluster.urls_changed = lambda: changes.append(world.cluster.client_urls())
+    world.cluster.urls_changed = lambda: changes.append(world.cluster.urls("connect_urls"))
     world.broker.host, world.broker.port = "127.0.0.1", 9
     route = world.joined(connect_urls=["far:1"])
     route.introduce(connect_urls=["far:1", "far:2"])
     route.introduce(connect_urls=["far:1"], ldm=True)
     route.link.close(ClosedReason.CLIENT_CLOSED)
     own = "127.0.0.1:9"
-    assert changes == [[own, "far:1"], [own, "far:1", "far:2"], [own], [own]]
+    assert changes == [[own, "far:1"], [own, "far:1", "far:2"], [own]]
 
 
 # Interest.
@@ -241,7 +241,7 @@ def test_interest_told_in_any_order_is_kept_once(world: World) -> None:
         else:
             route.say(f"{verb}- {where} {subject} {queue}".rstrip())
             known.discard((subject, queue, origin))
-        told = route.link.branches[b"A"].interest
+        told = route.link.commands.branches[b"A"].interest
         assert [one.place for one in told] == [*range(len(told))]
         found = [(one.subject.decode(), (one.queue or b"").decode(), one.origin) for one in told]
         assert sorted(found) == sorted(known)
@@ -256,7 +256,7 @@ def test_interest_told_in_any_order_is_kept_once(world: World) -> None:
 def test_an_account_made_later_has_what_was_told_of_it(world: World) -> None:
     route = world.joined().say("RS+ LATE a", "RS+ LATE a g 2", "RMSG LATE a 1", "x")
     account = world.broker.account("LATE")
-    assert [one.subject for one in route.link.branches[b"LATE"].interest] == [b"a", b"a"]
+    assert [one.subject for one in route.link.commands.branches[b"LATE"].interest] == [b"a", b"a"]
     result = account.sublist.match(b"a")
     assert world.broker.router.route(account, result, None, compose(b"a", b"x")) == 1
     assert route.take()[-2:] == ["RMSG LATE a | g 1", "x"]
@@ -284,8 +284,8 @@ def test_long_interest_counts_more(world: World) -> None:
 
 def test_an_account_of_a_long_name_that_is_not_here_is_ignored(world: World) -> None:
     route = world.joined().say(f"RS+ {'n' * 257} a", f"RS+ {'n' * 256} a", "RS+ A a")
-    assert set(map(len, route.link.branches)) >= {1, 256}
-    assert 257 not in set(map(len, route.link.branches))
+    assert set(map(len, route.link.commands.branches)) >= {1, 256}
+    assert 257 not in set(map(len, route.link.commands.branches))
     assert world.broker.limit_hits["route_accounts"] == 1
     assert route.is_up
 
@@ -341,14 +341,14 @@ def test_a_new_route_says_what_a_group_weighs_from_now_on(world: World) -> None:
 
 
 def test_a_message_of_a_leaf_node_names_its_cluster(world: World) -> None:
-    leaf = LeafLink(world.broker, 99, ("h", 1), None)
+    leaf = leaf_link(world.broker, 99, ("h", 1), None)
     leaf.account, leaf.cluster = world.account, "EDGE"
     route = world.joined().say("RS+ A a")
     assert world.publish(b"a", leaf, reply=b"r") == 1
     assert route.take() == ["LMSG EDGE A a r 0 1", "x"]
     old = World()
     route = old.joined(lnoc=False).say("RS+ A a")
-    leaf = LeafLink(old.broker, 99, ("h", 1), None)
+    leaf = leaf_link(old.broker, 99, ("h", 1), None)
     leaf.account, leaf.cluster = old.account, "EDGE"
     old.publish(b"a", leaf)
     assert route.take() == ["RMSG A a 1", "x"]
@@ -362,7 +362,7 @@ def test_interest_of_leaf_nodes_elsewhere_is_the_last_choice_and_gets_nothing_ba
     assert world.publish(b"a") == 1
     assert member.delivered == 1
     world.account.remove(member)
-    leaf = LeafLink(world.broker, 99, ("h", 1), None)
+    leaf = leaf_link(world.broker, 99, ("h", 1), None)
     leaf.account, leaf.cluster = world.account, "EDGE"
     assert world.publish(b"a", leaf) == 0
     assert world.publish(b"a") == 1

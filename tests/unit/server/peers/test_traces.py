@@ -9,7 +9,7 @@ import pytest
 
 from midge.protocol.frame import Frame, compose
 from midge.server.broker.message_trace import NOT_TRACING_TEXT, UNTRACED_TEXT
-from midge.server.peers.leaf import LeafLink
+from midge.server.peers.leaf import leaf_link
 from midge.server.routing.account import Account
 from midge.sublist.subscription import RemoteSubscription
 from tests.support.routes import World
@@ -55,7 +55,7 @@ def world() -> Tracing:
 
 
 def test_a_trace_goes_on_to_leaf_nodes_with_a_hop_of_its_own(world: Tracing) -> None:
-    leaf = LeafLink(world.broker, 99, ("h", 1), Mock())
+    leaf = leaf_link(world.broker, 99, ("h", 1), Mock())
     transport = Transport()
     leaf.channel.connection_made(transport)
     leaf.start()
@@ -73,7 +73,7 @@ def test_a_server_that_traces_nothing_gets_no_mere_trace(
     world: Tracing, fields: dict[str, Any]
 ) -> None:
     route = world.joined(**fields).say("RS+ A a")
-    publisher = LeafLink(world.broker, 99, ("h", 1), Mock())
+    publisher = leaf_link(world.broker, 99, ("h", 1), Mock())
     publisher.account = world.account
     for headers, error in (((TRACED,), UNTRACED_TEXT), ((TRACED, ONLY), NOT_TRACING_TEXT)):
         frame = world.frame(b"a", *headers)

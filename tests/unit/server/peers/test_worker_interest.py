@@ -9,7 +9,7 @@ import pytest
 
 from midge.server.accounts.stream_link import StreamLink
 from midge.server.peers import worker_interest
-from midge.server.peers.worker_interest import Interest, Told
+from midge.server.peers.worker_interest import WorkerAnnouncer, WorkerInterest
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.outbound import ChunkPool
@@ -46,11 +46,13 @@ class FakeTurns:
 class Rig:
     def __init__(self, *, gives_numbers: bool = False) -> None:
         self.account = Account("A")
-        self.interest = Interest(lambda: gives_numbers)
+        self.interest = WorkerInterest(lambda: gives_numbers)
         self.link = FakeLink()
         self.turns = FakeTurns()
         self.done = 0
-        self.told = Told(self.interest, self.link, cast("Any", self.turns), self._note_done)
+        self.announcer = WorkerAnnouncer(
+            self.interest, self.link, cast("Any", self.turns), self._note_done
+        )
         self.client = Client(1, self.account, ChunkPool())
 
     def _note_done(self) -> None:
@@ -65,7 +67,7 @@ class Rig:
 def test_the_first_of_a_kind_is_told_and_the_last() -> None:
     rig = Rig()
     rig.interest.watch(rig.account)
-    rig.interest.join(rig.told)
+    rig.interest.join(rig.announcer)
     one, other = rig.add(b"a.*"), rig.add(b"a.*")
     assert rig.link.taken() == [b"RS+ A a.*\r\n"]
     rig.account.remove(one)
@@ -77,7 +79,7 @@ def test_the_first_of_a_kind_is_told_and_the_last() -> None:
 def test_a_queue_group_is_told_with_its_weight() -> None:
     rig = Rig()
     rig.interest.watch(rig.account)
-    rig.interest.join(rig.told)
+    rig.interest.join(rig.announcer)
     members = [rig.add(b"q", b"g") for _ in range(3)]
     assert rig.link.taken() == [b"RS+ A q g %d\r\n" % weight for weight in (1, 2, 3)]
     for member in members:
@@ -91,17 +93,17 @@ def test_what_there_is_already_is_told_at_the_beginning() -> None:
     rig.add(b"q", b"g")
     rig.add(b"q", b"g")
     rig.interest.watch(rig.account)
-    rig.interest.join(rig.told)
+    rig.interest.join(rig.announcer)
     assert sorted(rig.link.taken()) == [b"RS+ A a\r\n", b"RS+ A q g 2\r\n"]
-    assert (rig.done, rig.told.is_done) == (1, True)
+    assert (rig.done, rig.announcer.is_done) == (1, True)
 
 
 def test_much_is_told_in_turns_and_changes_meanwhile_are_right() -> None:
     rig = Rig()
     held = [rig.add(b"s.%d" % i) for i in range(2000)]
     rig.interest.watch(rig.account)
-    rig.interest.join(rig.told)
-    assert not rig.told.is_done
+    rig.interest.join(rig.announcer)
+    assert not rig.announcer.is_done
     known = set(rig.link.taken())
     assert len(known) < 2000
     early, late = held[0], held[-1]
@@ -110,7 +112,7 @@ def test_much_is_told_in_turns_and_changes_meanwhile_are_right() -> None:
     rig.account.remove(late)
     rig.add(b"new")
     assert rig.link.taken() == [b"RS- A s.0\r\n", b"RS- A s.1999\r\n", b"RS+ A new\r\n"]
-    while not rig.told.is_done:
+    while not rig.announcer.is_done:
         rig.turns.turn()
     known |= set(rig.link.taken())
     assert len(known) == 1999
@@ -121,7 +123,7 @@ def test_much_is_told_in_turns_and_changes_meanwhile_are_right() -> None:
 def test_what_every_worker_has_is_not_told() -> None:
     rig = Rig()
     rig.interest.watch(rig.account)
-    rig.interest.join(rig.told)
+    rig.interest.join(rig.announcer)
     plan = cast(
         "Any", type("Plan", (), {"source": b"news", "transform": None, "allows_trace": False})()
     )
@@ -139,8 +141,8 @@ def test_what_every_worker_has_is_not_told() -> None:
 def test_a_link_that_has_left_is_told_nothing() -> None:
     rig = Rig()
     rig.interest.watch(rig.account)
-    rig.interest.join(rig.told)
-    rig.interest.leave(rig.told)
+    rig.interest.join(rig.announcer)
+    rig.interest.leave(rig.announcer)
     rig.add(b"a")
     assert rig.link.taken() == []
 
@@ -148,7 +150,7 @@ def test_a_link_that_has_left_is_told_nothing() -> None:
 def test_a_subscription_has_a_number_while_it_is_alone_on_its_subject() -> None:
     rig = Rig(gives_numbers=True)
     rig.interest.watch(rig.account)
-    rig.interest.join(rig.told)
+    rig.interest.join(rig.announcer)
     one = rig.add(b"a")
     assert rig.link.taken() == [b"NS+ A a 1 1\r\n"]
     assert rig.interest.receivers == {1: one}
@@ -183,7 +185,7 @@ def test_numbers_are_for_what_gets_every_message_of_its_subject(
     rig.add(b"echo")
     monkeypatch.setattr(worker_interest, "NUMBERED_MAX", 2)
     rig.add(b"surplus")
-    rig.interest.join(rig.told)
+    rig.interest.join(rig.announcer)
     assert sorted(rig.link.taken()) == [
         b"NS+ A echo 2 1\r\n",
         b"NS+ A kept 1 1\r\n",
@@ -199,7 +201,7 @@ def test_subscriptions_are_counted_by_the_sublist_alone() -> None:
     rig = Rig()
     rig.add(b"two")
     rig.add(b"two")
-    rig.interest.join(rig.told)
+    rig.interest.join(rig.announcer)
     rig.interest.watch(rig.account)
     assert rig.link.taken() == [b"RS+ A two\r\n"]
     for i in range(100):
@@ -211,7 +213,7 @@ def test_subscriptions_are_counted_by_the_sublist_alone() -> None:
         "receivers": 0,
         "_watches": 1,
         "_behind": 0,
-        "_told": 1,
+        "_announcers": 1,
     }
     assert sum(len(list(watch.walk())) for watch in rig.interest._watches.values()) == 201
 
@@ -219,7 +221,7 @@ def test_subscriptions_are_counted_by_the_sublist_alone() -> None:
 def test_interest_behind_links_counts_like_subscriptions() -> None:
     rig = Rig(gives_numbers=True)
     rig.interest.watch(rig.account)
-    rig.interest.join(rig.told)
+    rig.interest.join(rig.announcer)
     rig.interest.change_behind(rig.account, b"a", None, 1, "")
     assert rig.link.taken() == [b"RS+ A a\r\n"]
     one = rig.add(b"a")

@@ -6,7 +6,7 @@ import sys
 
 import pyarrow as pa
 
-from midge.server.recorder.segments import Numbering, Segment, file_safe, retain
+from midge.server.recorder.segments import Numbering, RecordingSegment, file_safe, retain
 
 SCHEMA = pa.schema([pa.field("time", pa.int64())])
 HOUR = 13 * 24 + 5  # 1970-01-14, five o'clock
@@ -24,7 +24,7 @@ def aged(path, modified_s):
 
 
 def test_a_segment_is_invisible_until_it_is_whole(tmp_path):
-    segment = Segment(tmp_path / "part-s-000000.parquet", SCHEMA, HOUR)
+    segment = RecordingSegment(tmp_path / "part-s-000000.parquet", SCHEMA, HOUR)
     segment.write(pa.table({"time": [1, 2]}, SCHEMA))
     assert [path.name[0] for path in tmp_path.iterdir()] == ["."]
     segment.finish()
@@ -32,7 +32,7 @@ def test_a_segment_is_invisible_until_it_is_whole(tmp_path):
 
 
 def test_an_abandoned_segment_leaves_nothing(tmp_path):
-    Segment(tmp_path / "part-s-000000.parquet", SCHEMA, HOUR).abandon()
+    RecordingSegment(tmp_path / "part-s-000000.parquet", SCHEMA, HOUR).abandon()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -11,7 +11,7 @@ from midge.protocol.frame import compose
 from midge.server.config.options import Recorder as RecorderOptions
 from midge.server.recorder import writer as writer_module
 from midge.server.recorder.rows import MessageRows
-from midge.server.recorder.segments import Segment
+from midge.server.recorder.segments import RecordingSegment
 from midge.server.recorder.writer import ROLL, SegmentWriter
 
 HOUR = 480_000
@@ -64,8 +64,8 @@ def test_what_is_left_when_it_ends_does_not_wait_for_a_quiet_machine(tmp_path, m
         priorities.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
         original(self)
 
-    original = Segment.finish
-    monkeypatch.setattr(Segment, "finish", finish)
+    original = RecordingSegment.finish
+    monkeypatch.setattr(RecordingSegment, "finish", finish)
     writer = make_writer(tmp_path)
     writer.put(rows_of(10))
     assert writer.stop(30)
@@ -82,8 +82,8 @@ async def test_rows_of_a_server_that_stops_are_not_left_to_the_thread_of_low_pri
         threads.append(threading.current_thread().name)
         return original(self, table)
 
-    original = Segment.write
-    monkeypatch.setattr(Segment, "write", write)
+    original = RecordingSegment.write
+    monkeypatch.setattr(RecordingSegment, "write", write)
     async with Server(port=-1, recorder={"directory": str(tmp_path)}) as server:
         server.publish("orders.new", "tea")
     assert set(threads) == {"midge-recorder-end"}
@@ -95,8 +95,8 @@ def test_ending_gives_up_on_a_disk_that_hangs(tmp_path, monkeypatch):
         original(self)
 
     goes_on = threading.Event()
-    original = Segment.finish
-    monkeypatch.setattr(Segment, "finish", finish)
+    original = RecordingSegment.finish
+    monkeypatch.setattr(RecordingSegment, "finish", finish)
     writer = make_writer(tmp_path)
     writer.put(rows_of(10))
     assert not writer.stop(0.01)
@@ -121,7 +121,7 @@ def test_it_rolls_when_told_when_large_and_on_the_hour(tmp_path):
 
 
 def fail_once(monkeypatch, name, error):
-    original = getattr(Segment, name)
+    original = getattr(RecordingSegment, name)
     failures = [error]
 
     def failing(self, *arguments):
@@ -129,7 +129,7 @@ def fail_once(monkeypatch, name, error):
             raise failures.pop()
         return original(self, *arguments)
 
-    monkeypatch.setattr(Segment, name, failing)
+    monkeypatch.setattr(RecordingSegment, name, failing)
 
 
 @pytest.mark.parametrize("step", ["write", "finish"])
@@ -154,7 +154,7 @@ def test_failures_are_logged_once_in_a_while(tmp_path, monkeypatch):
     def failing(self, *arguments):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(Segment, "write", failing)
+    monkeypatch.setattr(RecordingSegment, "write", failing)
     writer = make_writer(tmp_path)
     for _ in range(50):
         writer.put(rows_of(2))

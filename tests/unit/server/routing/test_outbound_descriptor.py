@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from midge.protocol.frame import compose
-from midge.protocol.worker import BLOCK_VERB
+from midge.protocol.link import BLOCK_VERB
 from midge.server.broker.broker import Broker
 from midge.server.config.options import Options
 from midge.server.peers.outbound import LinkOutbound

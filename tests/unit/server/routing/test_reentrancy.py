@@ -94,17 +94,17 @@ def abort_receiver(world: World, frame: Frame) -> None:
 def unsubscribe(world: World, frame: Frame) -> None:
     for client in (FIRST, SECOND):
         if one := connection(world, client):
-            one.on_unsubscribe(b"2" if b"2" in one.subscriptions else b"1", 0)
+            one.commands.on_unsubscribe(b"2" if b"2" in one.subscriptions else b"1", 0)
 
 
 def unsubscribe_soon(world: World, frame: Frame) -> None:
     if one := connection(world, FIRST):
-        one.on_unsubscribe(b"1", 12)
+        one.commands.on_unsubscribe(b"1", 12)
 
 
 def subscribe(world: World, frame: Frame) -> None:
     if one := connection(world, FIRST):
-        one.on_subscribe(b"a", None, b"n%d" % len(one.subscriptions))
+        one.commands.on_subscribe(b"a", None, b"n%d" % len(one.subscriptions))
 
 
 def publish(world: World, frame: Frame) -> None:

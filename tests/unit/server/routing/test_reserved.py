@@ -32,7 +32,7 @@ def is_guarded(line: bytes) -> bool:
     step: Step = ("feed", 0, line)
     world.take(step, [b'CONNECT {"verbose":false,"pedantic":false}\r\n'], lambda data: [data])
     (client,) = world.broker.clients.values()
-    return bool(client.publish_checks & RESERVED)
+    return bool(client.commands.publish_checks & RESERVED)
 
 
 @pytest.mark.parametrize("subject", sorted(SUBJECTS | REPLIES | OTHERS))

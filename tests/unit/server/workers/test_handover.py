@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from midge.server.workers.handover import Note, Receiver, hand_over, make_pair
+from midge.server.workers.handover import HandoverReceiver, Note, hand_over, make_pair
 
 
 async def test_a_socket_comes_with_its_note() -> None:
     here, there = make_pair()
     taken: list[tuple[Note, socket.socket]] = []
-    receiver = Receiver(there, lambda note, handed: taken.append((note, handed)))
+    receiver = HandoverReceiver(there, lambda note, handed: taken.append((note, handed)))
     receiver.start()
     one, other = socket.socketpair()
     assert hand_over(here, {"to": "nats", "cid": 7}, one)
@@ -36,7 +36,7 @@ async def test_what_does_not_fit_is_refused_and_stays() -> None:
     other.sendall(b"still")
     assert one.recv(16) == b"still"
     taken: list[socket.socket] = []
-    receiver = Receiver(there, lambda _, handed: taken.append(handed))
+    receiver = HandoverReceiver(there, lambda _, handed: taken.append(handed))
     receiver.start()
     await receiver.received(sent)
     assert hand_over(here, {"to": "nats"}, one)
@@ -57,7 +57,7 @@ async def test_nothing_can_be_handed_to_nobody() -> None:
 
 async def test_the_receiver_notes_the_end() -> None:
     here, there = make_pair()
-    receiver = Receiver(there, lambda *_: None)
+    receiver = HandoverReceiver(there, lambda *_: None)
     receiver.start()
     here.close()
     await asyncio.sleep(0)

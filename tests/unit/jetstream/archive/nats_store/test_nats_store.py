@@ -8,7 +8,7 @@ import pytest
 
 from midge.jetstream.archive.entries import ArchiveError
 from midge.jetstream.archive.framing import S2Writer
-from midge.jetstream.archive.nats_store.blocks import Block, Gone
+from midge.jetstream.archive.nats_store.blocks import Gone, NatsBlock
 from midge.jetstream.archive.nats_store.highway import HighwayHash
 from midge.jetstream.archive.nats_store.metadata import (
     Index,
@@ -37,7 +37,7 @@ def record(
     return head + inner + payload + total
 
 
-def seqs(*blocks: Block, index: Index | None = None) -> list[int]:
+def seqs(*blocks: NatsBlock, index: Index | None = None) -> list[int]:
     gone = Gone(index or Index())
     for block in blocks:
         gone.take(block)
@@ -54,7 +54,7 @@ def test_the_hash_is_that_of_its_authors(size: int, expected: int) -> None:
 
 
 def test_a_block_is_read() -> None:
-    block = Block("S", 1, record(1, b"one") + record(2, b"two", b"NATS/1.0\r\n\r\n", b"a.b"))
+    block = NatsBlock("S", 1, record(1, b"one") + record(2, b"two", b"NATS/1.0\r\n\r\n", b"a.b"))
     assert block.damages == []
     one, two = block.records
     assert (one.seq, one.subject, one.headers, one.payload) == (1, b"s", b"", b"one")
@@ -63,8 +63,8 @@ def test_a_block_is_read() -> None:
 
 
 def test_what_is_gone_is_left_out_wherever_that_is_said() -> None:
-    first = Block("S", 1, record(1) + record(2) + record(3 | ERASED) + record(4))
-    second = Block(
+    first = NatsBlock("S", 1, record(1) + record(2) + record(3 | ERASED) + record(4))
+    second = NatsBlock(
         "S",
         2,
         b"".join(record(seq, block=2) for seq in (5, 6, 2 | TOMBSTONE)),
@@ -85,20 +85,20 @@ def test_a_compressed_block_is_read() -> None:
     writer.write(data[:-8])
     writer.finish()
     packed = b"cmp\x01" + b"\xff\x7f" + writer.take() + data[-8:]
-    block = Block("S", 1, packed)
+    block = NatsBlock("S", 1, packed)
     assert (block.damages, [one.seq for one in block.records]) == ([], [1, 2])
-    damaged = Block("S", 1, packed[:40] + bytes([packed[40] ^ 1]) + packed[41:])
+    damaged = NatsBlock("S", 1, packed[:40] + bytes([packed[40] ^ 1]) + packed[41:])
     assert damaged.records == []
     assert damaged.damages != []
 
 
 def test_every_flipped_bit_costs_at_most_what_it_hits() -> None:
     data = record(1, b"one") + record(2, b"two", b"NATS/1.0\r\n\r\n") + record(3, b"three")
-    whole = Block("S", 1, data).records
+    whole = NatsBlock("S", 1, data).records
     for at in range(len(data)):
         damaged = bytearray(data)
         damaged[at] ^= 0x10
-        block = Block("S", 1, bytes(damaged))
+        block = NatsBlock("S", 1, bytes(damaged))
         assert block.damages, at
         assert set(block.records) < set(whole), at
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from midge.server.config.nats_conf.errors import ConfError
-from midge.server.config.nats_conf.lexer import DEPTH_MAX, Kind, Lexer, Token
+from midge.server.config.nats_conf.lexer import DEPTH_MAX, Lexer, Token, TokenKind
 
 TOP_END = (
     "Parse error on line 1: 'Expected a top-level value to end with a new line, comment or EOF, "
@@ -35,7 +35,7 @@ def tokens(text: str) -> list[Token]:
 
 def value(text: str) -> Any:
     key, scalar = tokens(f"k: {text}")
-    assert (key.kind, key.value, scalar.kind) == (Kind.KEY, "k", Kind.SCALAR)
+    assert (key.kind, key.value, scalar.kind) == (TokenKind.KEY, "k", TokenKind.SCALAR)
     return scalar.value
 
 
@@ -120,7 +120,7 @@ def test_a_bracket_right_after_digits_is_a_part_of_a_text(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["[1 ]", "[-1]", "[1k]", "[1.5]", "[a1]", "[1,]"])
 def test_a_bracket_after_other_items_ends_an_array(text: str) -> None:
-    assert tokens(f"a: {text}")[-1].kind is Kind.ARRAY_END
+    assert tokens(f"a: {text}")[-1].kind is TokenKind.ARRAY_END
 
 
 @pytest.mark.parametrize("separator", [":", "=", " ", " : ", "\t=\t", "\n", "\n=", " \n\n "])

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from midge.server.config.nats_conf import parser
-from midge.server.config.nats_conf.parser import INCLUDE_DEPTH_MAX, Node, Source, parse_file
+from midge.server.config.nats_conf.parser import INCLUDE_DEPTH_MAX, ConfNode, ConfSource, parse_file
 from midge.server.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def plain(node: Node) -> Any:
+def plain(node: ConfNode) -> Any:
     if isinstance(node.value, dict):
         return {name: plain(entry) for name, entry in node.value.items()}
     if isinstance(node.value, list):
@@ -37,7 +37,7 @@ class Files:
 
     def parse(self, text: str) -> dict[str, Any]:
         file = self.write("main.conf", text)
-        entries = parse_file(str(file), Source(self.environment))
+        entries = parse_file(str(file), ConfSource(self.environment))
         return {name: plain(node) for name, node in entries.items()}
 
     def refuse(self, text: str) -> str:
@@ -78,7 +78,7 @@ def test_variables_may_be_maps_and_stand_in_arrays(files: Files) -> None:
 
 def test_a_used_variable_is_marked(files: Files) -> None:
     file = files.write("main.conf", "v: 1\nw: 2\nx: $v")
-    entries = parse_file(str(file), Source({}))
+    entries = parse_file(str(file), ConfSource({}))
     assert [entries[name].is_used for name in ("v", "w", "x")] == [True, False, False]
 
 
@@ -118,7 +118,7 @@ def test_include_within_a_map(files: Files) -> None:
 def test_included_values_keep_their_place(files: Files) -> None:
     inner = files.write("inner.conf", "\n b: 1")
     main = files.write("main.conf", "include inner.conf")
-    assert parse_file(str(main), Source({}))["b"].where == f"{inner}:2:2"
+    assert parse_file(str(main), ConfSource({}))["b"].where == f"{inner}:2:2"
 
 
 def test_include_cycles_end(files: Files) -> None:
@@ -158,4 +158,4 @@ def test_huge_file(files: Files) -> None:
     with file.open("wb") as stream:
         stream.truncate(100 << 20)
     with pytest.raises(ConfigError, match="expected at most 16 MiB"):
-        parse_file(str(file), Source({}))
+        parse_file(str(file), ConfSource({}))

@@ -10,7 +10,7 @@ import pytest
 
 from midge.server import preflight as config
 from midge.server.accounts.plan import plan_configured
-from midge.server.config.nats_conf.parser import Node, Source, parse_file
+from midge.server.config.nats_conf.parser import ConfNode, ConfSource, parse_file
 from midge.server.config.nats_conf.sections import Result, Section, read_map
 from midge.server.config.nats_conf.server_block import SERVER
 from midge.server.config.nats_conf.tls_block import TLS
@@ -176,7 +176,7 @@ def test_accounts(conf: Path) -> None:
 def test_handshake_first(conf: Path, text: str, expected: tuple[str, float]) -> None:
     conf.write_text(f"handshake_first: {text}", encoding="utf-8")
     result = Result()
-    block = Node(parse_file(str(conf), Source({})), str(conf), 1, 0)
+    block = ConfNode(parse_file(str(conf), ConfSource({})), str(conf), 1, 0)
     read_map(block, Section(result, result.values, ()), TLS)
     tls = Tls(**result.values)
     assert (tls.handshake_first, tls.handshake_first_fallback_s) == expected
@@ -264,7 +264,6 @@ def test_a_tls_block_without_a_certificate_is_refused(conf: Path, around: str, g
     [
         ("prof_port: 6060", 'field "prof_port" has no effect: there is no profiler of Go'),
         ("trace_headers: true", 'field "trace_headers" traces whole messages'),
-        ("cluster { pool_size: 3 }", 'field "pool_size" has no effect: one route carries all'),
         ("feature_flags { other: true }", 'feature flag "other" has no effect: midge does not'),
         ("accounts { A { exports: [{}] } }", "an export without a stream or service has no effect"),
         (

@@ -12,7 +12,7 @@ import uvloop
 from cryptography import x509
 from websockets.asyncio.client import connect
 
-from midge.server.channels.channel_owner import ChannelOwner
+from midge.server.channels.channel import ChannelOwner
 from midge.server.config.options import Listen, Options, Shutdown, Tls, WebSocket
 from midge.server.listeners.websocket.listener import WebSocketListener
 from midge.server.listeners.websocket.upgrade_request import UpgradeRequest

@@ -212,12 +212,16 @@ class TestOwnRules:
             await until(client, b"\r\n")
             server = serve.server
             plain = await SettlingClient.connected(server.urls()["nats"][0])
-            kinds = {one.listener_kind: one.keepalive.interval_s for one in server.connections()}
+            kinds = {
+                one.listener_kind: one.channel.keepalive.interval_s for one in server.connections()
+            }
             assert kinds == {"WEBSOCKET": 7, "STANDARD": 120}
             await server.reload(
                 structs.replace(server.options, keepalive=Keepalive(ping_interval_s=9))
             )
-            kinds = {one.listener_kind: one.keepalive.interval_s for one in server.connections()}
+            kinds = {
+                one.listener_kind: one.channel.keepalive.interval_s for one in server.connections()
+            }
             assert kinds == {"WEBSOCKET": 7, "STANDARD": 9}
             await plain.close()
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from midge.protocol.errors import MidgeError
-from midge.server.workers import crew as crews
+from midge.server.workers import worker_pool as crews
 from midge.server.workers.control import GoneError
-from midge.server.workers.crew import Crew
+from midge.server.workers.worker_pool import WorkerPool
 from midge.testing import ManualClock
 
 if TYPE_CHECKING:
@@ -112,38 +112,38 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
     return ManualClock()
 
 
-def crew_of(count: int, clock: ManualClock, silence_max_s: float = 10.0) -> Crew:
-    return Crew(Owner(), count, clock, silence_max_s)
+def crew_of(count: int, clock: ManualClock, silence_max_s: float = 10.0) -> WorkerPool:
+    return WorkerPool(Owner(), count, clock, silence_max_s)
 
 
 async def test_all_are_linked_with_all_before_they_are_ready(clock: ManualClock) -> None:
-    crew = crew_of(3, clock)
-    await crew.start()
-    assert [seat.is_ready for seat in crew.balancer.seats] == [True] * 3
+    pool = crew_of(3, clock)
+    await pool.start()
+    assert [seat.is_ready for seat in pool.balancer.seats] == [True] * 3
     peers = {one.index: sorted(note["peer"] for note in one.notes) for one in FakeProcess.made}
     assert peers == {0: [1, 2], 1: [0, 2], 2: [0, 1]}
-    await crew.stop(1.0)
-    assert [seat.is_ready for seat in crew.balancer.seats] == [False] * 3
+    await pool.stop(1.0)
+    assert [seat.is_ready for seat in pool.balancer.seats] == [False] * 3
 
 
 async def test_one_that_starts_is_told_what_the_others_say_meanwhile(
     clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(FakeProcess, "is_slow", True)
-    crew = crew_of(2, clock)
-    starting = asyncio.ensure_future(crew.start())
+    pool = crew_of(2, clock)
+    starting = asyncio.ensure_future(pool.start())
     await clock.elapse(0)
     first, second = FakeProcess.made
-    crew.tell_all("neighbours", but=0)
-    crew.tell_starting("account")
+    pool.tell_all("neighbours", but=0)
+    pool.tell_starting("account")
     assert (first.said, second.said) == (["start", "account"], ["start", "neighbours", "account"])
     for process in (first, second):
         process.may_start.set()
     await starting
     assert first.said[2:] == second.said[3:] == ["ping"], "it has been taken before clients come"
-    crew.tell_starting("account")
+    pool.tell_starting("account")
     assert "account" not in second.said[3:]
-    await crew.stop(1.0)
+    await pool.stop(1.0)
 
 
 async def test_one_that_cannot_start_ends_all(
@@ -163,45 +163,45 @@ async def test_one_that_ends_while_it_starts_ends_all(
 
 
 async def test_it_is_started_again_with_a_delay_from_the_third_time_on(clock: ManualClock) -> None:
-    crew = crew_of(2, clock)
-    await crew.start()
+    pool = crew_of(2, clock)
+    await pool.start()
     delays = []
     for _ in range(6):
         FakeProcess.made[-1].end(-9)
         waited = 0.0
         await clock.elapse(0)
-        while crew.process(1) is None or crew.process(0) is None:
+        while pool.process(1) is None or pool.process(0) is None:
             await clock.elapse(0.5)
             waited += 0.5
         delays.append(waited)
     assert delays == [0.0, 0.0, 1.0, 2.0, 4.0, 8.0]
-    assert crew.restarts == 6
-    assert [state["failing"] for state in crew.states()].count(True) == 1
+    assert pool.restarts == 6
+    assert [state["failing"] for state in pool.states()].count(True) == 1
     await clock.elapse(crews.DEATHS_WITHIN_S)
     FakeProcess.made[-1].end(-9)
     await clock.elapse(0)
-    assert crew.process(0) is not None
-    assert crew.process(1) is not None
-    await crew.stop(1.0)
+    assert pool.process(0) is not None
+    assert pool.process(1) is not None
+    await pool.stop(1.0)
 
 
 async def test_one_that_answers_nothing_is_ended(clock: ManualClock) -> None:
-    crew = crew_of(2, clock, silence_max_s=10.0)
-    await crew.start()
+    pool = crew_of(2, clock, silence_max_s=10.0)
+    await pool.start()
     stuck = FakeProcess.made[1]
     stuck.is_stuck = True
     await clock.elapse(11.0)
-    assert crew.process(1) is stuck
+    assert pool.process(1) is stuck
     await clock.elapse(2.0)
-    assert crew.process(1) is not stuck
-    assert crew.process(0) is FakeProcess.made[0]
-    await crew.stop(1.0)
+    assert pool.process(1) is not stuck
+    assert pool.process(0) is FakeProcess.made[0]
+    await pool.stop(1.0)
 
 
 async def test_an_answer_of_all_leaves_out_those_that_end(clock: ManualClock) -> None:
-    crew = crew_of(3, clock)
-    await crew.start()
+    pool = crew_of(3, clock)
+    await pool.start()
     FakeProcess.made[1].gone = True
-    assert await crew.ask_all("page") == [0, 2]
-    assert await crew.ask_all("page", but=0) == [2]
-    await crew.stop(1.0)
+    assert await pool.ask_all("page") == [0, 2]
+    assert await pool.ask_all("page", but=0) == [2]
+    await pool.stop(1.0)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from midge.server.workers.balancer import Balancer
-from midge.server.workers.doors import Reception
-from midge.server.workers.part import HandedDoors
+from midge.server.workers.reception import Reception
+from midge.server.workers.role import HandedSockets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,26 +52,26 @@ def receive(reception: Reception, ends: list[socket.socket]) -> socket.socket:
 
 
 def test_each_goes_to_the_least_loaded_and_the_copy_is_closed(ends: list[socket.socket]) -> None:
-    crew = FakeCrew()
-    reception = Reception(cast("Any", crew), lambda: 3)
+    pool = FakeCrew()
+    reception = Reception(cast("Any", pool), lambda: 3)
     accepted = [receive(reception, ends) for _ in range(4)]
-    assert [index for index, _ in crew.notes] == [0, 1, 0, 1]
-    assert [note["cid"] for _, note in crew.notes] == [5, 6, 7, 8]
-    assert [note["full"] for _, note in crew.notes] == [False, False, False, True]
+    assert [index for index, _ in pool.notes] == [0, 1, 0, 1]
+    assert [note["cid"] for _, note in pool.notes] == [5, 6, 7, 8]
+    assert [note["full"] for _, note in pool.notes] == [False, False, False, True]
     assert [one.fileno() for one in accepted] == [-1] * 4
 
 
 def test_what_does_not_fit_goes_to_another_or_is_refused(ends: list[socket.socket]) -> None:
-    crew = FakeCrew()
-    reception = Reception(cast("Any", crew), lambda: 100)
-    crew.full = {0}
+    pool = FakeCrew()
+    reception = Reception(cast("Any", pool), lambda: 100)
+    pool.full = {0}
     receive(reception, ends)
-    assert [index for index, _ in crew.notes] == [1]
-    crew.full = {0, 1}
+    assert [index for index, _ in pool.notes] == [1]
+    pool.full = {0, 1}
     refused = receive(reception, ends)
     assert (refused.fileno(), reception.refused) == (-1, 1)
     assert reception.is_open()
-    for seat in crew.balancer.seats:
+    for seat in pool.balancer.seats:
         seat.vacate()
     assert not reception.is_open()
 
@@ -79,24 +79,24 @@ def test_what_does_not_fit_goes_to_another_or_is_refused(ends: list[socket.socke
 def test_what_the_first_worker_alone_can_serve_goes_to_it_while_it_is_there(
     ends: list[socket.socket],
 ) -> None:
-    crew = FakeCrew()
-    reception = Reception(cast("Any", crew), lambda: 100, lambda kind: kind == "nats")
+    pool = FakeCrew()
+    reception = Reception(cast("Any", pool), lambda: 100, lambda kind: kind == "nats")
     for _ in range(3):
         receive(reception, ends)
-    crew.balancer.seats[0].vacate()
+    pool.balancer.seats[0].vacate()
     receive(reception, ends)
-    assert [index for index, _ in crew.notes] == [0, 0, 0, 1]
+    assert [index for index, _ in pool.notes] == [0, 0, 0, 1]
 
 
 def test_a_worker_gives_each_to_the_listener_of_its_kind(ends: list[socket.socket]) -> None:
-    doors = HandedDoors({"nats": ("127.0.0.1", 4222)})
+    source = HandedSockets({"nats": ("127.0.0.1", 4222)})
     taken: list[Any] = []
     listener = SimpleNamespace(take=lambda *given, full: taken.append((*given[1:], full)))
-    assert doors.open("nats", cast("Any", listener), "", 0) == ("127.0.0.1", 4222)
+    assert source.open("nats", cast("Any", listener), "", 0) == ("127.0.0.1", 4222)
     note = {"host": "10.0.0.1", "port": 7, "cid": 9, "full": True}
     for kind in ("nats", "websocket"):
         accepted, other = socket.socketpair()
         ends += [accepted, other]
-        doors.take(kind, note, accepted)
+        source.take(kind, note, accepted)
     assert taken == [(("10.0.0.1", 7), 9, True)]
-    assert doors.received == 2
+    assert source.received == 2

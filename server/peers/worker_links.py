@@ -19,8 +19,9 @@ from midge.server.channels.closed_reason import ClosedReason
 from midge.server.channels.loop_adapter import forget, protocol_for
 from midge.server.clients.observer import Observer
 from midge.server.log.logger import get_logger
-from midge.server.peers.worker import WorkerLink
-from midge.server.peers.worker_interest import Interest, Told
+from midge.server.peers.link import Link
+from midge.server.peers.worker import worker_link
+from midge.server.peers.worker_interest import WorkerAnnouncer, WorkerInterest
 
 if TYPE_CHECKING:
     import socket
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from midge.server.broker.broker import Broker
     from midge.server.peers.interest import Interests
-    from midge.server.peers.worker import WorkerPart
+    from midge.server.peers.worker import WorkerBranch
     from midge.server.routing.account import Account
     from midge.server.routing.client import Client
     from midge.sublist.subscription import RemoteSubscription
@@ -43,7 +44,7 @@ class Round:
         self._waiting = waiting
         self._left = 1  # until all links have been asked
 
-    def begin(self, links: Iterable[Side]) -> None:
+    def begin(self, links: Iterable[WorkerEnd]) -> None:
         """Ask all of `links`."""
         for link in links:
             self._left += 1
@@ -64,7 +65,7 @@ class Barrier:
 
     def __init__(
         self,
-        links: Callable[[], Iterable[Side]],
+        links: Callable[[], Iterable[WorkerEnd]],
         soon: Callable[[Callable[[], None]], object],
     ) -> None:
         self._links = links
@@ -82,7 +83,7 @@ class Barrier:
         Round(waiting).begin(list(self._links()))
 
 
-class Mesh(Observer):
+class WorkerLinks(Observer):
     """The other workers, as worker `index` of `broker` knows them.
 
     `lost` is called with the number of a worker whose link has ended by itself.
@@ -91,8 +92,8 @@ class Mesh(Observer):
     def __init__(self, broker: Broker, index: int, lost: Callable[[int], None]) -> None:
         self.broker = broker
         self.index = index
-        self.links: dict[int, WorkerLink] = {}
-        self.interest = Interest(lambda: broker.router.observer is None)
+        self.links: dict[int, Link] = {}
+        self.interest = WorkerInterest(lambda: broker.router.observer is None)
         self.outside: Interests | None = None  # where this worker has links to other servers
         self._lost = lost
         self._is_closing = False
@@ -108,16 +109,16 @@ class Mesh(Observer):
         before = self.links.pop(peer, None)
         if before is not None:
             before.close(ClosedReason.CLIENT_CLOSED)
-        side = Side(self)
+        side = WorkerEnd(self)
         receivers = self.interest.receivers
-        link = WorkerLink(self.broker, self.broker.take_cid(), peer, side, receivers)
+        link = worker_link(self.broker, self.broker.take_cid(), peer, side, receivers)
         self.links[peer] = side.link = link
-        side.told = Told(self.interest, link, self.broker.turns, side.ask_postponed)
+        side.announcer = WorkerAnnouncer(self.interest, link, self.broker.turns, side.ask_postponed)
         task = asyncio.ensure_future(self._connect(link, end))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _connect(self, link: WorkerLink, end: socket.socket) -> None:
+    async def _connect(self, link: Link, end: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         protocol = protocol_for(loop, link.channel)
         end.setblocking(False)
@@ -127,7 +128,7 @@ class Mesh(Observer):
         except OSError as error:
             forget(protocol)
             end.close()
-            log.error("worker_link_failed", worker=link.index, error=str(error))
+            log.error("worker_link_failed", worker=link.channel.peer_port, error=str(error))
             link.close(ClosedReason.READ_ERROR)
             link.channel.let_go()
 
@@ -150,14 +151,14 @@ class Mesh(Observer):
             link.close(ClosedReason.SERVER_SHUTDOWN)
         self.broker.router.flush()
 
-    def left(self, link: WorkerLink) -> None:
+    def left(self, link: Link) -> None:
         """Forget a link that has ended."""
-        if self.links.get(link.index) is link:
-            del self.links[link.index]
+        if self.links.get(link.channel.peer_port) is link:
+            del self.links[link.channel.peer_port]
             if not self._is_closing:
-                self._lost(link.index)
+                self._lost(link.channel.peer_port)
 
-    def _asked(self) -> list[Side]:
+    def _asked(self) -> list[WorkerEnd]:
         return [link.side for link in self.links.values()]
 
     # Called by the broker.
@@ -175,45 +176,45 @@ class Mesh(Observer):
         connection.is_unsettled = True
 
 
-class Side:
+class WorkerEnd:
     """This end of one link."""
 
-    link: WorkerLink
-    told: Told
+    link: Link
+    announcer: WorkerAnnouncer
 
-    def __init__(self, mesh: Mesh) -> None:
+    def __init__(self, mesh: WorkerLinks) -> None:
         self._mesh = mesh
         self._postponed: list[Callable[[], None]] = []
         self._is_open = False
 
-    def transport_failed(self, link: WorkerLink, error: Exception) -> None:
+    def transport_failed(self, link: Link, error: Exception) -> None:
         """Do nothing: the parent sees a worker end."""
 
-    def answered(self, link: WorkerLink) -> None:
+    def answered(self, link: Link) -> None:
         """Do nothing: links between workers are not compressed."""
 
-    def opened(self, link: WorkerLink) -> None:
+    def opened(self, link: Link) -> None:
         """Announce all interest at once: workers have nothing to negotiate."""
         self._is_open = True
         link.start()
-        self._mesh.interest.join(self.told)
+        self._mesh.interest.join(self.announcer)
 
-    def closed(self, link: WorkerLink) -> None:
+    def closed(self, link: Link) -> None:
         """Announce nothing more, and release everything that waits for an answer."""
         self._is_open = False
-        self._mesh.interest.leave(self.told)
-        self.told.end()
+        self._mesh.interest.leave(self.announcer)
+        self.announcer.end()
         self._mesh.left(link)
         self._release()
 
-    def lost(self, link: WorkerLink) -> None:
+    def lost(self, link: Link) -> None:
         """Do nothing when the transport is lost."""
 
     # The barrier.
 
     def ask_taken(self, taken: Callable[[], None]) -> None:
         """Start a barrier round, now or once all interest has been announced."""
-        if self._is_open and self.told.is_done:
+        if self._is_open and self.announcer.is_done:
             self.link.ask_taken(taken)
         else:
             self._postponed.append(taken)
@@ -236,32 +237,34 @@ class Side:
         """Announce it to other servers; the worker that has the interest tells the workers."""
         if self._mesh.outside is not None:
             interest = self._mesh.outside.of(source.account)
-            interest.link_changed(cast("WorkerPart", source), told.subject, told.queue, change)
+            interest.link_changed(cast("WorkerBranch", source), told.subject, told.queue, change)
 
-    def allows_interest(self, link: WorkerLink, subject: bytes) -> bool:
+    def allows_interest(self, link: Link, subject: bytes) -> bool:
         """Allow all interest."""
         return True
 
-    def refuse_surplus(self, link: WorkerLink) -> None:
+    def refuse_surplus(self, link: Link) -> None:
         """Do nothing: the number of connections is unlimited."""
 
-    def refuse_subject(self, link: WorkerLink) -> None:
+    def refuse_subject(self, link: Link) -> None:
         """Log an error that cannot happen: the other worker has checked the subject."""
-        log.error("worker_link_error", worker=link.index, error="interest in no subject")
+        log.error(
+            "worker_link_error", worker=link.channel.peer_port, error="interest in no subject"
+        )
 
-    def refuse_message(self, link: WorkerLink, subject: bytes) -> None:
+    def refuse_message(self, link: Link, subject: bytes) -> None:
         """Do nothing: no message is refused."""
 
-    def refuse_oversized(self, link: WorkerLink) -> None:
+    def refuse_oversized(self, link: Link) -> None:
         """Do nothing: no message is too large."""
 
-    def on_connect(self, link: WorkerLink, document: bytes) -> None:
+    def on_connect(self, link: Link, document: bytes) -> None:
         """Ignore an introduction; workers know each other."""
 
-    def on_info(self, link: WorkerLink, document: bytes) -> None:
+    def on_info(self, link: Link, document: bytes) -> None:
         """Ignore an introduction."""
 
-    def on_peer_error(self, link: WorkerLink, text: bytes) -> None:
+    def on_peer_error(self, link: Link, text: bytes) -> None:
         """Log an error that the other worker has found."""
         error = errors.quote(text[:256])
-        log.error("worker_link_error", worker=link.index, error=error)
+        log.error("worker_link_error", worker=link.channel.peer_port, error=error)

@@ -1,7 +1,7 @@
-"""The part of a link that belongs to one account: messages of that account go over it and come in.
+"""A link's branch for one account: messages of that account go over it and come in.
 
 A route and a link between workers carry every account; a leaf node link belongs to one, and is its
-own part.
+own branch.
 """
 
 from typing import Any
@@ -14,11 +14,11 @@ from midge.server.routing.client import Client
 from midge.sublist.subscription import RemoteSubscription
 
 
-class Part(Client):
-    """The part of `link` for `account`, which is called `name` on the wire.
+class Branch(Client):
+    """The branch of `link` for `account`, which is called `name` on the wire.
 
-    The other server has announced `interest`, and gets this server's interest by `told`. `cluster`
-    names a leaf node's cluster, and is empty here.
+    The other server has announced `interest`, and gets this server's interest by `announcer`.
+    `cluster` names a leaf node's cluster, and is empty here.
     """
 
     def __init__(self, link: Link, account: Account, name: bytes) -> None:
@@ -27,7 +27,7 @@ class Part(Client):
         self.link = link
         self.name = name
         self.cluster = ""
-        self.told: Any = None
+        self.announcer: Any = None
         self.interest: list[RemoteSubscription] = []
         self.heads = Heads(b"RMSG %b " % name, b"HMSG %b " % name)
 
@@ -45,9 +45,9 @@ class Part(Client):
         """Return whether nothing has halted the parser, and the next message is for the same."""
         return not self.link.parser.halted and self.account.sublist.generation == generation
 
-    def hold_for(self, receiver: Client) -> None:
+    def pause_for(self, receiver: Client) -> None:
         """Pause reading after the current batch, because `receiver` is far behind."""
-        self.link.hold_for(receiver)
+        self.link.pause_for(receiver)
 
     # As a receiver.
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Address = tuple[str, int]
 
 
-class Doors(Protocol):
+class ConnectionSource(Protocol):
     """Opens the listeners of a server."""
 
     def open(self, kind: str, listener: Listener, host: str, port: int) -> Address:
@@ -34,7 +34,7 @@ class Doors(Protocol):
         """
 
 
-class OwnDoors:
+class OwnSockets:
     """Every listener accepts on a socket of its own."""
 
     def open(self, kind: str, listener: Listener, host: str, port: int) -> Address:

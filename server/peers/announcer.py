@@ -7,7 +7,8 @@ with the first subscription and withdrawn after the last. A queue group is a lin
 of members, sent again whenever that changes, because the peer distributes messages by it.
 
 A key is one kind of interest: a subject, a queue group or None, and for some links the leaf node
-cluster that it comes from. `Told` has the announced count of each key. Three sources add to it:
+cluster that it comes from. `InterestAnnouncer` has the announced count of each key, to which
+three sources add:
 
     clients       the subscriptions in the account's SubList, and JetStream's
     other links   interest that other peers have announced here, as far as passage.py lets messages
@@ -74,8 +75,8 @@ _TURN_MAX_BYTES = 128 * PORTION_BYTES
 """Most work of one link in a turn, a quarter of it: 5 ms."""
 
 
-class Link(Protocol):
-    """The members that `Told` uses of a link, or of the part of it that belongs to one account."""
+class AnnouncedLink(Protocol):
+    """The members of a link, or of its branch for one account, that its announcer uses."""
 
     @property
     def role(self) -> int:
@@ -86,7 +87,7 @@ class Link(Protocol):
         """The cluster of the other server, which gets no message back that comes from there."""
 
     @property
-    def told(self) -> Told:
+    def announcer(self) -> InterestAnnouncer:
         """The interest announced over it."""
 
     def send(self, piece: bytes) -> None:
@@ -126,37 +127,36 @@ class LeafDialect:
 
 
 class RouteDialect:
-    """The lines RS+ and RS- of one account; LS+ and LS- for leaf nodes, if the peer reads those."""
+    """The lines RS+ and RS- of one account; LS+ and LS- for leaf nodes, if the peer reads those.
 
-    def __init__(self, account: str, *, names_origins: bool) -> None:
+    `account` is its name and a blank, or empty on a route of its own.
+    """
+
+    def __init__(self, account: bytes, *, names_origins: bool) -> None:
         self.names_origins = names_origins
-        self._account = account.encode()
+        self._account = account
 
     def began(self, key: Key, weight: int) -> bytes:
         """Write that there is interest, or that a queue group has another weight."""
         subject, queue, origin = key
         if queue is None and not origin:
-            return b"RS+ %b %b\r\n" % (self._account, subject)
-        words = [*self._words(b"+", origin), subject]
-        if queue is not None:
-            words += [queue, b"%d" % weight]
-        return b" ".join(words) + b"\r\n"
+            return b"RS+ %b%b\r\n" % (self._account, subject)
+        group = b"" if queue is None else b" %b %d" % (queue, weight)
+        return b"%b%b%b\r\n" % (self._head(b"+", origin), subject, group)
 
     def ended(self, key: Key) -> bytes:
         """Write that interest has ended."""
         subject, queue, origin = key
-        words = [*self._words(b"-", origin), subject]
-        if queue is not None:
-            words.append(queue)
-        return b" ".join(words) + b"\r\n"
+        group = b"" if queue is None else b" " + queue
+        return b"%b%b%b\r\n" % (self._head(b"-", origin), subject, group)
 
-    def _words(self, sign: bytes, origin: str) -> list[bytes]:
+    def _head(self, sign: bytes, origin: str) -> bytes:
         if not origin:
-            return [b"RS" + sign, self._account]
-        return [b"LS" + sign, origin.encode(), self._account]
+            return b"RS%b %b" % (sign, self._account)
+        return b"LS%b %b %b" % (sign, origin.encode(), self._account)
 
 
-class Told:
+class InterestAnnouncer:
     """The interest announced, and still to be announced, over one link.
 
     With `is_isolated` no interest behind leafs is announced. `allows` returns whether interest in a
@@ -165,7 +165,7 @@ class Told:
 
     def __init__(
         self,
-        link: Link,
+        link: AnnouncedLink,
         turns: FairTurns,
         dialect: Dialect,
         *,
@@ -188,7 +188,7 @@ class Told:
         """List the announced keys."""
         return list(itertools.chain(*self._shards))
 
-    def hears_of(self, source: Link, origin: str) -> bool:
+    def hears_of(self, source: AnnouncedLink, origin: str) -> bool:
         """Return whether this link gets interest that `source` announced for cluster `origin`."""
         cluster = self._link.cluster
         if source is self._link or (cluster and origin == cluster):
@@ -248,8 +248,8 @@ class Told:
         self._count_of = count_of
         if not self._shards:
             self._shards = tuple({} for _ in range(_SHARDS))
-        told = (list(shard) for shard in self._shards if shard)
-        self._walk = itertools.chain(told, walk)
+        announcer = (list(shard) for shard in self._shards if shard)
+        self._walk = itertools.chain(announcer, walk)
         self._look_around(8 * PORTION_BYTES)
 
     def change(self, key: Key, change: int) -> None:

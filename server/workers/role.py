@@ -1,4 +1,4 @@
-"""One worker's part in a server of several: its number, the names of the whole, its doors."""
+"""One worker's part in a server of several: its number, the names of the whole, its sockets."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
     from midge.server.broker.server_info import Neighbours
     from midge.server.broker.server_keys import ServerKeys
-    from midge.server.listeners.doors import Address
+    from midge.server.listeners.connection_source import Address
     from midge.server.listeners.tcp import Listener
     from midge.server.peers.interest import Interests
 
 
-class Part:
-    """Worker `index` of a server whose names are `keys`; `doors` has the sockets from the parent.
+class WorkerRole:
+    """Worker `index` of a server whose names are `keys`; `source` has the sockets from the parent.
 
     Worker 0 has the parts that exist once: JetStream, monitoring and the system account's
     services. `ask_others` sends a question to all other workers. `states` is the parent's last
@@ -30,12 +30,12 @@ class Part:
         self,
         index: int,
         keys: ServerKeys,
-        doors: HandedDoors,
+        source: HandedSockets,
         ask_others: Callable[[str, dict[str, Any]], Awaitable[list[Any]]],
     ) -> None:
         self.index = index
         self.keys = keys
-        self.doors = doors
+        self.source = source
         self.ask_others = ask_others
         self.link_outside: Callable[[Interests], object] = _nothing
         self.neighbours_changed: Callable[[Neighbours], object] = _nothing
@@ -56,17 +56,17 @@ def _nothing(_: object) -> None:
 class KnownNeighbours:
     """The cluster that the server is in, as worker 0 has reported it."""
 
-    def __init__(self, name: str, urls: list[str], *, is_dynamic: bool) -> None:
+    def __init__(self, name: str, urls: dict[str, list[str]], *, is_dynamic: bool) -> None:
         self.name = name
         self.is_dynamic = is_dynamic
         self._urls = urls
 
-    def client_urls(self) -> list[str]:
-        """Return the addresses that clients may connect to."""
-        return self._urls
+    def urls(self, kind: str, *, with_own: bool = True) -> list[str]:
+        """Return the addresses to which a `kind` of clients may connect."""
+        return self._urls[kind]
 
 
-class HandedDoors:
+class HandedSockets:
     """The listeners of a worker, which get their connections from the parent.
 
     `addresses` are the parent's, by kind, and `received` counts the connections so far; `taken` is

@@ -53,7 +53,7 @@ def test_a_jump_of_the_sequences_costs_nothing(retention: str) -> None:
     rig.store.looks = 0
     assert rig.publish("a.b", b"3")["seq"] == 30_000_000
     stream.store.append(b"a.b", b"", b"4", 1, FAR)
-    stream.audience.announce_soon()
+    stream.readers.announce_soon()
     assert rig.publish("a.b", b"5")["seq"] == FAR + 1
     assert rig.store.looks < 30
     assert rig.api("CONSUMER.INFO.A.C")["num_pending"] == 3

@@ -13,14 +13,14 @@ from midge.jetstream.environment.surroundings import Surroundings
 from midge.jetstream.store.store import Store
 
 
-class Woken(Protocol):
+class Follower(Protocol):
     """Listener that is called when a stream shows more messages than before."""
 
     def wake(self) -> None:
         """Called when further messages are visible."""
 
 
-class Audience:
+class StreamReaders:
     """The consumers and the followers of one stream, notified when messages become visible.
 
     `remove` removes a message that every consumer which needs it has acknowledged.
@@ -37,7 +37,7 @@ class Audience:
         self._remove = remove
         self._announced_seq = store.visible_seq
         self._asked_group = 0
-        self.followers: set[Woken] = set()
+        self.followers: set[Follower] = set()
         self.consumers = ConsumerSet(config, store, shared, remove, self._on_join)
 
     def follow(self, config: StreamConfig) -> None:

@@ -43,8 +43,8 @@ _RELINK_S = 0.1  # a link that ends most often means that a process does, which 
 log = get_logger()
 
 
-class Owner(Protocol):
-    """The owner of a crew: supplies its workers, and handles their reports."""
+class PoolOwner(Protocol):
+    """The owner of a pool: supplies its workers, and handles their reports."""
 
     def first_words(self, index: int) -> dict[str, Any]:
         """Return the first message to worker `index`."""
@@ -62,13 +62,13 @@ class Owner(Protocol):
         """Called when a worker has become ready or has ended."""
 
 
-class Crew:
+class WorkerPool:
     """`size` workers of `owner`; `changing` is held while settings change or a worker starts.
 
     `silence_max_s` is how long a worker may answer nothing before it is ended as stuck.
     """
 
-    def __init__(self, owner: Owner, size: int, clock: Clock, silence_max_s: float) -> None:
+    def __init__(self, owner: PoolOwner, size: int, clock: Clock, silence_max_s: float) -> None:
         self.size = size
         self.balancer = Balancer(size)
         self.ledger = Ledger()

@@ -1,4 +1,4 @@
-# C types for audience.py.
+# C types for readers.py.
 
 cimport cython
 
@@ -6,7 +6,7 @@ from midge.jetstream.consumer.consumer_set cimport ConsumerSet
 from midge.jetstream.store.store cimport Store
 
 
-cdef class Audience:
+cdef class StreamReaders:
     cdef Store _store
     cdef unsigned long long _announced_seq
     cdef unsigned long long _asked_group

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from midge.server.clock import Clock
     from midge.server.workers.balancer import Seat
-    from midge.server.workers.crew import Crew
+    from midge.server.workers.worker_pool import WorkerPool
 
 _LOOK_AGAIN_S = 0.02  # while no worker takes connections, which the system queues meanwhile
 
@@ -21,7 +21,7 @@ log = get_logger()
 
 
 class Reception:
-    """Hands connections to the workers of `crew`; `max_connections` says how many there may be.
+    """Hands connections to the workers of `pool`; `max_connections` says how many there may be.
 
     Those of a kind that `is_firsts` names are the first worker's, as long as that takes any.
     Client ids are given out here, so that no two connections of the server have the same. Nothing
@@ -30,23 +30,23 @@ class Reception:
 
     def __init__(
         self,
-        crew: Crew,
+        pool: WorkerPool,
         max_connections: Callable[[], int],
         is_firsts: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self.refused = 0
         self._is_firsts = is_firsts
-        self._crew = crew
+        self._pool = pool
         self._max_connections = max_connections
         self._last_cid = 4  # nats-server's internal clients take the first few
 
     def is_open(self) -> bool:
         """Return whether any worker takes connections."""
-        return any(seat.is_ready for seat in self._crew.balancer.seats)
+        return any(seat.is_ready for seat in self._pool.balancer.seats)
 
     def receive(self, kind: str, accepted: socket.socket, peer: tuple[str, int]) -> None:
         """Hand `accepted` to the least loaded worker that has room for it, and close the copy."""
-        balancer = self._crew.balancer
+        balancer = self._pool.balancer
         self._last_cid += 1
         note = {
             "to": kind,
@@ -56,7 +56,7 @@ class Reception:
             "full": balancer.load() >= self._max_connections(),
         }
         for seat in self._by_preference(kind):
-            process = self._crew.process(seat.index)
+            process = self._pool.process(seat.index)
             if process is not None and process.hand_over(note, accepted):
                 seat.handed += 1
                 break
@@ -66,11 +66,11 @@ class Reception:
         accepted.close()
 
     def _by_preference(self, kind: str) -> list[Seat]:
-        seats = self._crew.balancer.by_load()
+        seats = self._pool.balancer.by_load()
         return sorted(seats, key=lambda seat: seat.index) if self._is_firsts(kind) else seats
 
 
-class Door(Acceptor):
+class ListeningSocket(Acceptor):
     """A listening socket for connections of a `kind`."""
 
     def __init__(self, clock: Clock, kind: str, reception: Reception) -> None:
