@@ -128,6 +128,13 @@ class Rig:
         await raw.connect(protocol=1, **NAMES, **said)
         return raw
 
+    async def hear(self, event: bytes, client: Raw) -> None:
+        """Wait for an event of this client; a refused one causes events as well."""
+        told = None
+        while told != client.info["client_id"]:
+            await self.listener.until(event)
+            told = json.loads(await self.listener.until(b"\r\n"))["client"]["id"]
+
     async def play(self) -> Shapes:
         """Play the set-up, and return the fields of the events."""
         by_token = {"jwt": TOKENS[SYSTEM_USER], "sig": signature_of(SYSTEM_USER)}
@@ -138,7 +145,7 @@ class Rig:
         await self.listener.until(b"%b.STATSZ " % self.listener.info["server_id"].encode())
         login = LOGIN if "user: u" in self.setup.config else self.setup.login
         client = await self.connect(login)
-        await self.listener.until(b".CONNECT ")
+        await self.hear(b".CONNECT ", client)
         advisories = await self.connect(login)
         await advisories.ask(b"SUB $JS.EVENT.> 1")
         await client.ask(b"SUB x.y 1", b"PUB x.y 2\r\nhi")
@@ -150,7 +157,7 @@ class Rig:
             await refused.connect(user="nobody", **{"pass": "no"})
             await refused.close()
         await client.close()
-        await self.listener.until(b".DISCONNECT ")
+        await self.hear(b".DISCONNECT ", client)
         await advisories.ask()
         await advisories.close()
         self.server.signal("SIGTERM")
