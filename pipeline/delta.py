@@ -165,6 +165,24 @@ def updated(url: str, handle: "DeltaTable") -> None:
         raise TableError(f"{url}: cannot be read: {delta_reason_of(error)}") from error
 
 
+def transaction_version(url: str, handle: "DeltaTable", application: str) -> int | None:
+    """Return the number that an application committed last, None without one.
+
+    deltalake reads it from files of the log, which another process may have removed as old since
+    `handle` was loaded.
+
+    Raises:
+        TableError: the log cannot be read.
+    """
+    from deltalake.exceptions import DeltaError
+
+    try:
+        version: int | None = handle.transaction_version(application)
+    except (DeltaError, OSError) as error:
+        raise TableError(f"{url}: cannot be read: {delta_reason_of(error)}") from error
+    return version
+
+
 def _keys_of(url: str) -> dict[str, str] | None:
     """Return the keys of an S3 store from the file that AWS's tools use, unless set otherwise.
 
@@ -186,7 +204,7 @@ def _keys_of(url: str) -> dict[str, str] | None:
 def delta_reason_of(error: Exception) -> str:
     """Return an error of deltalake, a tree in colours, as one line that is the same each time.
 
-    What follows the first line is a stack: Rust's with `RUST_BACKTRACE=1`, or Python's.
+    Later lines are left out: they are a stack, of Rust with `RUST_BACKTRACE=1` or of Python.
     """
     if isinstance(error, OSError) and error.strerror:
         return reason_of(error)

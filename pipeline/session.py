@@ -118,6 +118,7 @@ def session_config(
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.streaming.stopTimeout": "30s",
     }
     java_options = [_log_option(), _STACK_OPTION]

@@ -25,6 +25,7 @@ from midge.pipeline.delta import (
     delta_reason_of,
     made,
     opened,
+    transaction_version,
     updated,
 )
 from midge.pipeline.errors import TableError
@@ -95,8 +96,17 @@ class DeltaLog:
 
     @property
     def batch(self) -> int:
-        """The number of the last batch in the table, -1 without one."""
-        number = None if self.handle is None else self.handle.transaction_version(APP_ID)
+        """The number of the last batch in the table, -1 without one.
+
+        Raises:
+            LakeError: another process has removed the log of this version.
+        """
+        if self.handle is None:
+            return -1
+        try:
+            number = transaction_version(self.url, self.handle, APP_ID)
+        except TableError as error:
+            raise LakeError(str(error)) from error
         return -1 if number is None else number
 
     @property

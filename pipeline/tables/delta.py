@@ -33,6 +33,7 @@ from midge.pipeline.delta import (
     load,
     made,
     opened,
+    transaction_version,
 )
 from midge.pipeline.errors import TableError
 from midge.pipeline.tables.decoding import QUARANTINE, Decoded, Decoder, columns_of
@@ -87,7 +88,7 @@ class StreamTable:
     @property
     def position(self) -> int:
         """The sequence of the last message that the table has, or that left nothing in it."""
-        return _position(self.handle)
+        return transaction_version(self.url, self.handle, APP_ID) or 0
 
     def append(self, decoded: Decoded, upto: int) -> int:
         """Add the rows after the position and make `upto` the position; return how many came.
@@ -222,7 +223,7 @@ class StreamTable:
     def _quarantine(self, bad: pa.Table, upto: int) -> None:
         url, handle = self._made_quarantine()
         for _ in range(_ATTEMPTS):
-            position = _position(handle)
+            position = transaction_version(self.url, handle, APP_ID) or 0
             if upto <= position or _append(url, handle, _after(bad, position), upto):
                 return
             handle = load(url)
@@ -273,7 +274,8 @@ def check_stream(table: StreamTable, stream: str, created: str) -> None:
 def locked(url: str, wait_s: float = 0.0, *, makes: bool = False) -> Iterator[None]:
     """Hold the table's lock, where its directory is on this machine.
 
-    The lock is a file, which is made only for the table of a stream, or for one who `makes` it.
+    The lock is a file. It is made beside a stream's table, or, if the caller `makes` the table, in
+    an empty directory as well.
 
     Raises:
         TableError: there is no table, another process holds the lock for longer than `wait_s`, or
@@ -358,11 +360,6 @@ def _portions(
                 begin, seen = place, set()
             seen.add(key)
     yield rows.slice(begin), upto
-
-
-def _position(handle: "DeltaTable") -> int:
-    version: int | None = handle.transaction_version(APP_ID)
-    return version or 0
 
 
 def _after(rows: pa.Table, position: int) -> pa.Table:

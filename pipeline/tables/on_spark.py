@@ -1,6 +1,7 @@
 """Read streams' tables in Spark, without Delta's packages for Java."""
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 from midge.pipeline.delta import files_of
@@ -8,6 +9,9 @@ from midge.pipeline.tables.delta import StreamTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_MEANT_BY_SPARK = re.compile(r"[*?{}]")
+"""Spark expands these characters in a path; a backslash makes them literal."""
 
 
 def read_table(spark: "SparkSession", url: str, version: int | None = None) -> "DataFrame":
@@ -24,4 +28,5 @@ def read_table(spark: "SparkSession", url: str, version: int | None = None) -> "
     files = files_of(url, handle)
     if not files:
         return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).option("basePath", url).parquet(*files)
+    paths = (_MEANT_BY_SPARK.sub(r"\\\g<0>", file) for file in files)
+    return spark.read.schema(schema).option("basePath", url).parquet(*paths)

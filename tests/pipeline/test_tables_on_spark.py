@@ -25,8 +25,9 @@ def rows(frame):
     return sorted((row.asDict() for row in frame.collect()), key=lambda row: row["sequence"])
 
 
-def test_versions_partitions_and_new_columns(spark, tmp_path):
-    url = str(tmp_path / "t")
+@pytest.mark.parametrize("folder", ["t", "a ü+{1,2}*?", "100%"])
+def test_versions_partitions_and_new_columns(spark, tmp_path, folder):
+    url = str(tmp_path / folder)
     columns = {"n": "int64", "place": "token(2)"}
     create(url, Decoder(columns, infers=True), Source("S", "then", infers=True), ["place"])
     assert rows(read_table(spark, url)) == []

@@ -21,7 +21,7 @@ from midge.protocol.client_side import publish_frame
 from midge.server.auth.nkeys import KeyKind
 from midge.server.config.options import JetStream as JetStreamOptions
 from midge.server.config.options import Options, StreamTable
-from midge.tables import rebuild, scan
+from midge.tables import create_table, rebuild, scan
 from tests.support.keys import (
     UNLIMITED_ACCOUNT,
     Authority,
@@ -45,9 +45,12 @@ def config(directory, *tables, more=""):
     """.replace("@directory@", str(directory))
 
 
-def _table(directory, name, stream="ORDERS", every="100ms", columns="n: int64", more=""):
+def _table(
+    directory, name, folder=None, stream="ORDERS", every="100ms", columns="n: int64", more=""
+):
+    url = f"{directory}/{folder or name}"
     return (
-        f'{{ name: {name}, stream: {stream}, url: "{directory}/{name}", every: "{every}", '
+        f'{{ name: {name}, stream: {stream}, url: "{url}", every: "{every}", '
         f"columns: {{ {columns} }} {more} }}"
     )
 
@@ -187,19 +190,70 @@ def metrics_of(server):
     return "".join(re.findall(r"\nmidge_table_rows_total.*", page(server, "/metrics")[1]))
 
 
-def test_a_table_that_cannot_be_made_holds_up_no_other(tmp_path):
+def a_file(url, server):
+    Path(url).write_text("a file")
+    return "cannot be written to: file exists"
+
+
+def a_table_of_another_stream(url, server):
+    create_table(url, "OTHERS", server.url, columns={"n": "int64"})
+    return "is a table of stream 'OTHERS', not of stream 'ORDERS'"
+
+
+def a_cut_log(url, server):
+    create_table(url, "ORDERS", server.url, columns={"n": "int64"})
+    (entry,) = Path(url, "_delta_log").glob("*.json")
+    entry.write_bytes(entry.read_bytes()[:100])
+    return "cannot be read: "
+
+
+def a_path_that_deltalake_does_not_take(url, server):
+    return "cannot be a table: deltalake takes no '[' in a path"
+
+
+BAD = {
+    "file": a_file,
+    "another": a_table_of_another_stream,
+    "cut": a_cut_log,
+    "a[b": a_path_that_deltalake_does_not_take,
+}
+"""What makes a table bad, by its folder."""
+
+
+def test_tables_that_cannot_be_made_hold_up_no_other(tmp_path):
     directory = str(tmp_path)
-    (tmp_path / "bad").write_text("a file")
-    tables = {"name": "bad"}, {"name": "good"}
-    with Server(midge_command(), config(directory, *tables)) as server:
+    with Server(midge_command(), config(directory)) as server:
         with client_of(server) as client:
             make_stream(client)
+            make_stream(client, "OTHERS", ["others.>"])
             publish(client, 10)
+            reasons = {f: make(f"{directory}/{f}", server) for f, make in BAD.items()}
+            before = files_of_tables(directory)
+            bad = ({"name": f"bad{n}", "folder": folder} for n, folder in enumerate(BAD))
+            server.signal("SIGHUP", config(directory, *bad, {"name": "good"}))
             landed(f"{directory}/good", 10)
-            status, text = eventually(lambda: unhealthy(server))
-            assert (status, "table bad: " in text) == (503, True)
+            eventually(lambda: server.log.count("Table failed") == len(BAD))
+            status, text = page(server, "/healthz?tables=true")
+            assert (status, json.loads(text)["error"].startswith("table ")) == (503, True)
             assert page(server, "/healthz")[0] == 200
-        assert "Table failed" in server.log
+            failing = re.findall(r"\nmidge_table_failing\S+ 1\.0", page(server, "/metrics")[1])
+            assert len(failing) == len(BAD)
+            publish(client, 10, start=10)
+            landed(f"{directory}/good", 20)
+        log = server.log
+    lines = [line for line in log.splitlines() if "Table failed" in line]
+    for n, (folder, reason) in enumerate(reasons.items()):
+        (line,) = (line for line in lines if f"table=bad{n} " in line)
+        assert f"{directory}/{folder}: {reason}" in line
+    assert "Traceback" not in log
+    assert files_of_tables(directory) == before
+
+
+def files_of_tables(directory):
+    """Return the files at the places of bad tables."""
+    roots = [Path(directory, folder) for folder in BAD]
+    files = [path for root in roots for path in [root, *root.rglob("*")] if path.is_file()]
+    return {path: path.read_bytes() for path in files if path.name != "_midge.lock"}
 
 
 def test_lame_duck_ends_with_a_last_commit(tmp_path):

@@ -1,6 +1,9 @@
 """The tables of a lake: each batch is one commit, and a replaced table is replaced in one."""
 
 import json
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -8,8 +11,9 @@ import pytest
 from deltalake import DeltaTable
 
 from midge.pipeline.lake import delta_log
-from midge.pipeline.lake.table import LakeTable
+from midge.pipeline.lake.table import LakeError, LakeTable
 from midge.pipeline.lake.tables import Lake
+from tests.pipeline.tables.workers import compile_kill_points
 
 COLUMNS = "segment string, reason string, size_bytes long, modified timestamp, seen timestamp"
 DISCONNECTS = (
@@ -149,3 +153,33 @@ def test_the_log_removes_its_old_files(tmp_path, monkeypatch):
         write(log, [batch] if batch % 20 == 0 else [], batch, per_day=200)
     assert len(list((tmp_path / "t" / "_delta_log").glob("*.json"))) < 20
     assert (numbers(log), log.batch) == ([0, 20, 40, 60, 80, 100], 104)
+
+
+def test_writers_whose_clocks_are_an_hour_off(tmp_path):
+    """A clock that is ahead makes the log look old; what a handle has not read yet is removed."""
+    url = f"file://{tmp_path}/t"
+    log = delta_log.DeltaLog(url, DATED)
+    write(log, [0], 0)
+    library = str(compile_kill_points(tmp_path))
+    program = "from tests.pipeline.lake import test_delta_log as t; t.write_batches({!r}, {}, {})"
+    for first, last, off_s in ((1, 5, -3600), (6, 120, 3600)):
+        subprocess.run(
+            [sys.executable, "-c", program.format(url, first, last)],
+            env={**os.environ, "LD_PRELOAD": library, "CLOCK_OFF_S": str(off_s)},
+            check=True,
+        )
+    assert not (tmp_path / "t" / "_delta_log" / f"{2:020}.json").exists()
+    with pytest.raises(LakeError, match=r"cannot be read: .*File not found"):
+        log.batch  # noqa: B018
+    log.refresh()
+    assert (numbers(log), log.batch) == (list(range(121)), 120)
+    write(log, [121], 121)
+    assert (numbers(log), log.batch) == (list(range(122)), 121)
+    log.tidy(keep_days=10)
+    assert numbers(log) == list(range(111, 122))
+
+
+def write_batches(url, first, last):
+    log = delta_log.DeltaLog(url, DATED)
+    for batch in range(first, last + 1):
+        write(log, [batch], batch)

@@ -3,7 +3,7 @@
 `python -m tests.pipeline.tables.filling LIBRARY TABLE OPERATION [ARGUMENT...]`, with the library of
 kill_points.c preloaded. Copy number n is the table's URL with n behind it. Each output line says in
 JSON what the operation wrote, up to the one that had room enough. An operation is a command of
-`midge`, whose word TABLE stands for the copy, or `land` with a server's URL.
+`midge`, in which TABLE is replaced by the copy's URL, or `land` with a server's URL.
 """
 
 import contextlib

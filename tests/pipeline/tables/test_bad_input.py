@@ -1,8 +1,8 @@
 """Bad input to tables: one clear line, and nothing half committed.
 
-Each kind of bad input meets every command that can meet it. Files are compared byte by byte, with
-those of the quarantine. Commands run in processes of their own where the disk, the clock or the
-environment is another one, and in the test's process elsewhere.
+Each kind of bad input meets every command that can meet it. All files of the table and of its
+quarantine are compared byte by byte. Commands run in processes of their own where the disk, the
+clock or the environment is another one, and in the test's process elsewhere.
 """
 
 import json
@@ -52,7 +52,7 @@ _PANIC = re.compile(
     r"\d+:\d+:\nAlready shut down\n(?:stack backtrace:\n)?note: [^\n]+\n"
 )
 """What deltalake 1.6 writes to stderr by itself: on a full disk, its object_store panics in a
-thread, once it has told of the error."""
+thread after it has returned the error."""
 
 
 class Place:
@@ -435,7 +435,7 @@ def a_file_lost(path):
 @on_midge
 @pytest.mark.parametrize("damage", [a_file_cut, a_file_lost])
 def test_damaged_rows(place, damage, orders, server, capsys):
-    """Who reads them is told so; messages that come later land all the same."""
+    """Readers get an error; messages that come later land all the same."""
     fill(orders, 5)
     land(place.url, server.url)
     (path,) = Path(place.url).glob("*.parquet")

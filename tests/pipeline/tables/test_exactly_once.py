@@ -148,7 +148,7 @@ class Rig:
                 with duckdb.connect() as connection:
                     scan_duckdb(connection, "t", self.url, self.server)
                     rows = connection.sql("FROM t").to_arrow_table().to_pylist()
-        except (OSError, duckdb.IOException) as error:
+        except (OSError, duckdb.IOException, TableError) as error:
             # Its files were deleted, since nothing is kept here.
             if not re.search("[Nn]o such file|not found|No files found", str(error)):
                 raise

@@ -68,7 +68,9 @@ class Proxy(ThreadingHTTPServer):
             self.at -= 1
             if self.at > 0:
                 return ""
-            fault, self.fault = self.fault, ""
+            fault = self.fault
+            if fault != "gone":  # which stays
+                self.fault = ""
             self.faults += 1
             return fault
 
@@ -85,7 +87,7 @@ class _Request(BaseHTTPRequestHandler):
         if fault == "503":
             self._answer(503, {}, b"<Error><Code>SlowDown</Code></Error>")
             return
-        if fault == "refused":
+        if fault in ("refused", "gone"):
             self._hang_up()
             return
         connection = http.client.HTTPConnection("127.0.0.1", self.server.store)
@@ -203,12 +205,18 @@ def check(url, count):
 
 def land_or_fail(url, server):
     """Land; return why that failed."""
+    return reason_why(lambda: land(url, server.url))
+
+
+def reason_why(action):
+    """Return the line with which an action on a table fails, or nothing."""
     reason = ""
     try:
-        land(url, server.url)
+        action()
     except TableError as error:
         reason = str(error)
     assert SECRET not in reason
+    assert "\n" not in reason
     return reason
 
 
@@ -273,6 +281,33 @@ def test_a_store_that_does_not_answer(table, store, orders, server):
     land_or_fail(table, server)
     land(table, server.url)
     check(table, 12)
+
+
+@pytest.mark.parametrize("operation", ["land", "rebuild", "compact"])
+def test_a_store_that_is_lost_in_mid_operation(table, store, orders, server, operation):
+    """At every third request; the rows are those before or after, and the next try succeeds."""
+    count = 0
+    reasons = []
+    for at in range(1, 40, 3):
+        for _ in range(2):
+            publish(orders, count, 12)
+            count += 12
+            if operation != "land":
+                land(table, server.url)
+        kind = "double" if at % 2 else "int64"
+        action = {
+            "land": lambda: land(table, server.url),
+            "rebuild": lambda kind=kind: rebuild(table, {"n": kind}, infer=True),
+            "compact": lambda: StreamTable(table).compact(0),
+        }[operation]
+        store.plan("gone", at)
+        reasons.append(reason_why(action))
+        store.plan("", 0)
+        if operation == "land":
+            land(table, server.url)
+        check(table, count)
+    assert all(reasons[:3])
+    assert reasons[-1] == ""
 
 
 def test_a_store_that_refuses_is_named_in_one_line(table, store, orders, server, monkeypatch):
