@@ -157,7 +157,7 @@ class AcceptedLeaf(LeafEnd):
             return
         self.take_connect(link)
         connect = self._connect = parse_leaf_connect(document)
-        self.version = connect.version
+        self.version, self.user, link.name = connect.version, connect.user, connect.name
         refusal = self._refusal(connect)
         if refusal is not None:
             self.fail(link, refusal, ClosedReason.PROTOCOL_VIOLATION)
@@ -279,7 +279,6 @@ class AcceptedLeaf(LeafEnd):
         assert connect is not None, "it is CONNECT that is concluded"
         broker = self.broker
         link.account = account
-        link.name = connect.name
         link.peer_protocol = connect.protocol
         link.cluster = connect.cluster
         link.remote_account = connect.remote_account

@@ -99,8 +99,8 @@ class LeafNodes(Peers):
         self.interests.of(link.account).remove(link)
         if link.announcer is not None:
             link.announcer.end()
+        self.broker.closed.append(leafnode_record(link, self.broker.clock.monotonic()))
         if self.links.pop(link.cid, None) is not None:
-            self.broker.closed.append(leafnode_record(link, self.broker.clock.monotonic()))
             reason = "" if link.reason is None else link.reason.value
             log.info("leafnode_closed", cid=link.cid, peer=link.peer, reason=reason)
             if self.left is not None:
@@ -119,11 +119,11 @@ def leafnode_record(
     ]
     return ConnectionRecord(
         kind="Leafnode",
-        name=link.name if link.role == Role.LEAF else "",
+        name="" if link.side.was_solicited else link.name,
         version=link.side.version,
         user=link.side.user,
         proxy_key=link.side.proxy_key,
-        display_name=link.account.name,
+        display_name=link.account.name if link.joined_at else "",
         pending_bytes=link.outbound.pending_bytes(),
         subscription_count=link.announced.count,
         subscriptions=told,

@@ -31,6 +31,11 @@ def page(server: Server, path: str) -> str:
         return str(answer.read().decode())
 
 
+def listed(server: Server, arguments: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(page(server, f"/connz?{arguments}"))["connections"]
+    return found
+
+
 def metric(server: Server, name: str) -> float:
     found = re.search(
         rf'^{name}{{[^}}]*account="A"[^}}]*}} (\S+)$', page(server, "/metrics"), re.MULTILINE
@@ -63,10 +68,6 @@ async def test_metrics_tell_of_each_link() -> None:
 
 @pytest.mark.parametrize(("hub", "leaf"), [("midge", "real"), ("real", "midge")])
 async def test_connections_hold_leaf_nodes(hub: str, leaf: str) -> None:
-    def listed(server: Server, arguments: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = json.loads(page(server, f"/connz?{arguments}"))["connections"]
-        return found
-
     async with Pair(
         hub, leaf, hub_config=HUB, leaf_config="http: 127.0.0.1:-1", remote=REMOTE
     ) as pair:
@@ -90,6 +91,28 @@ async def test_connections_hold_leaf_nodes(hub: str, leaf: str) -> None:
         (ended,) = listed(pair.hub, "state=closed&auth=1")
         assert (ended["kind"], ended["cid"]) == ("Leafnode", at_hub["cid"])
         assert ended["stop"] > ended["start"]
+        assert listed(pair.hub, "") in ([], None)
+
+
+@pytest.mark.parametrize("hub", ["midge", "real"])
+async def test_refused_leaf_nodes_are_listed_as_closed(hub: str) -> None:
+    remote = REMOTE.replace("a:a@", "a:wrong@")
+    async with Pair(hub, "real", hub_config=HUB, remote=remote) as pair:
+        reader, writer = await asyncio.open_connection("127.0.0.1", pair.port)
+        assert (await reader.readline()).startswith(b"INFO ")
+        writer.close()
+
+        def found() -> dict[str, dict[str, Any]]:
+            return {one["reason"]: one for one in listed(pair.hub, "state=closed&auth=1")}
+
+        await until(lambda: found().keys() >= {"Authentication Failure", "Client Closed"})
+        refused, silent = found()["Authentication Failure"], found()["Client Closed"]
+        for one in (refused, silent):
+            assert one["kind"] == "Leafnode"
+            assert "account" not in one
+        assert (refused["name"], refused["authorized_user"]) == ("LEAF", "a")
+        assert refused["version"] == "2.15.1"
+        assert not {"name", "authorized_user", "version"} & silent.keys()
         assert listed(pair.hub, "") in ([], None)
 
 
