@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from midge.protocol.nkeys import ACCOUNT_PREFIX, CURVE_PREFIX, is_public_nkey
+from midge.server.auth.pattern_set import split_subject_queue
 from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.config.nats_conf.errors import ConfError
 from midge.server.config.nats_conf.jetstream_blocks import read_account_jetstream
@@ -71,13 +72,16 @@ _UNKNOWN_PERMISSION = "Unknown field {} parsing permissions"
 def read_subjects(name: str, section: Section, node: ConfNode) -> None:
     """Read one direction: a subject, a list of them, or a map of `allow` and `deny`."""
     inner = section.table(name, node)
-    if not isinstance(node.value, dict):
-        inner.put("allow", texts(node), node)
-        return
-    for key, entry in entries(node).items():
+    given = entries(node) if isinstance(node.value, dict) else {"allow": node}
+    for key, entry in given.items():
         if key.lower() not in ("allow", "deny"):
             text_ = f'Unknown field name "{key}" parsing subject permissions, '
             raise ConfError(f"{text_}only 'allow' or 'deny' are permitted", where=entry.where)
+        for before in inner.values.get(key.lower(), ()):  # of another word for this direction
+            try:
+                split_subject_queue(f"{name}.{key.lower()}", before)
+            except ValueError as error:
+                fail(node, str(error))
         inner.put(key.lower(), texts(entry), entry)
 
 
