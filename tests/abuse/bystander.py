@@ -1,27 +1,48 @@
 """A pair of well-behaved clients in a process of their own, which others' misdeeds must not touch.
 
-Run as ``python -m tests.abuse.bystander HOST PORT CONNECT [--tls|--ws]``: one client publishes a
-numbered message every few milliseconds, the other measures how long each takes. The same goes, at
-the same time, through a process that does nothing but echo: so long does the machine take by
-itself. The first part, before ``ready`` is printed, is for comparison. When standard input is
-closed it prints what it saw as JSON.
+Run as ``python -m tests.abuse.bystander HOST PORT CONNECT PID [--tls|--ws]``: one client publishes
+a numbered message every few milliseconds, the other measures how long each takes. A delay is the
+processor time that the main thread of the server, process PID, used meanwhile, without the time for
+which this process waited for a processor: so other processes of a loaded machine do not count. The
+first part is over when ``ready`` is printed. When standard input is closed, it prints what it saw
+as JSON.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
-import socket
 import ssl
 import struct
 import sys
 import time
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+from tests.support.scheduling import ran_s, waited_s
 
 INTERVAL_S = 0.005
 COMPARISON_S = 0.3
-DRAIN_S = 5.0
+DRAIN_S = 60.0
+
+
+class Moment(NamedTuple):
+    """When something was, by three clocks: the server's, that of our waits, and the wall's."""
+
+    ran_s: float
+    waited_s: float
+    time_s: float
+
+
+def now(pid: int) -> Moment:
+    return Moment(ran_s(pid), waited_s(), time.monotonic())
+
+
+class Arrival(NamedTuple):
+    """A message that arrived, and how long it took in the server's time and by the wall clock."""
+
+    number: int
+    delay_s: float
+    wall_s: float
 
 
 UPGRADE = (
@@ -105,31 +126,16 @@ async def introduced(reader: asyncio.StreamReader, writer: Writer, connect: str)
 
 
 async def receive(
-    reader: asyncio.StreamReader, writer: Writer, seen: list[tuple[int, float]]
+    reader: asyncio.StreamReader, writer: Writer, sent: list[Moment], seen: list[Arrival], pid: int
 ) -> None:
     while line := await reader.readline():
         if line == b"PING\r\n":
             writer.write(b"PONG\r\n")
         elif line.startswith(b"MSG bystander.x "):
-            number, sent = (await reader.readline()).split()
-            seen.append((int(number), time.monotonic() - float(sent)))
-
-
-async def receive_echo(reader: asyncio.StreamReader, delays_s: list[float]) -> None:
-    while line := await reader.readline():
-        delays_s.append(time.monotonic() - float(line))
-
-
-def start_echo() -> socket.socket:
-    """Start a process that echoes its input; it ends with this one."""
-    ours, theirs = socket.socketpair()
-    if os.fork() == 0:
-        ours.close()
-        while data := theirs.recv(4096):
-            theirs.sendall(data)
-        os._exit(0)
-    theirs.close()
-    return ours
+            number = int((await reader.readline()).split()[1])
+            before, here = sent[number], now(pid)
+            delay_s = here.ran_s - before.ran_s - (here.waited_s - before.waited_s)
+            seen.append(Arrival(number, delay_s, here.time_s - before.time_s))
 
 
 def without_checks() -> ssl.SSLContext:
@@ -141,52 +147,43 @@ def without_checks() -> ssl.SSLContext:
 
 
 async def main(
-    echo: socket.socket,
-    host: str,
-    port: int,
-    connect: str,
-    tls: ssl.SSLContext | None,
-    *,
-    by_websocket: bool,
+    host: str, port: int, connect: str, pid: int, tls: ssl.SSLContext | None, *, by_websocket: bool
 ) -> None:
     loop = asyncio.get_running_loop()
     sub_reader, sub_writer = await open_client(host, port, connect, tls, by_websocket)
     pub_reader, pub_writer = await open_client(host, port, connect, tls, by_websocket)
-    echo_reader, echo_writer = await asyncio.open_connection(sock=echo)
     sub_writer.write(b"SUB bystander.x 1\r\nPING\r\n")
     while await sub_reader.readline() != b"PONG\r\n":
         pass
-    seen: list[tuple[int, float]] = []
-    echo_delays_s: list[float] = []
+    sent: list[Moment] = []
+    seen: list[Arrival] = []
     listening = [
-        asyncio.ensure_future(receive(sub_reader, sub_writer, seen)),
-        asyncio.ensure_future(receive(pub_reader, pub_writer, seen)),
-        asyncio.ensure_future(receive_echo(echo_reader, echo_delays_s)),
+        asyncio.ensure_future(receive(sub_reader, sub_writer, sent, seen, pid)),
+        asyncio.ensure_future(receive(pub_reader, pub_writer, sent, seen, pid)),
     ]
     begun = time.monotonic()
-    sent = compared = 0
+    compared = 0
     stop: asyncio.Future[str] | None = None
     while stop is None or not stop.done():
-        body = f"{sent} {time.monotonic()}\r\n".encode()
+        body = b"number %d\r\n" % len(sent)
+        sent.append(now(pid))
         pub_writer.write(b"PUB bystander.x %d\r\n%b\r\n" % (len(body), body))
-        echo_writer.write(f"{time.monotonic()}\n".encode())
-        sent += 1
         await asyncio.sleep(INTERVAL_S)
         if stop is None and time.monotonic() - begun > COMPARISON_S:
-            compared = sent
+            compared = len(sent)
             stop = loop.run_in_executor(None, sys.stdin.read)
             print("ready", flush=True)
     deadline = time.monotonic() + DRAIN_S
-    while len(seen) < sent and time.monotonic() < deadline:
+    while len(seen) < len(sent) and time.monotonic() < deadline:
         await asyncio.sleep(INTERVAL_S)
     for task in (*listening, *unframing):
         task.cancel()
+    during = [each for each in seen if each.number >= compared]
     report = {
-        "sent": sent,
-        "in_order": [number for number, _ in seen] == list(range(sent)),
-        "before_s": [delay for number, delay in seen if number < compared],
-        "during_s": [delay for number, delay in seen if number >= compared],
-        "echo_s": echo_delays_s[compared:],
+        "sent": len(sent),
+        "in_order": [each.number for each in seen] == list(range(len(sent))),
+        "delays_s": [each.delay_s for each in during],
+        "wall_s": [each.wall_s for each in during],
     }
     print(json.dumps(report))
 
@@ -194,11 +191,11 @@ async def main(
 if __name__ == "__main__":
     asyncio.run(
         main(
-            start_echo(),
             sys.argv[1],
             int(sys.argv[2]),
             sys.argv[3],
-            without_checks() if sys.argv[4:] == ["--tls"] else None,
-            by_websocket=sys.argv[4:] == ["--ws"],
+            int(sys.argv[4]),
+            without_checks() if sys.argv[5:] == ["--tls"] else None,
+            by_websocket=sys.argv[5:] == ["--ws"],
         )
     )

@@ -14,9 +14,8 @@ import socket
 import sys
 import threading
 import time
-from pathlib import Path
 
-from tests.support.scheduling import waited_s
+from tests.support.scheduling import ran_s, waited_s
 
 PAUSE_S = 0.001
 TIMEOUT_S = 120.0
@@ -29,15 +28,10 @@ QUESTIONS = {
 }
 
 
-def ran_s(pid: str) -> float:
-    """Return how long the main thread of a process has run."""
-    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_bytes().split()[0]) / 1e9
-
-
 class Neighbour:
     """One connection that waits for each answer before it asks again."""
 
-    def __init__(self, host: str, port: int, connect: str, pid: str) -> None:
+    def __init__(self, host: str, port: int, connect: str, pid: int) -> None:
         self._pid = pid
         self._client = socket.create_connection((host, port), TIMEOUT_S)
         self._client.sendall(f"CONNECT {connect}\r\nSUB inbox 1\r\n".encode())
@@ -75,7 +69,7 @@ class Neighbour:
             time.sleep(PAUSE_S)
 
 
-def main(host: str, port: int, connect: str, pid: str) -> None:
+def main(host: str, port: int, connect: str, pid: int) -> None:
     neighbour = Neighbour(host, port, connect, pid)
     neighbour.ask_all()
     neighbour.longest_s = dict.fromkeys(QUESTIONS, 0.0)
@@ -88,4 +82,4 @@ def main(host: str, port: int, connect: str, pid: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4])
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4]))

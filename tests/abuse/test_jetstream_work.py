@@ -210,7 +210,7 @@ class Attacked:
         before = self._status("VmRSS:")
         with neighbour(self.server) as hear:
             with self._watched.open("r+b") as file:  # never shorter: the server has it mapped
-                file.write(LONGEST.pack(0.0, 0.0))
+                file.write(LONGEST.pack(0.0))
             factor = slowness()
             yield
             self.figures.update(hear())
@@ -619,7 +619,7 @@ def test_nobody_waits_for_the_work_of_another_account(
     attack: Attack, storage: str, tmp_path: Any, request: pytest.FixtureRequest
 ) -> None:
     watched = tmp_path / "busy"
-    watched.write_bytes(LONGEST.pack(0.0, 0.0))
+    watched.write_bytes(LONGEST.pack(0.0))
     command = [sys.executable, "-m", "tests.abuse.watched_server", str(watched)]
     with Server(command, CONFIG) as server:
         attacked = Attacked(server, storage, watched)

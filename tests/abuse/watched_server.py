@@ -2,11 +2,9 @@
 
 Run as ``python -m tests.abuse.watched_server FILE FLAG...``. Behind FILE, ``--interpreted`` takes
 midge's sources in place of its compiled modules, and ``--asyncio-loop`` that loop instead of
-uvloop's. It is midge-server, and keeps in FILE,
-which holds two doubles, the most seconds of processor time that passed between two turns of the
-loop, and the most that it waited for a processor between two. No client was served in between.
-It is processor time and not time by the clock, so that other processes on a loaded machine do not
-count; the second number shows how loaded it is.
+uvloop's. It is midge-server, and keeps in FILE, which holds a double, the most seconds of processor
+time that passed between two turns of the loop. No client was served in between. It is processor
+time and not time by the clock, so that other processes on a loaded machine do not count.
 """
 
 from __future__ import annotations
@@ -23,12 +21,10 @@ from pathlib import Path
 
 import uvloop
 
-from tests.support.scheduling import waited_s
-
 ASYNCIO_LOOP = "--asyncio-loop"
 INTERPRETED = "--interpreted"
 TURN_S = 0.002
-LONGEST = struct.Struct("=dd")
+LONGEST = struct.Struct("=d")
 
 
 class Watch:
@@ -38,14 +34,12 @@ class Watch:
         self._loop = loop
         self._shared = shared
         self._before_s = time.thread_time()
-        self._waited_s = waited_s()
 
     def turn(self) -> None:
-        now_s, waited = time.thread_time(), waited_s()
-        longest, starved = LONGEST.unpack_from(self._shared)
-        busy = max(longest, now_s - self._before_s)
-        LONGEST.pack_into(self._shared, 0, busy, max(starved, waited - self._waited_s))
-        self._before_s, self._waited_s = now_s, waited
+        now_s = time.thread_time()
+        (longest,) = LONGEST.unpack_from(self._shared)
+        LONGEST.pack_into(self._shared, 0, max(longest, now_s - self._before_s))
+        self._before_s = now_s
         self._loop.call_later(TURN_S, self.turn)
 
 

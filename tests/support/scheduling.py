@@ -18,6 +18,11 @@ def waited_s(whose: str = "thread-self") -> float:
     return int(text.split()[1]) / 1e9
 
 
+def ran_s(pid: int) -> float:
+    """Return the processor time of the main thread of a process."""
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_bytes().split()[0]) / 1e9
+
+
 _REFERENCE_S = 0.02
 
 

@@ -67,7 +67,7 @@ class Client:
             message = await self.message()
 
     def reset(self) -> None:
-        LONGEST.pack_into(self._shared, 0, 0.0, 0.0)
+        LONGEST.pack_into(self._shared, 0, 0.0)
 
     async def held_s(self) -> float:
         """Return the longest stretch, including work after an answer."""
