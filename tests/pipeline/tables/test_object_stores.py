@@ -285,10 +285,10 @@ def test_a_store_that_does_not_answer(table, store, orders, server):
 
 @pytest.mark.parametrize("operation", ["land", "rebuild", "compact"])
 def test_a_store_that_is_lost_in_mid_operation(table, store, orders, server, operation):
-    """At every third request; the rows are those before or after, and the next try succeeds."""
+    """At every fifth request, to the last; the rows are right, and the next try succeeds."""
     count = 0
     reasons = []
-    for at in range(1, 40, 3):
+    for at in range(1, 200, 5):
         for _ in range(2):
             publish(orders, count, 12)
             count += 12
@@ -306,7 +306,9 @@ def test_a_store_that_is_lost_in_mid_operation(table, store, orders, server, ope
         if operation == "land":
             land(table, server.url)
         check(table, count)
-    assert all(reasons[:3])
+        if not reasons[-1]:
+            break
+    assert len(reasons) > 2
     assert reasons[-1] == ""
 
 
