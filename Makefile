@@ -42,10 +42,10 @@ SELF := $(MAKE)
 run: $(STAMPS)/install ## Serve on 127.0.0.1:4222 at once, compile meanwhile (ARGS="..." adds flags)
 	@exec $(BIN)/python quickstart.py "$(SELF)" $(ARGS)
 
-# Workers take whole files; tests/conftest.py has the tables of `slow` and `measured` tests. Tests wait for
-# half of their time, so there are two workers for each core.
+# Workers take whole files; tests/conftest.py has the tables of `slow`, `measured` and long tests. Tests
+# wait for half of their time, so there are two workers for each core.
 PYTEST   := $(BIN)/python -m pytest
-PARALLEL  = -n $(shell $(PYTHON) -c 'import os; print(min(2 * os.cpu_count(), 8))')
+PARALLEL  = --no-loadscope-reorder -n $(shell $(PYTHON) -c 'import os; print(min(2 * os.cpu_count(), 8))')
 ELSEWHERE := cluster or object_store or packaging
 # Exit status 5: ARGS has left no test to run.
 passed = || [ $$? -eq 5 ] || failed=1

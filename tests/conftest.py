@@ -71,6 +71,23 @@ SERVER_PER_TEST = ("tests/abuse/test_jetstream_work.py",)
 WITHOUT_SPARK = "tests/pipeline/tables/"
 """The folder of the pipeline whose tests need no Spark session."""
 
+OF_LAKES = ("tests/pipeline/lake/", "tests/pipeline/what_if/")
+"""Half of the time of Spark's tests; they have a worker and a session of their own."""
+
+LONG = (
+    "tests/pipeline/",
+    "tests/abuse/test_rates.py",
+    "tests/differential/test_differential.py",
+    "tests/browser/",
+    "tests/docs/test_pages.py",
+    "tests/e2e/links/",
+    "tests/e2e/cluster/",
+    "tests/unit/test_build.py",
+    "tests/abuse/",
+    "tests/simulation/",
+)
+"""Paths that take a minute or more, which workers begin with: one that came last would be alone."""
+
 
 def stale_extensions(root: Path) -> list[str]:
     """Name every extension module under `root` that does not come from the sources beside it.
@@ -111,15 +128,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the items of the tables above; leave out long forms unless `--full` asks for them.
 
-    Spark's tests come last: once Spark has started, its threads and its Java run beside every
-    later test of the process.
+    In a single process, Spark's tests come last: once Spark has started, its threads and its Java
+    run beside every later test.
     """
     for item in items:
         path = item.nodeid.split("::", maxsplit=1)[0]
         for marker, table in (("slow", SLOW), ("measured", MEASURED)):
             if path.startswith(table):
                 item.add_marker(marker)
-    items.sort(key=lambda item: "spark" in getattr(item, "fixturenames", ()))
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: _place(item.nodeid))
+    else:
+        items.sort(key=lambda item: "spark" in getattr(item, "fixturenames", ()))
     if config.getoption("--full") or "full" in config.getoption("-m"):
         return
     long = [item for item in items if item.get_closest_marker("full")]
@@ -128,9 +148,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in long]
 
 
+def _place(nodeid: str) -> int:
+    """Return the place of an item's path in `LONG`, or behind all."""
+    return next((place for place, path in enumerate(LONG) if nodeid.startswith(path)), len(LONG))
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give whole files to the workers of `-n`, and all of Spark's files to one of them.
+    """Give whole files to the workers of `-n`, and all of Spark's files to two of them.
 
     Files share servers between their tests, and a Spark session takes seconds to start and a GiB.
     """
@@ -141,8 +166,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             path = nodeid.split("::", maxsplit=1)[0]
             if path in SERVER_PER_TEST:
                 return nodeid
+            if path.startswith(OF_LAKES):
+                return "lakes"
             is_spark = path.startswith("tests/pipeline/") and not path.startswith(WITHOUT_SPARK)
-            return "tests/pipeline" if is_spark else path
+            return "spark" if is_spark else path
 
     return ByFile(config, log)
 
