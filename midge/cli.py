@@ -98,7 +98,7 @@ class UsageError(Exception):
         print(line, file=sys.stderr)
 
 
-class Parser(argparse.ArgumentParser):
+class CommandParser(argparse.ArgumentParser):
     """A parser whose errors are raised as `UsageError`, in one line and with a near word."""
 
     def error(self, message: str) -> NoReturn:
@@ -165,7 +165,7 @@ def _dispatch(name: str, command: Command, arguments: list[str]) -> int:
     module = importlib.import_module(module_name)
     if function:
         return int(getattr(module, function)(arguments))
-    parser = Parser(prog=f"midge {name}", description=module.__doc__)
+    parser = CommandParser(prog=f"midge {name}", description=module.__doc__)
     module.add_arguments(parser)
     try:
         args = parser.parse_args(arguments)

@@ -15,7 +15,7 @@ from midge.protocol.headers import parse_headers
 from midge.protocol.text import decode
 from midge.server.broker.broker import Observer
 from midge.testing.captured import Captured
-from midge.testing.wanted import Verdict, wanted
+from midge.testing.wanted import CountResult, wanted
 
 if TYPE_CHECKING:
     from midge.protocol.frame import Frame
@@ -214,7 +214,7 @@ class Capture(Observer):
         __tracebackhide__ = True
         for verdict, wait_s in wanted.waits:
 
-            def is_over(verdict: Verdict = verdict) -> bool:
+            def is_over(verdict: CountResult = verdict) -> bool:
                 return self._verdict(wanted) is not verdict
 
             with self._changed:
@@ -246,14 +246,14 @@ class Capture(Observer):
             return self.stored
         return self.messages if wanted.what == "published" else self.delivered
 
-    def _verdict(self, wanted: Wanted) -> Verdict:
+    def _verdict(self, wanted: Wanted) -> CountResult:
         return wanted.judge(self._kept(wanted))
 
     def _concluded(self, wanted: Wanted, hint: str = "") -> list[Captured]:
         """Return the messages found, or fail; with a `hint` always fail, and end with the hint."""
         __tracebackhide__ = True
         kept = self._kept(wanted)
-        lines = [] if wanted.judge(kept) is Verdict.RIGHT else [_explained(wanted, kept)]
+        lines = [] if wanted.judge(kept) is CountResult.RIGHT else [_explained(wanted, kept)]
         if hint:
             lines.append(hint)
         if lines:

@@ -6,7 +6,7 @@ import difflib
 import json
 from typing import TYPE_CHECKING
 
-from midge.testing.wanted import ANYTHING, Verdict
+from midge.testing.wanted import ANYTHING, CountResult
 
 if TYPE_CHECKING:
     from midge.testing.captured import Captured
@@ -32,7 +32,7 @@ def explain(wanted: Wanted, everything: list[Captured]) -> str:
         mark = "=" if message in right else "~" if message in near else " "
         lines.append(f"  {mark} {_line(what, message)}")
     missing = [message for message in near if not wanted.holds(message)]
-    if missing and wanted.judge(everything) is Verdict.TOO_FEW:
+    if missing and wanted.judge(everything) is CountResult.TOO_FEW:
         lines += _difference(wanted, missing)
     return "\n".join(lines)
 

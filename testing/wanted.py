@@ -63,7 +63,7 @@ class StoredCriteria(Criteria, StoredKind, total=False):
     """Conditions on stored messages, the number of them, and the time to wait."""
 
 
-class Verdict(enum.Enum):
+class CountResult(enum.Enum):
     """Result of comparing the messages so far with an assertion."""
 
     TOO_FEW = enum.auto()
@@ -98,9 +98,9 @@ class Wanted:
     quiet_s: float
 
     @property
-    def waits(self) -> tuple[tuple[Verdict, float], ...]:
+    def waits(self) -> tuple[tuple[CountResult, float], ...]:
         """The verdicts to wait out, in order, each with its longest wait in seconds."""
-        return (Verdict.TOO_FEW, self.timeout_s), (Verdict.RIGHT, self.quiet_s)
+        return (CountResult.TOO_FEW, self.timeout_s), (CountResult.RIGHT, self.quiet_s)
 
     def matching(self, messages: Iterable[Captured]) -> list[Captured]:
         """Return the messages on the right subjects."""
@@ -122,14 +122,14 @@ class Wanted:
             and (self.where is None or bool(self.where(message)))
         )
 
-    def judge(self, messages: Iterable[Captured]) -> Verdict:
+    def judge(self, messages: Iterable[Captured]) -> CountResult:
         """Compare the number of found messages with the wanted number."""
         found = len(self.found(messages))
         if self.count is None:
-            return Verdict.RIGHT if found else Verdict.TOO_FEW
+            return CountResult.RIGHT if found else CountResult.TOO_FEW
         if found == self.count:
-            return Verdict.RIGHT
-        return Verdict.TOO_FEW if found < self.count else Verdict.TOO_MANY
+            return CountResult.RIGHT
+        return CountResult.TOO_FEW if found < self.count else CountResult.TOO_MANY
 
 
 _KEYWORDS = {"published": Criteria, "delivered": DeliveryCriteria, "stored": StoredCriteria}

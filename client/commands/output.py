@@ -17,7 +17,7 @@ _ACK_PREFIX = b"$JS.ACK."
 _REDRAW_BYTES = 1 << 16
 
 
-class Place(NamedTuple):
+class StreamPosition(NamedTuple):
     """The position of a delivered message in its stream."""
 
     seq: int
@@ -97,12 +97,12 @@ def print_fields(fields: Iterable[tuple[str, object]]) -> None:
         write(f"{name + ':':<{width + 1}} {value}")
 
 
-def place_of(message: Message) -> Place | None:
+def place_of(message: Message) -> StreamPosition | None:
     """Return the position of a message in its stream; None if no consumer delivered it."""
     if not message.reply.startswith(_ACK_PREFIX):
         return None
     found = parse_deliveries([message])
-    return Place(found.seqs[0], found.times_ns[0], found.pending)
+    return StreamPosition(found.seqs[0], found.times_ns[0], found.pending)
 
 
 def as_document(message: Message) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 if TYPE_CHECKING:
-    from midge.pipeline.lake.settings import Days, Times
+    from midge.pipeline.lake.settings import Days, Period
 
     _Actions = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - its type
 
@@ -79,13 +79,13 @@ def _days(text: str) -> "Days":
         ) from None
 
 
-def _times(text: str) -> "Times":
+def _times(text: str) -> "Period":
     """Return the range of `2026-03-02T08:00/2026-03-02T09:30`; a time without a zone is in UTC."""
-    from midge.pipeline.lake.settings import Times
+    from midge.pipeline.lake.settings import Period
 
     try:
         first, end = (datetime.fromisoformat(each) for each in text.split("/"))
-        return Times(*(each if each.tzinfo else each.replace(tzinfo=UTC) for each in (first, end)))
+        return Period(*(each if each.tzinfo else each.replace(tzinfo=UTC) for each in (first, end)))
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"expected two ISO 8601 times with a slash between them, got {text!r}"

@@ -19,14 +19,14 @@ from midge.pipeline.commands.terminal import (
     warn,
 )
 from midge.pipeline.errors import PipelineError, sentence_of
-from midge.pipeline.lake.settings import Days, PipelineSettings, Times, load_settings
+from midge.pipeline.lake.settings import Days, Period, PipelineSettings, load_settings
 from midge.sublist.subjects import is_valid_subject
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from midge.pipeline.commands.terminal import Bars
-    from midge.pipeline.lake.job import LakeJob, Progress
+    from midge.pipeline.lake.job import LakeJob, RunCounts
     from midge.pipeline.what_if.plan import PlanOutcome
 
 _POLL_S = 1.0
@@ -84,7 +84,7 @@ def run_job(args: argparse.Namespace) -> None:
     tell(progress, settings)
 
 
-def fill(settings: PipelineSettings, show: "Bars", *, rebuild: bool | Days = False) -> "Progress":
+def fill(settings: PipelineSettings, show: "Bars", *, rebuild: bool | Days = False) -> "RunCounts":
     """Fill the lake of `settings` from its records, with progress bars."""
     from midge.pipeline.lake import taken
 
@@ -134,7 +134,7 @@ def make_job(
         root = Path(settings.records_directory)
         total = sum(len(list_segments(root, data_set)) for data_set in DATA_SETS.values())
 
-    def report(step: str, progress: "Progress") -> None:
+    def report(step: str, progress: "RunCounts") -> None:
         if step.startswith("gold/"):
             done = progress.gold_tables % len(GOLD) or len(GOLD)
             show.update("gold tables", done, len(GOLD), step)
@@ -144,7 +144,7 @@ def make_job(
     return LakeJob(spark, settings, report, rebuild=rebuild)
 
 
-def tell(progress: "Progress", settings: PipelineSettings) -> None:
+def tell(progress: "RunCounts", settings: PipelineSettings) -> None:
     """Print what a run did, and every file that went to the quarantine."""
     segments = progress.files - progress.quarantined
     say(
@@ -238,7 +238,7 @@ def write_html(args: argparse.Namespace) -> None:
         say(f"{args.csv}")
 
 
-def _gold_of(settings: PipelineSettings, times: Times) -> dict[str, list[dict[str, Any]]]:
+def _gold_of(settings: PipelineSettings, times: Period) -> dict[str, list[dict[str, Any]]]:
     """Return the gold tables of a range of time, which are not kept."""
     from midge.pipeline.lake.gold import build
     from midge.pipeline.lake.opening import open_lake

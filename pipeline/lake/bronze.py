@@ -26,7 +26,7 @@ LISTING = "path string, modificationTime timestamp, length long, content binary"
 
 
 @dataclass(frozen=True)
-class Times:
+class MessageTimes:
     """Counts and times of messages, and how many came after the watermark, and how long after."""
 
     messages: int = 0
@@ -36,13 +36,13 @@ class Times:
     max_lateness_s: float = 0.0
 
 
-class Verdict(NamedTuple):
+class SegmentCheck(NamedTuple):
     """A file, its path under the record root, and why it is not a segment; None for a valid one."""
 
     path: str
     segment: str
     reason: str | None
-    times: Times = Times()
+    times: MessageTimes = MessageTimes()
 
 
 def inspect_segments(
@@ -50,25 +50,26 @@ def inspect_segments(
     paths: Sequence[str],
     record_root: str,
     watermark: datetime | None = None,
-) -> list[Verdict]:
+) -> list[SegmentCheck]:
     """Read and check all files, in Spark's workers unless there is no `spark`; `paths` are URIs."""
 
-    def inspect(paths: Iterable[str]) -> Iterator[Verdict]:
+    def inspect(paths: Iterable[str]) -> Iterator[SegmentCheck]:
         for path in paths:
             segment = segment_of(path, record_root)
             reason = _judge(path, segment)
             is_timed = reason is None and segment.startswith(f"{MESSAGES.name}/")
-            yield Verdict(path, segment, reason, _times(path, watermark) if is_timed else Times())
+            times = _times(path, watermark) if is_timed else MessageTimes()
+            yield SegmentCheck(path, segment, reason, times)
 
     if spark is None:
         return list(inspect(paths))
     context = spark.sparkContext
     slices = max(1, min(len(paths), context.defaultParallelism))
-    verdicts: list[Verdict] = context.parallelize(paths, slices).mapPartitions(inspect).collect()
-    return verdicts
+    checks: list[SegmentCheck] = context.parallelize(paths, slices).mapPartitions(inspect).collect()
+    return checks
 
 
-def quarantine(listing: "Sequence[Row]", bad: Sequence[Verdict]) -> pa.Table:
+def quarantine(listing: "Sequence[Row]", bad: Sequence[SegmentCheck]) -> pa.Table:
     """Return the files that are not segments, with the reason."""
     files = {row.path: row for row in listing}
     seen = datetime.now(UTC)
@@ -86,7 +87,7 @@ def quarantine(listing: "Sequence[Row]", bad: Sequence[Verdict]) -> pa.Table:
     )
 
 
-def read_small(data_set: DataSet, segments: Iterable[Verdict]) -> pa.Table:
+def read_small(data_set: DataSet, segments: Iterable[SegmentCheck]) -> pa.Table:
     """Return what `read_segments` returns, read by this process."""
     tables = []
     for each in segments:
@@ -131,13 +132,13 @@ def _judge(path: str, segment: str) -> str | None:
         return f"not readable: {error}"
 
 
-def _times(path: str, watermark: datetime | None) -> Times:
+def _times(path: str, watermark: datetime | None) -> MessageTimes:
     with _opened(path) as file:
         column = pq.read_table(file, columns=["time"]).column("time")
     if not len(column):
-        return Times()
+        return MessageTimes()
     bounds = pc.min_max(column).as_py()
-    times = Times(len(column), bounds["min"], bounds["max"])
+    times = MessageTimes(len(column), bounds["min"], bounds["max"])
     if watermark is None or bounds["min"] >= watermark:
         return times
     late = pc.sum(pc.less(column, pa.scalar(watermark, column.type))).as_py()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as sf
 
-from midge.pipeline.lake.settings import Times
+from midge.pipeline.lake.settings import Period
 from midge.pipeline.lake.silver import prefix_column
 from midge.pipeline.records.format import SLOW_CONSUMER_REASON
 
@@ -326,7 +326,7 @@ _SPANS = {
 
 
 def build(
-    lake: "Lake", window_s: int = 60, prefix_tokens: int = 2, times: Times | None = None
+    lake: "Lake", window_s: int = 60, prefix_tokens: int = 2, times: Period | None = None
 ) -> "Mapping[str, Build]":
     """Return how each gold table of a lake is made, by its name.
 

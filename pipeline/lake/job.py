@@ -55,7 +55,7 @@ or a second task."""
 
 
 @dataclass
-class Progress:
+class RunCounts:
     """Counts of what a run has done so far."""
 
     batches: int = 0
@@ -74,7 +74,7 @@ class _Batch(NamedTuple):
     summary: dict[str, Any]
     newest: datetime | None
     """The time of the newest message of all earlier batches."""
-    segments: dict[str, list[bronze.Verdict]]
+    segments: dict[str, list[bronze.SegmentCheck]]
     """The good segments of each data set."""
     is_small: bool
 
@@ -85,7 +85,7 @@ class _Batch(NamedTuple):
 
 _Rows: TypeAlias = "DataFrame | pa.Table"
 """Rows in Spark's hands, or in this process, which are few."""
-Report = Callable[[str, Progress], None]
+Report = Callable[[str, RunCounts], None]
 """Called with the name of the current step and the progress so far."""
 
 
@@ -112,7 +112,7 @@ class LakeJob:
         self.is_ending: Callable[[], bool] = lambda: False
         """Whether `stream` is about to be stopped: then batches leave gold to the caller."""
         self.lake = Lake(spark, settings.lake_directory)
-        self.progress = Progress()
+        self.progress = RunCounts()
         self._spark = spark
         self._records = as_uri(settings.records_directory)
         self._report = report
@@ -127,13 +127,13 @@ class LakeJob:
         if has_interest and not self.lake.exists("silver/subscriptions"):
             self._derive_subscriptions()
 
-    def run(self) -> Progress:
+    def run(self) -> RunCounts:
         """Take everything that is recorded and not yet in the lake, then rebuild gold."""
         self.take()
         self.build_gold()
         return self.progress
 
-    def take(self) -> Progress:
+    def take(self) -> RunCounts:
         """Take everything that is recorded and not yet in the lake into bronze and silver."""
         self.wait(self._start(available_now=True))
         return self.progress
@@ -255,14 +255,14 @@ class LakeJob:
         is_small = sum(file.length for file in files) < SMALL_BYTES
         newest = self._newest_before(number)
         watermark = newest and newest - timedelta(seconds=self.settings.late_after_s)
-        verdicts = bronze.inspect_segments(
+        checks = bronze.inspect_segments(
             None if is_small else self._spark, [f.path for f in files], self._records, watermark
         )
-        bad = [each for each in verdicts if each.reason is not None]
-        good = [each for each in verdicts if each.reason is None]
+        bad = [each for each in checks if each.reason is not None]
+        good = [each for each in checks if each.reason is None]
         if bad:
             self.lake.append("bronze/quarantine", bronze.quarantine(files, bad), number)
-        summary = _summary(verdicts, watermark, quarantined=len(bad))
+        summary = _summary(checks, watermark, quarantined=len(bad))
         segments = {
             name: [each for each in good if each.segment.startswith(f"{name}/")]
             for name in DATA_SETS
@@ -447,16 +447,16 @@ def _all_at_once(*works: Callable[[], Any]) -> list[Any]:
 
 
 def _summary(
-    verdicts: list[bronze.Verdict], watermark: datetime | None, quarantined: int
+    checks: list[bronze.SegmentCheck], watermark: datetime | None, quarantined: int
 ) -> dict[str, Any]:
     """Return the row that a batch adds to `silver/batches`.
 
     The watermark is the newest time of all earlier batches less `late_after_s`; older messages are
     late. The first batch has no watermark.
     """
-    times = [each.times for each in verdicts if each.times.messages]
+    times = [each.times for each in checks if each.times.messages]
     return {
-        "files": len(verdicts),
+        "files": len(checks),
         "quarantined": quarantined,
         "messages": sum(each.messages for each in times),
         "first_time": min((each.first_time for each in times if each.first_time), default=None),

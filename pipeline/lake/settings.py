@@ -24,7 +24,7 @@ class Days(NamedTuple):
     last: date
 
 
-class Times(NamedTuple):
+class Period(NamedTuple):
     """A range of time, from its first moment up to its end, which is not in it."""
 
     first: datetime

@@ -45,7 +45,7 @@ _SPOKEN: dict[tuple[str, ...], str] = {
 """nats-server's names for settings in a refusal, where they are not the keys."""
 
 
-class Change(NamedTuple):
+class SettingChange(NamedTuple):
     """A setting whose value has changed."""
 
     setting: schema.Setting
@@ -77,12 +77,12 @@ class Change(NamedTuple):
         return toml_value(value) if is_plain else "…"
 
 
-def changes(old: Options, new: Options) -> Iterator[Change]:
+def changes(old: Options, new: Options) -> Iterator[SettingChange]:
     """Yield the settings that differ between `old` and `new`."""
     for setting in schema.settings():
         before, after = value_of(old, setting), value_of(new, setting)
         if before != after:
-            yield Change(setting, before, after)
+            yield SettingChange(setting, before, after)
 
 
 def value_of(options: Options, setting: schema.Setting) -> Any:
@@ -99,7 +99,7 @@ _JETSTREAM_CHANGED = frozenset({"enabled", "limits", "max_memory_bytes", "max_fi
 _UNSET = -1
 
 
-def _is_fixed_jetstream(change: Change, old: Options, new: Options) -> bool:
+def _is_fixed_jetstream(change: SettingChange, old: Options, new: Options) -> bool:
     """Return whether a change is one that JetStream cannot take while it goes on."""
     path = change.setting.path
     if path[0] != "jetstream" or not (old.jetstream.enabled and new.jetstream.enabled):
@@ -107,7 +107,7 @@ def _is_fixed_jetstream(change: Change, old: Options, new: Options) -> bool:
     return path[1] not in _JETSTREAM_CHANGED
 
 
-def _lowered(change: Change, old: Options, new: Options) -> str:
+def _lowered(change: SettingChange, old: Options, new: Options) -> str:
     """Return why a limit of JetStream's storage cannot change so; empty when it can."""
     path = change.setting.path
     if path[0] != "jetstream" or not (old.jetstream.enabled and new.jetstream.enabled):
@@ -121,7 +121,7 @@ def _lowered(change: Change, old: Options, new: Options) -> str:
     return "decreasing jetstream max memory and store" if change.new < change.old else ""
 
 
-def check_reload(old: Options, new: Options) -> list[Change]:
+def check_reload(old: Options, new: Options) -> list[SettingChange]:
     """Return the changes of a reload from `old` to `new`.
 
     Raises: ConfigError when it would change a fixed setting.

@@ -25,7 +25,7 @@ from midge.server.peers.worker_links import WorkerLinks
 from midge.server.process.gc_pauses import shorten_pauses
 from midge.server.process.tuning import tune
 from midge.server.server import Server
-from midge.server.workers.control import Control
+from midge.server.workers.control import ControlChannel
 from midge.server.workers.handover import HandoverReceiver, Note
 from midge.server.workers.load import LoadReport
 from midge.server.workers.role import HandedSockets, KnownNeighbours, WorkerRole
@@ -54,7 +54,7 @@ class Worker:
 
     def __init__(self, control_socket: socket.socket, way: socket.socket) -> None:
         self._control_socket = control_socket
-        self._control = Control(self._answer, self._hear, self._orphaned)
+        self._control = ControlChannel(self._answer, self._hear, self._orphaned)
         self._receiver = HandoverReceiver(way, self._receive)
         self._source = HandedSockets({})
         self._server: Server | None = None

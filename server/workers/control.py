@@ -26,7 +26,7 @@ class GoneError(MidgeError):
     """The process at the other end has ended, or is about to."""
 
 
-class Control(asyncio.Protocol):
+class ControlChannel(asyncio.Protocol):
     """One end; `answer` answers questions, `hear` gets notices, and `ended` is called at the end.
 
     An exception of `answer` is raised at the other end as MidgeError.

@@ -8,7 +8,7 @@ from midge.server.clients.observer import Observer
 
 if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
-    from midge.server.workers.control import Control
+    from midge.server.workers.control import ControlChannel
     from midge.server.workers.role import HandedSockets
 
 _SETTLE_S = 0.05  # by then most sockets handed over have become connections
@@ -21,7 +21,7 @@ class LoadReport(Observer):
     reports new connections a little later, because the parent has counted them already.
     """
 
-    def __init__(self, broker: Broker, source: HandedSockets, control: Control) -> None:
+    def __init__(self, broker: Broker, source: HandedSockets, control: ControlChannel) -> None:
         self._broker = broker
         self._source = source
         self._control = control

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from midge.server.log.logger import JOURNAL
 from midge.server.workers import handover
-from midge.server.workers.control import Control, GoneError
+from midge.server.workers.control import ControlChannel, GoneError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -48,7 +48,7 @@ class WorkerProcess:
         self._has_ended = False
         self._patience_s = _PATIENCE_S
         self._log = bytearray()
-        self.control = Control(
+        self.control = ControlChannel(
             lambda kind, body: answer(self, kind, body),
             lambda kind, body: hear(self, kind, body),
             self._look,

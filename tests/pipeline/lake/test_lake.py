@@ -15,7 +15,7 @@ from midge.pipeline.lake import gold, tables
 from midge.pipeline.lake import job as lake_job
 from midge.pipeline.lake.job import LakeJob
 from midge.pipeline.lake.opening import open_lake
-from midge.pipeline.lake.settings import Days, PipelineSettings, Times
+from midge.pipeline.lake.settings import Days, Period, PipelineSettings
 from midge.pipeline.lake.storage import as_path
 from midge.pipeline.lake.tables import GOLD, TABLES, Lake, LakeError
 from midge.pipeline.records.files import RecordsError, list_segments, read_table, write_records
@@ -295,7 +295,7 @@ def test_matching_finds_what_the_server_delivered(job, simulation):
 def test_gold_of_a_range_of_time(job, duck):
     [first] = duck.execute("SELECT min(time) FROM messages").fetchone()
     begin = first.replace(second=0, microsecond=0) + timedelta(minutes=1)
-    times = Times(begin, begin + timedelta(minutes=1))
+    times = Period(begin, begin + timedelta(minutes=1))
     builds = gold.build(job.lake, 30, 2, times)
     found = [
         tuple(row) for row in builds["gold/subjects"]().select("subject", "messages").collect()

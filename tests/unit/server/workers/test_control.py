@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from midge.protocol.errors import MidgeError
-from midge.server.workers.control import Body, Control, GoneError
+from midge.server.workers.control import Body, ControlChannel, GoneError
 
 
 class Ends:
@@ -18,8 +18,8 @@ class Ends:
     def __init__(self) -> None:
         self.told: list[tuple[str, Body]] = []
         self.ended: list[str] = []
-        self.here = Control(self._answer, self._hear, lambda: self.ended.append("here"))
-        self.there = Control(self._answer, self._hear, lambda: self.ended.append("there"))
+        self.here = ControlChannel(self._answer, self._hear, lambda: self.ended.append("here"))
+        self.there = ControlChannel(self._answer, self._hear, lambda: self.ended.append("there"))
 
     async def open(self) -> None:
         loop = asyncio.get_running_loop()
