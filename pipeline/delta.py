@@ -3,9 +3,10 @@
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from configparser import ConfigParser
 from configparser import Error as ConfigParserError
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -157,12 +158,8 @@ def updated(url: str, handle: "DeltaTable") -> None:
     Raises:
         TableError: the log cannot be read.
     """
-    from deltalake.exceptions import DeltaError
-
-    try:
+    with reading(url):
         handle.update_incremental()
-    except (DeltaError, OSError) as error:
-        raise TableError(f"{url}: cannot be read: {delta_reason_of(error)}") from error
 
 
 def transaction_version(url: str, handle: "DeltaTable", application: str) -> int | None:
@@ -174,13 +171,20 @@ def transaction_version(url: str, handle: "DeltaTable", application: str) -> int
     Raises:
         TableError: the log cannot be read.
     """
+    with reading(url):
+        version: int | None = handle.transaction_version(application)
+    return version
+
+
+@contextmanager
+def reading(url: str) -> Iterator[None]:
+    """Raise what deltalake and Arrow raise while they read a table as a TableError."""
     from deltalake.exceptions import DeltaError
 
     try:
-        version: int | None = handle.transaction_version(application)
-    except (DeltaError, OSError) as error:
+        yield
+    except (DeltaError, OSError, pa.ArrowException) as error:
         raise TableError(f"{url}: cannot be read: {delta_reason_of(error)}") from error
-    return version
 
 
 def _keys_of(url: str) -> dict[str, str] | None:

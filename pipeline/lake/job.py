@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as sf
 
+from midge.pipeline.delta import reading
 from midge.pipeline.errors import sentence_of
 from midge.pipeline.lake import bronze, gold, silver
 from midge.pipeline.lake.opening import CHECKPOINT, clear, prepare
@@ -418,7 +419,8 @@ class LakeJob:
         handle = self.lake.log("silver/batches").handle
         if handle is None:
             return None
-        rows = handle.to_pyarrow_table(columns=["batch", "last_time"])
+        with reading(self.lake.path("silver/batches")):
+            rows = handle.to_pyarrow_table(columns=["batch", "last_time"])
         earlier = rows.filter(pc.less(rows.column("batch"), batch))
         newest: datetime | None = pc.max(earlier.column("last_time")).as_py()
         return newest

@@ -33,6 +33,7 @@ from midge.pipeline.delta import (
     load,
     made,
     opened,
+    reading,
     transaction_version,
 )
 from midge.pipeline.errors import TableError
@@ -177,11 +178,16 @@ class StreamTable:
             self.reload()
 
     def quarantined(self) -> pa.Table:
-        """Return the messages of the quarantine."""
+        """Return the messages of the quarantine.
+
+        Raises:
+            TableError: they cannot be read.
+        """
         url = self.url + QUARANTINE_SUFFIX
         if not is_table(url):
             return QUARANTINE.empty_table()
-        return load(url).to_pyarrow_table().cast(QUARANTINE)
+        with reading(url):
+            return load(url).to_pyarrow_table().cast(QUARANTINE)
 
     def add_quarantined(self, bad: pa.Table) -> None:
         """Add messages to the quarantine, whatever its position.

@@ -19,6 +19,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from midge.pipeline.delta import reading
 from midge.pipeline.errors import TableError
 from midge.pipeline.spark_source.reader import BATCH_ROWS, Columns
 from midge.pipeline.tables.decoding import KINDS, OTHER, Decoded, Decoder
@@ -50,8 +51,9 @@ def rebuild(
         _check_payloads(table, decoder)
         bad = table.quarantined()
         if infer:  # the first pass finds the columns, the second fills them
-            for _ in _decoded(table, bad, decoder):
-                pass
+            with reading(url):
+                for _ in _decoded(table, bad, decoder):
+                    pass
         layout = Layout(decoder.columns, tuple(partition_by))
         done = _Replacing(table, bad, decoder)
         reader = pa.RecordBatchReader.from_batches(decoder.schema, _in_thread(done.batches()))

@@ -16,7 +16,7 @@ import pyarrow.dataset as ds
 
 from midge.client.errors import DataLossError
 from midge.extras import install_command
-from midge.pipeline.delta import files_of, load
+from midge.pipeline.delta import files_of, load, reading
 from midge.pipeline.errors import PipelineError, TableError
 from midge.pipeline.spark_source.partitions import SequenceRange
 from midge.pipeline.tables.delta import StreamTable
@@ -118,10 +118,12 @@ def scan_rows(url: str, server: Server | None = _SERVER) -> Iterator[dict[str, A
 
     Raises:
         ServerError: the server cannot be reached.
-        TableError: there is no such table, or its stream was deleted and made again.
+        TableError: there is no such table, its stream was deleted and made again, or its rows
+            cannot be read.
     """
-    for batch in scan(url, server).to_batches():
-        yield from batch.to_pylist()
+    with reading(url):
+        for batch in scan(url, server).to_batches():
+            yield from batch.to_pylist()
 
 
 def latest(url: str, server: Server | None = _SERVER) -> pa.Table:
@@ -132,23 +134,29 @@ def latest(url: str, server: Server | None = _SERVER) -> pa.Table:
 
     Raises:
         ServerError: the server cannot be reached.
-        TableError: there is no such table, its stream was deleted and made again, or it has no
-            column of the kind `operation`.
+        TableError: there is no such table, its stream was deleted and made again, its rows cannot
+            be read, or it has no column of the kind `operation`.
     """
     kinds = StreamTable(url).layout.columns
     operation = next((name for name, kind in kinds.items() if kind == "operation"), "")
     if not operation:
         raise TableError(f"{url}: has no column of the kind operation")
     rows = scan(url, server)
-    # The sequences first, so that of most rows nothing else is read.
-    found = rows.to_table(["subject", "sequence", operation])
+    with reading(url):
+        # The sequences first, so that of most rows nothing else is read.
+        found = rows.to_table(["subject", "sequence", operation])
+        table = rows.to_table(filter=_is_last_put(found, operation)).sort_by("subject")
+    keys = pc.replace_substring_regex(table.column("subject"), r"^\$KV\.[^.]*\.", "")
+    return table.add_column(0, "key", keys)
+
+
+def _is_last_put(found: pa.Table, operation: str) -> pc.Expression:
+    """Return the filter of the rows that are the last of their subject and put a value."""
     last = found.group_by("subject").aggregate([("sequence", "max")]).column("sequence_max")
     is_last = pc.is_in(found.column("sequence"), last)
     is_there = pc.equal(found.column(operation), PUT)
     kept = found.filter(pc.and_(is_last, is_there)).column("sequence")
-    table = rows.to_table(filter=pc.field("sequence").isin(kept)).sort_by("subject")
-    keys = pc.replace_substring_regex(table.column("subject"), r"^\$KV\.[^.]*\.", "")
-    return table.add_column(0, "key", keys)
+    return pc.field("sequence").isin(kept)
 
 
 def _dataset(landed: "DeltaTable", later: pa.Table | None) -> ds.Dataset:

@@ -445,11 +445,48 @@ def test_damaged_rows(place, damage, orders, server, capsys):
     line = refused(place, "rebuild", capsys)
     assert line.startswith(f"{place.url}: cannot be replaced: ")
     assert path.name in line
+    for function in (
+        lambda: list(scan_rows(place.url, None)),
+        lambda: rebuild(place.url, {"n": "double"}, infer=True),
+    ):
+        with place.unchanged(), pytest.raises(TableError, match="cannot be read") as caught:
+            function()
+        assert "\n" not in str(caught.value)
     fill(orders, 5, start=5)
     assert land(place.url, server.url).rows == 5
     mend()
     works(place, "rebuild", capsys)
     assert numbers(scan(place.url, None)) == list(range(10))
+
+
+@on_midge
+@pytest.mark.parametrize("damage", [a_file_cut, a_file_lost])
+def test_damaged_rows_of_a_bucket(damage, orders, server, tmp_path):
+    url = str(tmp_path / "bucket")
+    create_table(url, "ORDERS", server.url, columns={"op": "operation"})
+    fill(orders, 5)
+    land(url, server.url)
+    (path,) = Path(url).glob("*.parquet")
+    mend = damage(path)
+    with pytest.raises(TableError, match=rf"^{re.escape(url)}: cannot be read: [^\n]*$"):
+        latest(url, None)
+    mend()
+    assert latest(url, None).num_rows == 5
+
+
+@on_midge
+@pytest.mark.parametrize("damage", [a_file_cut, a_file_lost])
+def test_damaged_rows_of_a_quarantine(place, damage, orders, server, capsys):
+    fill(orders, 5)
+    orders.publish(1, payload=b"bad 1")
+    land(place.url, server.url)
+    (path,) = Path(place.url + QUARANTINE_SUFFIX).glob("*.parquet")
+    mend = damage(path)
+    line = refused(place, "rebuild", capsys)
+    assert line.startswith(f"{place.url}{QUARANTINE_SUFFIX}: cannot be read: ")
+    mend()
+    works(place, "rebuild", capsys)
+    assert quarantined(place.url) == [b"bad 1"]
 
 
 @on_midge
