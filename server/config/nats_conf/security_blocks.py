@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from midge.protocol.nkeys import ACCOUNT_PREFIX, CURVE_PREFIX, is_public_nkey
-from midge.server.auth.pattern_set import split_subject_queue
 from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.config.nats_conf.errors import ConfError
 from midge.server.config.nats_conf.jetstream_blocks import read_account_jetstream
@@ -36,7 +35,7 @@ from midge.server.config.nats_conf.values import (
     text,
     texts,
 )
-from midge.sublist.subjects import is_valid_publish_subject
+from midge.sublist.subjects import is_valid_publish_subject, is_valid_subject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,10 +77,8 @@ def read_subjects(name: str, section: Section, node: ConfNode) -> None:
             text_ = f'Unknown field name "{key}" parsing subject permissions, '
             raise ConfError(f"{text_}only 'allow' or 'deny' are permitted", where=entry.where)
         for before in inner.values.get(key.lower(), ()):  # of another word for this direction
-            try:
-                split_subject_queue(f"{name}.{key.lower()}", before)
-            except ValueError as error:
-                fail(node, str(error))
+            if not all(is_valid_subject(part.encode()) for part in before.split()):
+                fail(node, f'subject "{before}" is not a valid subject')
         inner.put(key.lower(), texts(entry), entry)
 
 

@@ -43,7 +43,7 @@ async def test_routes_come_and_go_and_the_others_stay() -> None:
 async def test_a_removed_route_is_ended_even_if_the_other_server_has_opened_it() -> None:
     async with serving(options("A"), options("B")) as (first, second):
         await first.reload(options("A", routes=(url(second),)))
-        await until(lambda: "B" in routes(first))
+        await until(lambda: "B" in routes(first) and "A" in routes(second))
         await second.reload(options("B", routes=(url(first),)))
         service = second._cluster
         assert service is not None
@@ -58,7 +58,7 @@ async def test_another_password_ends_the_routes_of_those_who_connected_with_the_
     dialling = options("B", routes=("nats-route://127.0.0.1:1",), authorization=old)
     async with serving(options("A", authorization=old), dialling) as (first, second):
         await second.reload(options("B", routes=(url(first),), authorization=old))
-        await until(lambda: "B" in routes(first))
+        await until(lambda: "B" in routes(first) and "A" in routes(second))
         link = routes(first)["B"]
         await first.reload(options("A", authorization=old, ping_interval_s=7.0))
         assert routes(first)["B"] is link
