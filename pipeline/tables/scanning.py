@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _SERVER = "nats://127.0.0.1:4222"
 _PATTERN = re.compile(r"[*?\[{]")
-"""What makes DuckDB take the name of a file for a pattern."""
+"""DuckDB expands these characters in a path."""
 
 
 class _Parts(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
@@ -22,15 +21,6 @@ def waited_s(whose: str = "thread-self") -> float:
 def ran_s(pid: int) -> float:
     """Return the processor time of the main thread of a process."""
     return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_bytes().split()[0]) / 1e9
-
-
-def stolen_s() -> float:
-    """Return how long the host of this virtual machine took its processors away, in all.
-
-    The kernel may count it as processor time of the thread that would have run.
-    """
-    ticks = Path("/proc/stat").read_text(encoding="ascii").split(maxsplit=9)[8]
-    return int(ticks) / os.sysconf("SC_CLK_TCK")
 
 
 _REFERENCE_S = 0.02
