@@ -152,10 +152,11 @@ class Rig:
         if self.setup.act is not None:
             self.client = client
             await self.setup.act(self)
+        refused = await Raw.open(self.server.url, self._tls)
         with contextlib.suppress(OSError):
-            refused = await Raw.open(self.server.url, self._tls)
             await refused.connect(user="nobody", **{"pass": "no"})
-            await refused.close()
+        await refused.close()
+        await self.hear(b".CLIENT.AUTH.ERR ", refused)
         await client.close()
         await self.hear(b".DISCONNECT ", client)
         await advisories.ask()
@@ -181,7 +182,8 @@ def shapes_of(received: bytes, server_id: str) -> Shapes:
             continue
         size = int(parts[-1])
         event, received = json.loads(received[:size]), received[size + 2 :]
-        subject = parts[1].decode().replace(server_id, "@id@").replace(ACCOUNT.public, "A")
+        subject = parts[1].decode().replace(server_id, "@id@")
+        subject = subject.replace(ACCOUNT.public, "A").replace(SYSTEM.public, "$SYS")
         origin = event.get("server")
         if not isinstance(origin, dict) or origin["id"] == server_id:
             for path, kind in fields(event):
