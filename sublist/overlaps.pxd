@@ -36,6 +36,9 @@ cdef class PatternSet:
     @cython.locals(tokens=list, path=list, node=PatternNode, found=PatternNode, token=bytes,
                    i=Py_ssize_t, before=PatternNode)
     cpdef void remove(self, bytes pattern) except *
+    @cython.locals(ones=list, others=list, one=PatternNode, node=PatternNode, below=PatternNode,
+                   found=PatternNode)
+    cpdef void absorb(self, PatternSet other) except *
     @cython.locals(one=PatternNode, other=PatternNode)
     cpdef long long first_overlap(self) except? -1
     @cython.locals(tokens=list, others=list, node=PatternNode, below=PatternNode,

@@ -9,6 +9,8 @@ from midge.protocol.text import decode
 from midge.testing.captured import Captured
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from midge.jetstream.stream.stream import Stream
     from midge.server.jetstream.engine import Engine
     from midge.testing.capture import Capture
@@ -31,9 +33,9 @@ class StreamWatches:
         streams = found.streams
         added = streams.stream_added
 
-        def watch(stream: Stream) -> None:
-            added(stream)
+        def watch(stream: Stream) -> Iterator[None]:
             stream.followers.add(_StreamWatch(stream, self._captures))
+            return added(stream)
 
         streams.stream_added = watch
         for stream in streams.streams.values():

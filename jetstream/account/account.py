@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from midge.jetstream import errors
@@ -35,12 +35,13 @@ class JetStreamAccount:
     """JetStream of one account.
 
     `limits` holds the account's limits by tier; `NO_TIER` alone without tiers.
-    `stream_added` and `stream_removed` are called when a stream begins or ceases to accept
-    messages, `stream_changed` when its configuration changes. `is_enabled` is False where the
-    account may not use JetStream: requests are answered with that. `delete_store` deletes a
-    stream's store. `quarantined` has the unusable stores and the reasons: only the deletion of its
-    stream changes such a store. `stream_quarantined` is called for each. `unanswered` has the
-    requests that are answered once their changes are on the disk.
+    `stream_added` is called when a stream begins to accept messages and `stream_changed` when its
+    configuration changes; what they return subscribes to some more of its subjects at each step,
+    see `subscribe_more`. `stream_removed` is called when it ceases to accept messages. `is_enabled`
+    is False where the account may not use JetStream: requests are answered with that.
+    `delete_store` deletes a stream's store. `quarantined` has the unusable stores and the reasons:
+    only the deletion of its stream changes such a store. `stream_quarantined` is called for each.
+    `unanswered` has the requests that are answered once their changes are on the disk.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class JetStreamAccount:
         self._subjects = PatternSet()  # of all streams
         self.quarantined: dict[str, tuple[Store, str]] = {}
         self._with_origins: dict[Stream, None] = {}
+        self._subscribing: dict[Stream, Iterator[None]] = {}
         self.memory = Usage(parent=memory)
         self.storage = Usage(parent=storage)
         self.api_total = 0
@@ -71,8 +73,8 @@ class JetStreamAccount:
         self.failure: StoreError | None = None
         self.unanswered: dict[object, Callable[[ApiError], object]] = {}
         self.delete_store: Callable[[Store], object] = _delete_store
-        self.stream_added: Callable[[Stream], object] = _ignore
-        self.stream_changed: Callable[[Stream, StreamConfig], object] = _ignore
+        self.stream_added: Callable[[Stream], Iterator[None]] = lambda _: iter(())
+        self.stream_changed: Callable[[Stream], Iterator[None]] = lambda _: iter(())
         self.stream_removed: Callable[[Stream], object] = _ignore
         self.stream_quarantined: Callable[[str, str], object] = _ignore
         self._make_store = make_store
@@ -167,7 +169,7 @@ class JetStreamAccount:
         limits = self._require_limits(asked.num_replicas)
         self._check_count(limits, asked)
         self._check_room(limits, asked, asked.max_bytes)
-        config = checks.check(asked, self, pedantic=pedantic)
+        config, patterns = checks.check(asked, self, pedantic=pedantic)
         if config.num_replicas > 1:
             raise errors.STREAM_REPLICAS_NOT_SUPPORTED.error()
         self._check_quarantine(config.name)
@@ -179,20 +181,20 @@ class JetStreamAccount:
         self._check_room(limits, config, config.max_bytes)
         source_checks.check_filters(config)
         checks.check_deny_delete(config)
-        self._check_overlap(config.subjects)
-        stream = self._make(config)
+        self._require_free(patterns)
+        stream = self._make(config, patterns)
         stream.events.created()
         return stream
 
-    def update(self, asked: StreamConfig, *, pedantic: bool = False) -> Stream:
-        """Change a stream to the configuration `asked`.
+    def update(self, config: StreamConfig) -> Stream:
+        """Change a stream to the configuration `config`, which `checks.check` has returned.
 
         Raises:
             JetStreamError: it does not exist, or the change is refused.
         """
-        stream = self.lookup(asked.name)
+        stream = self.lookup(config.name)
         old = stream.config
-        config = checks.check_update(old, asked, self, pedantic=pedantic)
+        checks.check_update(old, config)
         grown = max(config.max_bytes, 0) - max(old.max_bytes, 0)
         limits = self._require_limits(config.num_replicas)
         self._check_room(limits, config, max(grown, 0), max(config.max_bytes, 0) - max(grown, 0))
@@ -203,9 +205,23 @@ class JetStreamAccount:
         self._note_origins(stream)
         stream.changed(old)
         self._save(stream)
-        self.stream_changed(stream, old)
+        self._subscribing[stream] = self.stream_changed(stream)
+        self.subscribe_more(stream)
         stream.events.updated()
         return stream
+
+    def subscribe_more(self, stream: Stream) -> bool:
+        """Subscribe to some more of a stream's subjects; return False when none are left.
+
+        A thousand are subscribed to at once when it is added. The requester of more is answered
+        when none are left.
+        """
+        steps = self._subscribing.get(stream)
+        if steps is not None:
+            for _ in steps:
+                return True
+            del self._subscribing[stream]
+        return False
 
     def delete(self, stream: Stream) -> None:
         """Delete a stream with its consumers.
@@ -248,7 +264,10 @@ class JetStreamAccount:
         stored = json.loads(store.config())
         text = encode.encode(stored["config"])
         config: StreamConfig = structure.decode_lenient(text, STREAM, StreamConfig())
-        stream = self._add(config, store, stored["created"])
+        patterns = names.pattern_set(config.subjects)
+        stream = self._add(config, store, stored["created"], patterns)
+        while self.subscribe_more(stream):
+            pass
         stream.start()
         return stream
 
@@ -258,7 +277,7 @@ class JetStreamAccount:
         Raises:
             JetStreamError: the stream is refused, or there is no room for its `size` in bytes.
         """
-        config = checks.check(asked, self, pedantic=False)
+        config, _ = checks.check(asked, self, pedantic=False)
         self._check_quarantine(config.name)
         if config.num_replicas > 1:
             raise errors.STREAM_REPLICAS_NOT_SUPPORTED.error()
@@ -305,7 +324,8 @@ class JetStreamAccount:
         config = restored.config
         if config.name in self.streams:
             raise errors.STREAM_NAME_EXIST_RESTORE_FAILED.error()
-        self._check_overlap(config.subjects)
+        patterns = names.pattern_set(config.subjects)
+        self._require_free(patterns)
         limits = self._require_limits(config.num_replicas)  # they may have changed meanwhile
         if 0 < limits.max_streams <= len(self._others(config)):
             raise errors.MAXIMUM_STREAMS_LIMIT.error()
@@ -320,7 +340,7 @@ class JetStreamAccount:
             raise
         restored.release()
         restored.store.set_dedup_window(config.duplicate_window_ns)
-        stream = self._add(config, restored.store, restored.created_ns)
+        stream = self._add(config, restored.store, restored.created_ns, patterns)
         try:
             self._save(stream)
             stream.take_up(restored.ids, restored.ttls, restored.consumers)
@@ -328,6 +348,8 @@ class JetStreamAccount:
             self._forget(stream)
             self._reserve(config, reserved)  # until `drop_restore`
             raise
+        while self.subscribe_more(stream):
+            pass
         stream.events.created()
         return stream
 
@@ -361,6 +383,7 @@ class JetStreamAccount:
         if self.streams.pop(stream.config.name, None) is not None:
             self._leave_subjects(stream.config.subjects)
         self._with_origins.pop(stream, None)
+        self._subscribing.pop(stream, None)
         self.stream_removed(stream)
         self._tell_followers(stream.config.name)
         stream.readers.close()
@@ -412,23 +435,27 @@ class JetStreamAccount:
             "consumers": sum(len(one.consumers) + len(one.followers) for one in streams),
         }
 
-    def _make(self, config: StreamConfig) -> Stream:
+    def _make(self, config: StreamConfig, patterns: PatternSet) -> Stream:
         store = self._make_store(config)
         if config.first_seq > 1:
             store.skip_to(config.first_seq - 1)
         store.set_dedup_window(config.duplicate_window_ns)
-        stream = self._add(config, store, self.surroundings.clock.wall_ns())
+        stream = self._add(config, store, self.surroundings.clock.wall_ns(), patterns)
         self._save(stream)
         return stream
 
-    def _add(self, config: StreamConfig, store: Store, created_ns: int) -> Stream:
+    def _add(
+        self, config: StreamConfig, store: Store, created_ns: int, patterns: PatternSet
+    ) -> Stream:
+        """Return a new stream; `patterns` has its subjects."""
         usage = self._usage_of(config)
         stream = Stream(config, store, self.surroundings, usage, created_ns, self.streams)
         self.streams[config.name] = stream
-        self._take_subjects(config.subjects)
+        self._subjects.absorb(patterns)
         self._note_origins(stream)
         self._reserve(config, max(config.max_bytes, 0))
-        self.stream_added(stream)
+        self._subscribing[stream] = self.stream_added(stream)
+        self.subscribe_more(stream)
         stream.origins.start()
         self._tell_followers(config.name)
         return stream
@@ -518,23 +545,20 @@ class JetStreamAccount:
         Raises:
             JetStreamError: another stream has one of them.
         """
-        left, joined = set(old).difference(new), set(new).difference(old)
+        left = set(old).difference(new)
+        joined = names.pattern_set(set(new).difference(old))
         self._leave_subjects(left)
         try:
-            self._check_overlap(joined)
+            self._require_free(joined)
         except errors.JetStreamError:
-            self._take_subjects(left)
+            self._subjects.absorb(names.pattern_set(left))
             raise
-        self._take_subjects(joined)
+        self._subjects.absorb(joined)
 
-    def _check_overlap(self, subjects: Iterable[str]) -> None:
+    def _require_free(self, patterns: PatternSet) -> None:
         """Refuse subjects of which a stream has messages already; raises JetStreamError."""
-        if self._subjects.overlaps(names.pattern_set(subjects)):
+        if self._subjects.overlaps(patterns):
             raise errors.STREAM_SUBJECT_OVERLAP.error()
-
-    def _take_subjects(self, subjects: Iterable[str]) -> None:
-        for subject in subjects:
-            self._subjects.insert(names.to_bytes(subject))
 
     def _leave_subjects(self, subjects: Iterable[str]) -> None:
         for subject in subjects:

@@ -41,20 +41,27 @@ def create(call: ApiCall) -> None:
     stream = call.account.create(asked.config(), pedantic=asked.pedantic)
     call.go_on_after(
         stream,
-        until_first_time(stream.store),
+        _until_ready(call, stream),
         lambda _: call.answer({**_info(stream), "did_create": True}, stream.store),
     )
+
+
+def _until_ready(call: ApiCall, stream: Stream) -> WaitingPieces[None]:
+    """Wait until a stream takes all its messages and its state can be shown."""
+    while call.account.subscribe_more(stream):
+        yield None
+    yield from until_first_time(stream.store)
 
 
 def update(call: ApiCall) -> None:
     """STREAM.UPDATE: replace the configuration of a stream."""
     asked: StreamRequest = call.decode(REQUEST, StreamRequest())
-    config = checks.check(asked.config(), call.account, pedantic=asked.pedantic)
+    config, _ = checks.check(asked.config(), call.account, pedantic=asked.pedantic)
     if call.tokens[2] != config.name:
         raise errors.STREAM_MISMATCH.error()
     call.account.lookup(config.name)
     config.set_required_level()
-    stream = call.account.update(config, pedantic=asked.pedantic)
+    stream = call.account.update(config)
     removal.when_enforced(stream.contents, lambda: _answer_update(call, stream))
 
 
@@ -62,7 +69,7 @@ def _answer_update(call: ApiCall, stream: Stream) -> None:
     domain = call.account.surroundings.domain
     call.go_on_after(
         stream,
-        until_first_time(stream.store),
+        _until_ready(call, stream),
         lambda _: call.answer(_info(stream, domain=domain), stream.store),
     )
 

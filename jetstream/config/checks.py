@@ -22,6 +22,7 @@ from midge.jetstream.config.stream import (
 )
 from midge.jetstream.json.times import SECOND_NS, format_duration
 from midge.protocol.errors import quote
+from midge.sublist.overlaps import PatternSet
 
 DUPLICATE_WINDOW_NS = 120 * SECOND_NS
 """The default time for which message ids are remembered."""
@@ -46,8 +47,8 @@ def pedantic_error(text: str) -> errors.JetStreamError:
 
 def check(
     asked: StreamConfig, surroundings: ConfigContext, *, pedantic: bool = False
-) -> StreamConfig:
-    """Return a copy of `asked` with its defaults.
+) -> tuple[StreamConfig, PatternSet]:
+    """Return a copy of `asked` with its defaults, and the set of its subjects.
 
     Raises:
         JetStreamError: the configuration is refused.
@@ -66,7 +67,7 @@ def check(
     _check_schedules(config, pedantic)
     _check_persist_mode(config)
     source_checks.check_origins(config, surroundings, pedantic=pedantic)
-    _check_subjects(config)
+    patterns = _check_subjects(config)
     _check_sequences(config)
     required, limit = surroundings.stream_bytes_limits(config)
     if required and config.max_bytes <= 0:
@@ -76,7 +77,7 @@ def check(
     _check_transform(config.subject_transform)
     _check_republish(config, pedantic)
     _check_placement(config)
-    return config
+    return config, patterns
 
 
 def _check_texts(config: StreamConfig) -> None:
@@ -216,16 +217,16 @@ def _check_persist_mode(config: StreamConfig) -> None:
         raise invalid("async persist mode is not supported with atomic batch publish")
 
 
-def _check_subjects(config: StreamConfig) -> None:
+def _check_subjects(config: StreamConfig) -> PatternSet:
     """Refuse subjects that are malformed, overlap each other or belong to the server."""
     has_origin = config.mirror is not None or bool(config.sources)
-    if not config.subjects:
-        if not has_origin:
-            config.subjects = [config.name]
-        return
-    if config.mirror is not None:
+    if config.mirror is not None and config.subjects:
         raise errors.MIRROR_WITH_SUBJECTS.error()
-    overlapping = names.pattern_set(config.subjects).first_overlap()
+    if not config.subjects and not has_origin:
+        config.subjects = [config.name]
+        return names.pattern_set(config.subjects)
+    patterns = names.pattern_set(config.subjects)
+    overlapping = patterns.first_overlap()
     for i, subject in enumerate(config.subjects):
         if not names.is_valid_subject(subject):
             raise invalid("invalid subject")
@@ -237,6 +238,7 @@ def _check_subjects(config: StreamConfig) -> None:
         if i == overlapping:
             other = next(one for one in config.subjects[i + 1 :] if names.collide(one, subject))
             raise invalid(f"subject {quoted(subject)} overlaps with {quoted(other)}")
+    return patterns
 
 
 def _check_sequences(config: StreamConfig) -> None:
@@ -311,18 +313,15 @@ def quoted(text: str) -> str:
     return quote(text.encode("utf-8", "surrogatepass"))
 
 
-def check_update(
-    old: StreamConfig, asked: StreamConfig, surroundings: ConfigContext, *, pedantic: bool = False
-) -> StreamConfig:
-    """Return the configuration that replaces `old`, with its defaults.
+def check_update(old: StreamConfig, config: StreamConfig) -> None:
+    """Check a change of `old` to `config`, which `check` has returned, and complete `config`.
 
     Sealing a stream also ends its age limit, its roll-ups and everything else that removes
     messages.
 
     Raises:
-        JetStreamError: the configuration, or the change, is refused.
+        JetStreamError: the change is refused.
     """
-    config = check(asked, surroundings, pedantic=pedantic)
     if config.name != old.name:
         raise invalid("stream configuration name must match original")
     if config.num_replicas > 1:
@@ -341,7 +340,6 @@ def check_update(
         config.discard = NEW
         config.deny_delete = config.deny_purge = True
         config.allow_rollup = False
-    return config
 
 
 def _check_fixed(old: StreamConfig, new: StreamConfig) -> None:

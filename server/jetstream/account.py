@@ -29,8 +29,9 @@ from midge.server.log.logger import get_logger
 from midge.server.routing.role import Role
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from midge.jetstream.account.limits import AccountLimits
-    from midge.jetstream.config.stream import StreamConfig
     from midge.jetstream.stream.stream import Stream
     from midge.server.internal.service import Request
     from midge.server.jetstream.context import Context
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 log = get_logger()
 
 _PURGE = b"ACCOUNT.PURGE."
+_SUBSCRIBED_AT_ONCE = 1_000
 _OF_CLUSTER = (b"META.LEADER.STEPDOWN", b"SERVER.REMOVE")
 _QUARANTINE_HINT = "its messages stay on the disk; deleting the stream removes them"
 
@@ -213,7 +215,7 @@ class AccountJetStream:
         streams.server_name = context.server_name
         streams.delete_store = context.stores.delete
         streams.stream_added = self._stream_added
-        streams.stream_changed = self._stream_changed
+        streams.stream_changed = self._listen
         streams.stream_removed = self._stream_removed
         streams.stream_quarantined = self._stream_quarantined
         streams.transfers.wait_turn = self._wait_turn
@@ -287,25 +289,26 @@ class AccountJetStream:
 
     # What streams are there.
 
-    def _stream_added(self, stream: Stream) -> None:
+    def _stream_added(self, stream: Stream) -> Iterator[None]:
         self._of_streams[stream] = {}
-        self._listen(stream, stream.config)
-
-    def _stream_changed(self, stream: Stream, old: StreamConfig) -> None:
-        if stream.config.subjects != old.subjects:
-            self._listen(stream, stream.config)
+        return self._listen(stream)
 
     def _stream_removed(self, stream: Stream) -> None:
         for subscription in self._of_streams.pop(stream, {}).values():
             self.account.remove(subscription)
 
-    def _listen(self, stream: Stream, config: StreamConfig) -> None:
-        """Subscribe to a stream's subjects, and unsubscribe from all others."""
+    def _listen(self, stream: Stream) -> Iterator[None]:
+        """Unsubscribe from all but a stream's subjects and subscribe to these, in steps."""
         held = self._of_streams[stream]
-        for subject in held.keys() - config.subjects:
-            self.account.remove(held.pop(subject))
-        for subject in config.subjects:
-            if subject not in held:
-                gate = None if stream.is_memory else self._context.stores.gate
+        gate = None if stream.is_memory else self._context.stores.gate
+        wanted = dict.fromkeys(stream.config.subjects)
+        changing = [one for one in held if one not in wanted]
+        changing += [one for one in wanted if one not in held]
+        for count, subject in enumerate(changing, 1):
+            if subject in held:
+                self.account.remove(held.pop(subject))
+            else:
                 held[subject] = StreamSubscription(to_bytes(subject), stream, gate)
                 self.account.add(held[subject])
+            if not count % _SUBSCRIBED_AT_ONCE:
+                yield

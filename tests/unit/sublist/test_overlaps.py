@@ -59,6 +59,36 @@ def test_two_sets_overlap_as_their_patterns_do_also_after_removals() -> None:
         assert one.overlaps(filled(others)) == expected, (some, others)
 
 
+def test_a_set_that_absorbed_others_is_as_if_it_had_been_filled_with_all() -> None:
+    rng = random.Random(3)
+    for _ in range(2_000):
+        parts = [patterns(rng, rng.randint(0, 4)) for _ in range(3)]
+        one, *others = map(filled, parts)
+        for other in others:
+            one.absorb(other)
+            assert other.size == 0
+            assert not other.overlaps(filled([b">"]))
+        inserted = [pattern for part in parts for pattern in part]
+        left = rng.sample(inserted, rng.randint(0, len(inserted)))
+        for pattern in left:
+            one.remove(pattern)
+            inserted.remove(pattern)
+        del other, others
+        asked = patterns(rng, 3)
+        assert one.size == len(inserted)
+        assert one.overlaps(filled(asked)) == filled(inserted).overlaps(filled(asked)), parts
+
+
+def test_what_another_set_begins_otherwise_is_absorbed_at_once() -> None:
+    one = filled([b"a.%d" % i for i in range(MANY)])
+    other = filled([b"b.%d" % i for i in range(MANY)])
+    before = one.steps
+    one.absorb(other)
+    assert one.steps == before + 1
+    assert one.size == 2 * MANY
+    assert one.matches(b"b.%d" % (MANY - 1))
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_many_patterns_take_a_few_steps_each(shape: str) -> None:
     some = filled([SHAPES[shape](i) for i in range(MANY)])
