@@ -12,9 +12,19 @@ cdef extern from *:
     #error "midge needs a little-endian machine"
     #endif
 
+    /* The two halves of a product of 128 bits, which a machine of 32 bits computes in four parts. */
     static inline unsigned long long midge_fold(unsigned long long a, unsigned long long b) {
+    #ifdef __SIZEOF_INT128__
         unsigned __int128 product = (unsigned __int128)a * b;
         return (unsigned long long)product ^ (unsigned long long)(product >> 64);
+    #else
+        unsigned long long low = 0xFFFFFFFF;
+        unsigned long long first = (a & low) * (b & low), last = (a >> 32) * (b >> 32);
+        unsigned long long one = (a & low) * (b >> 32), other = (a >> 32) * (b & low);
+        unsigned long long middle = (first >> 32) + (one & low) + (other & low);
+        return (middle << 32 | (first & low))
+            ^ (last + (one >> 32) + (other >> 32) + (middle >> 32));
+    #endif
     }
 
     /* Nearly all subjects and small payloads have 8 to 32 bytes. Four words that may overlap are

@@ -1,4 +1,4 @@
-"""Take the pictures of the console for the documentation: `python -m tests.browser`."""
+"""Take the pictures for the documentation: `make docs`, then `python -m tests.browser`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ from .harbour import PAGES, TOKEN, Harbour, visit
 WATCHED_MS = 25_000
 
 
+SITE = CHECKOUT / "build/docs/html/index.html"
+
+
 def main() -> None:
-    """Write the pictures of a harbour that has been busy for a while."""
+    """Write the pictures of the site, and of the console of a harbour that is busy for a while."""
     with launched() as browser, Harbour("tug", "PAPERS") as harbour:
         page = browser.new_page(viewport={"width": 1100, "height": 700})
+        page.goto(SITE.as_uri())
+        page.screenshot(path=CHECKOUT / "docs" / "img" / "site.png")
         page.goto(harbour.url)
         page.fill("#token", TOKEN)
         page.click("#unlock button")

@@ -48,7 +48,14 @@ class Builder:
     def compiled(self, python: str) -> Path:
         """Return a compiled wheel with the tag of the oldest glibc that auditwheel finds enough."""
         compiler = f"{self._tools} -m ziglang cc -target {TARGET}"
-        variables = {"CC": compiler, "LDSHARED": f"{compiler} -shared"}
+        # Debian's pyconfig.h includes another one by its path below the folder of all headers.
+        shown = run([python, "-c", "import sysconfig; print(sysconfig.get_path('include'))"])
+        headers = Path(shown.strip()).parent
+        variables = {
+            "CC": compiler,
+            "LDSHARED": f"{compiler} -shared",
+            "CFLAGS": f"-idirafter {headers}",
+        }
         made = self._wheel(python, f"built-{tag(python)}", variables)
         repaired = self._folder / f"repaired-{tag(python)}"
         path = os.environ | {"PATH": f"{self._tools.parent}:{os.environ['PATH']}"}
