@@ -20,8 +20,8 @@ from midge.jetstream.json import encode, structure
 from midge.jetstream.store.interface import StoreError
 from midge.jetstream.store.store import Store
 from midge.jetstream.stream import admission
+from midge.jetstream.stream.contents import Usage
 from midge.jetstream.stream.stream import Stream
-from midge.jetstream.stream.usage import Usage
 from midge.sublist.overlaps import PatternSet
 
 UNFINISHED = b'{"restoring":true}'

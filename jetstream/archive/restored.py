@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from midge.jetstream.config.consumer_config import Allowance
     from midge.jetstream.config.stream import StreamConfig
     from midge.jetstream.consumer.state import StoredState
-    from midge.jetstream.stream.usage import Usage
+    from midge.jetstream.stream.contents import Usage
 
 
 _MESSAGE_BYTES = 34  # that a stored message counts beside its parts, at most

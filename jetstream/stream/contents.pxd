@@ -3,14 +3,77 @@
 cimport cython
 
 from midge.jetstream.consumer.consumer_set cimport ConsumerSet
-from midge.jetstream.store.store cimport Store
 from midge.jetstream.store.published cimport PublishedLines
+from midge.jetstream.store.store cimport Store
 from midge.jetstream.stream.incoming cimport Incoming
-from midge.jetstream.stream.usage cimport Usage
 
+cdef int _UNLIMITED
+cdef int _SLICES
 cdef int _HEADERS_MAX, _RECORD_MAX
 cdef bytes _ALL, _NO_BYTES
 cdef Py_ssize_t _MEANWHILE, _FIXED_MAX
+
+
+@cython.final
+cdef class Usage:
+    cdef public long long limit
+    cdef public Usage parent
+    cdef public long long used
+
+    @cython.locals(usage=Usage)
+    cpdef void add(self, long long size) noexcept
+    @cython.locals(parent=Usage)
+    cpdef bint is_exceeded(self, long long size) except -1
+    cpdef bint would_exceed_account(self, long long size) except -1
+    @cython.locals(parent=Usage)
+    cpdef bint has_room(self, long long size) except -1
+
+
+@cython.final
+cdef class Slice:
+    cdef readonly long long end_ns
+    cdef readonly list ids
+
+
+@cython.final
+cdef class Dedup:
+    cdef public long long window_ns
+    cdef bint _is_exact
+    cdef dict _ids
+    cdef Slice _last
+    cdef object _slices
+    cdef long long _next_ns
+
+    @cython.locals(seq=object)
+    cpdef unsigned long long find(self, bytes msg_id, long long now_ns) except? 0
+    @cython.locals(current=Slice, length_ns="long long")
+    cpdef void add(self, bytes msg_id, unsigned long long seq, long long time_ns) except *
+    @cython.locals(current=Slice)
+    cpdef void take_back(self, unsigned long long after_seq) except *
+    cdef void _forget_before(self, long long time_ns) except *
+
+
+cdef class Backlog:
+    cdef Store _store
+    cdef long long _max_messages
+    cdef long long _max_bytes
+    cdef unsigned long long _group
+    cdef long long _messages
+    cdef long long _bytes
+    cdef unsigned long long _last_seq
+    cdef long long _written_messages
+    cdef long long _written_bytes
+    cdef unsigned long long _written_seq
+
+    @cython.locals(visible="unsigned long long", messages="long long", waiting="long long")
+    cpdef bint refuses(self, long long size) except -1
+    @cython.locals(group="unsigned long long")
+    cpdef void stored(self, unsigned long long seq, long long size) noexcept
+    @cython.locals(visible="unsigned long long", messages="long long", waiting="long long")
+    cpdef bint refuses_lines(self, long long count, long long size) except -1
+    cpdef void stored_lines(
+        self, unsigned long long seq, long long count, long long size
+    ) noexcept
 
 
 cdef class Contents:

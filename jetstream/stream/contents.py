@@ -1,11 +1,13 @@
 """The messages that a stream holds: their limits, and their removal, to make room or by request.
 
-Every removal from a stream passes through here, so that the account's usage and the consumers are
-updated once.
+Every removal from a stream passes through `Contents`, so that the account's usage and the consumers
+are updated once. The other classes count what a publish is checked against: `Usage` the bytes in
+use, `Backlog` the messages that are not yet on the disk, and `Dedup` the message ids.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 from midge.jetstream import errors
@@ -16,7 +18,11 @@ from midge.jetstream.store.published import PublishedLines
 from midge.jetstream.store.store import Store
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.incoming import Incoming, Refused
-from midge.jetstream.stream.usage import Usage
+
+_UNLIMITED = -1
+
+_SLICES = 1024
+"""An id is forgotten late by at most this part of the window: by 0.12 s of two minutes."""
 
 _HEADERS_MAX = 65535  # nats-server notes the length of the headers in 16 bits
 _RECORD_MAX = 32 * 1024 * 1024  # the largest record that nats-server writes to a file
@@ -25,6 +31,174 @@ _ALL = b">"
 _FIXED_MAX = 64  # more than a message counts beside its parts
 
 _MEANWHILE = 16  # messages that a publish removes of its subject while lower limits are enforced
+
+
+class Usage:
+    """Bytes of one kind of storage in use by an account, or by the server, which is its `parent`.
+
+    A `limit` of -1 means unlimited; bytes here also count at `parent`.
+    """
+
+    __slots__ = ("limit", "parent", "used")
+
+    def __init__(self, limit: int = _UNLIMITED, parent: Usage | None = None) -> None:
+        self.limit = limit
+        self.parent = parent
+        self.used = 0
+
+    def add(self, size: int) -> None:
+        """Count `size` bytes more, or less."""
+        usage: Usage | None = self
+        while usage is not None:
+            usage.used += size
+            usage = usage.parent
+
+    def is_exceeded(self, size: int) -> bool:
+        """Return whether the server would use more than it may with `size` bytes more."""
+        parent = self.parent
+        return parent is not None and 0 <= parent.limit < parent.used + size
+
+    def would_exceed_account(self, size: int) -> bool:
+        """Return whether the account would use more than it may with `size` bytes more."""
+        return 0 <= self.limit < self.used + size
+
+    def has_room(self, size: int) -> bool:
+        """Return whether `size` bytes more are within all limits."""
+        parent = self.parent
+        return not 0 <= self.limit < self.used + size and not (
+            parent is not None and 0 <= parent.limit < parent.used + size
+        )
+
+
+class Slice:
+    """The ids that came within one slice of the window, which ends at `end_ns`."""
+
+    __slots__ = ("end_ns", "ids")
+
+    def __init__(self, end_ns: int) -> None:
+        self.end_ns = end_ns
+        self.ids: list[bytes] = []
+
+
+class Dedup:
+    """The message ids of a stream with the sequence each got, known for the duplicate window.
+
+    An id lives its time whatever becomes of its message: purging does not make it forgotten. Ids
+    that came within the same slice of the window are forgotten together, so that remembering one
+    takes an entry in a table and one in a list, and nothing else. The oldest come first. With
+    `is_exact`, an id is forgotten at the very moment its window ends.
+    """
+
+    __slots__ = ("_ids", "_is_exact", "_last", "_next_ns", "_slices", "window_ns")
+
+    def __init__(self, window_ns: int, is_exact: bool = False) -> None:
+        self.window_ns = window_ns
+        self._is_exact = is_exact
+        self._ids: dict[bytes, int] = {}
+        self._last: Slice | None = None
+        self._slices: deque[Slice] = deque()
+        self._next_ns = 0
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def find(self, msg_id: bytes, now_ns: int) -> int:
+        """Return the sequence that `msg_id` got within the window; 0 when it is new."""
+        if self._last is not None and self._next_ns + self.window_ns <= now_ns:
+            self._forget_before(now_ns - self.window_ns)
+        return self._ids.get(msg_id, 0)
+
+    def add(self, msg_id: bytes, seq: int, time_ns: int) -> None:
+        """Remember an id."""
+        current = self._last
+        if current is None or time_ns >= current.end_ns:
+            length_ns = 0 if self._is_exact else self.window_ns // _SLICES + 1
+            current = Slice(time_ns + length_ns)
+            if not self._slices:
+                self._next_ns = current.end_ns
+            self._last = current
+            self._slices.append(current)
+        current.ids.append(msg_id)
+        self._ids[msg_id] = seq
+
+    def take_back(self, after_seq: int) -> None:
+        """Forget the ids of messages after `after_seq`, which were lost."""
+        for current in reversed(self._slices):
+            for msg_id in current.ids:
+                if self._ids.get(msg_id, 0) > after_seq:
+                    del self._ids[msg_id]
+
+    def _forget_before(self, time_ns: int) -> None:
+        """Forget the slices that ended before `time_ns`."""
+        slices = self._slices
+        while slices and slices[0].end_ns <= time_ns:
+            for msg_id in slices.popleft().ids:
+                self._ids.pop(msg_id, None)
+        if slices:
+            self._next_ns = slices[0].end_ns
+        else:
+            self._last = None
+
+
+class Backlog:
+    """Counts the messages of a stream that are not yet on the disk, held against limits.
+
+    At most two groups wait at a time: one that is written, and the open one behind it.
+    """
+
+    def __init__(self, store: Store, max_messages: int, max_bytes: int) -> None:
+        self._store = store
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
+        self._group = 0
+        self._messages = 0
+        self._bytes = 0
+        self._last_seq = 0
+        self._written_messages = 0
+        self._written_bytes = 0
+        self._written_seq = 0
+
+    def refuses(self, size: int) -> bool:
+        """Return whether a message of `size` bytes would be too much."""
+        if size > self._max_bytes:
+            return True
+        visible = self._store.visible_seq
+        if visible >= self._last_seq:
+            return False
+        messages, waiting = self._messages, self._bytes
+        if visible < self._written_seq:
+            messages += self._written_messages
+            waiting += self._written_bytes
+        return messages >= self._max_messages or waiting + size > self._max_bytes
+
+    def stored(self, seq: int, size: int) -> None:
+        """Count a message that was stored."""
+        group = self._store.group
+        if group != self._group:
+            self._group = group
+            self._written_messages, self._messages = self._messages, 0
+            self._written_bytes, self._bytes = self._bytes, 0
+            self._written_seq = self._last_seq
+        self._messages += 1
+        self._bytes += size
+        self._last_seq = seq
+
+    def refuses_lines(self, count: int, size: int) -> bool:
+        """Return whether any of `count` messages, of `size` bytes together, might be too much."""
+        messages, waiting = count, size
+        visible = self._store.visible_seq
+        if visible < self._last_seq:
+            messages += self._messages
+            waiting += self._bytes
+            if visible < self._written_seq:
+                messages += self._written_messages
+                waiting += self._written_bytes
+        return messages > self._max_messages or waiting > self._max_bytes
+
+    def stored_lines(self, seq: int, count: int, size: int) -> None:
+        """Count `count` messages, the last of them `seq`, of `size` bytes together."""
+        self.stored(seq, size)
+        self._messages += count - 1
 
 
 class Contents:

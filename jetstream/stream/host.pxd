@@ -8,11 +8,8 @@ from midge.jetstream.store.store cimport Store
 from midge.jetstream.store.published cimport PublishedLines
 from midge.jetstream.stream.answers cimport Answers
 from midge.jetstream.stream.readers cimport StreamReaders
-from midge.jetstream.stream.backlog cimport Backlog
-from midge.jetstream.stream.contents cimport Contents
-from midge.jetstream.stream.dedup cimport Dedup
+from midge.jetstream.stream.contents cimport Backlog, Contents, Dedup, Usage
 from midge.jetstream.stream.incoming cimport Incoming
-from midge.jetstream.stream.usage cimport Usage
 from midge.jetstream.environment.ticks cimport Ticks, ticks_of
 
 cdef bytes _NO_BYTES

@@ -14,13 +14,10 @@ from midge.jetstream.errors import ApiError
 from midge.jetstream.store.published import PublishedLines
 from midge.jetstream.store.store import Store
 from midge.jetstream.stream.answers import Answers
-from midge.jetstream.stream.backlog import Backlog
-from midge.jetstream.stream.contents import Contents
-from midge.jetstream.stream.dedup import Dedup
+from midge.jetstream.stream.contents import Backlog, Contents, Dedup, Usage
 from midge.jetstream.stream.events import StreamEvents
 from midge.jetstream.stream.incoming import Incoming
 from midge.jetstream.stream.readers import StreamReaders
-from midge.jetstream.stream.usage import Usage
 from midge.jetstream.transform import Transform
 from midge.protocol.errors import quote
 

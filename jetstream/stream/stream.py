@@ -21,6 +21,7 @@ from midge.jetstream.store.store import Store
 from midge.jetstream.stream import ack_text, admission, checks, counters, header_scan, removal
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.batches import AtomicBatches
+from midge.jetstream.stream.contents import Usage
 from midge.jetstream.stream.direct_get import DirectGet
 from midge.jetstream.stream.expiry import Expiry
 from midge.jetstream.stream.fast_batches import FastBatches
@@ -31,7 +32,6 @@ from midge.jetstream.stream.origins import Origins
 from midge.jetstream.stream.pieces import in_turns
 from midge.jetstream.stream.republish import Republisher
 from midge.jetstream.stream.schedules import Schedules
-from midge.jetstream.stream.usage import Usage
 from midge.protocol import memory
 from midge.protocol.errors import quote
 from midge.protocol.frame import Frame

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from midge.jetstream.account.limits import ServerLimits
     from midge.jetstream.environment.surroundings import Bounds
-    from midge.jetstream.stream.usage import Usage
+    from midge.jetstream.stream.contents import Usage
     from midge.server.accounts.links import AccountLinks
     from midge.server.channels.fair_turns import FairTurns
     from midge.server.config.jetstream import JetStream

@@ -15,7 +15,7 @@ from midge.jetstream.store.disk import SuppliedDisk
 from midge.jetstream.store.file.identity import establish
 from midge.jetstream.store.interface import GroupListener, StoreError, StoreKeyError
 from midge.jetstream.store.real_disk import RealDisk
-from midge.jetstream.stream.usage import Usage
+from midge.jetstream.stream.contents import Usage
 from midge.server.clients.observer import Observer
 from midge.server.errors import ConfigError
 from midge.server.histogram import Histogram

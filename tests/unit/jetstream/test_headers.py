@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from midge.jetstream import headers
 from midge.jetstream.stream import incoming
-from midge.jetstream.stream.dedup import Dedup
+from midge.jetstream.stream.contents import Dedup
 from midge.jetstream.stream.header_scan import MSG_ID, NOTHING, OTHERS, HeaderScan
 from midge.protocol.headers import find_malformed
 

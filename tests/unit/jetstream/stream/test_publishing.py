@@ -14,8 +14,8 @@ from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.environment.surroundings import Surroundings
 from midge.jetstream.store.interface import StoreFailedError
 from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.stream.contents import Usage
 from midge.jetstream.stream.stream import Stream
-from midge.jetstream.stream.usage import Usage
 from midge.protocol.frame import compose
 from tests.support.consumer_rig import TurnedClock
 from tests.support.jetstream_account import AccountRig, Outbox
