@@ -4,15 +4,29 @@ cimport cython
 
 from midge.jetstream.consumer.consumer_set cimport ConsumerSet
 from midge.jetstream.environment.sink cimport Sink
-from midge.jetstream.store.store cimport Store
+from midge.jetstream.environment.ticks cimport Ticks, ticks_of
 from midge.jetstream.store.published cimport PublishedLines
+from midge.jetstream.store.store cimport Store
 from midge.jetstream.stream.answers cimport Answers
-from midge.jetstream.stream.readers cimport StreamReaders
 from midge.jetstream.stream.contents cimport Backlog, Contents, Dedup, Usage
 from midge.jetstream.stream.incoming cimport Incoming
-from midge.jetstream.environment.ticks cimport Ticks, ticks_of
 
 cdef bytes _NO_BYTES
+
+
+cdef class StreamReaders:
+    cdef Store _store
+    cdef unsigned long long _announced_seq
+    cdef unsigned long long _asked_group
+    cdef readonly ConsumerSet consumers
+    cdef readonly set followers
+    cdef object _remove
+
+    cpdef void announce_soon(self) except *
+    @cython.locals(store=Store, visible="unsigned long long", seq="unsigned long long",
+                   subject=bytes)
+    cpdef void announce(self) except *
+    cpdef void announce_when_durable(self) except *
 
 
 cdef class StreamHost:
