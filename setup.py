@@ -66,6 +66,7 @@ OPTIMIZED = frozenset(
     {
         "midge.jetstream.archive.nats_store.highway",
         "midge.jetstream.archive.s2",
+        "midge.jetstream.headers",
         "midge.jetstream.json.flat",
         "midge.jetstream.json.writer",
         "midge.jetstream.store.entering",
@@ -84,7 +85,6 @@ OPTIMIZED = frozenset(
         "midge.jetstream.store.subject_index",
         "midge.jetstream.stream.contents",
         "midge.jetstream.stream.direct_get",
-        "midge.jetstream.stream.header_scan",
         "midge.jetstream.stream.stream",
         "midge.protocol.link",
         "midge.protocol.parser",

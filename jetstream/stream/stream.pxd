@@ -2,9 +2,9 @@
 
 cimport cython
 
+from midge.jetstream.headers cimport HeaderScan
 from midge.jetstream.stream cimport ack_text
 from midge.jetstream.stream.direct_get cimport DirectGet
-from midge.jetstream.stream.header_scan cimport HeaderScan
 from midge.jetstream.stream.host cimport StreamHost
 from midge.jetstream.stream.incoming cimport Incoming
 from midge.protocol cimport memory

@@ -14,18 +14,17 @@ from midge.jetstream import errors, headers
 from midge.jetstream.config.stream import INTEREST, StreamConfig
 from midge.jetstream.environment.surroundings import Surroundings
 from midge.jetstream.errors import ApiError
-from midge.jetstream.headers import INVALID, parse_ttl
+from midge.jetstream.headers import INVALID, HeaderScan, parse_ttl
 from midge.jetstream.json.encode import encode, text
 from midge.jetstream.store.interface import StoreError
 from midge.jetstream.store.store import Store
-from midge.jetstream.stream import ack_text, admission, checks, counters, header_scan, removal
+from midge.jetstream.stream import ack_text, admission, checks, counters, removal
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.batches import AtomicBatches
 from midge.jetstream.stream.contents import Usage
 from midge.jetstream.stream.direct_get import DirectGet
 from midge.jetstream.stream.expiry import Expiry
 from midge.jetstream.stream.fast_batches import FastBatches
-from midge.jetstream.stream.header_scan import HeaderScan
 from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming, Refused
 from midge.jetstream.stream.origins import Origins
@@ -42,8 +41,8 @@ if TYPE_CHECKING:
 _HEADERS_MAX = 65535  # nats-server notes the length of the headers in 16 bits
 _OVERLOADED = b"NATS/1.0 429 Too Many Requests\r\n\r\n"
 _SECOND_NS = 1_000_000_000
-_NOTHING = header_scan.NOTHING
-_OTHERS = header_scan.OTHERS
+_NOTHING = headers.NOTHING
+_OTHERS = headers.OTHERS
 _NO_BYTES = b""
 _LAST_OF_FAST_BATCH = 0x49  # the last byte of a reply subject that may belong to a fast batch
 

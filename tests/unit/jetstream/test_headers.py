@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from midge.jetstream import headers
+from midge.jetstream.headers import MSG_ID, NOTHING, OTHERS, HeaderScan
 from midge.jetstream.stream import incoming
 from midge.jetstream.stream.contents import Dedup
-from midge.jetstream.stream.header_scan import MSG_ID, NOTHING, OTHERS, HeaderScan
 from midge.protocol.headers import find_malformed
 
 
