@@ -18,7 +18,7 @@ from midge.jetstream.errors import ApiError
 from midge.jetstream.headers import INVALID, parse_ttl
 from midge.jetstream.json.encode import text
 from midge.jetstream.json.times import SECOND_NS
-from midge.jetstream.stream import admission, checks, counters, schedules
+from midge.jetstream.stream import admission, checks, schedules
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming, Refused
@@ -264,7 +264,7 @@ class Stage:
         self._ids: set[bytes] = set()
         self._counts: dict[bytes, int] = {}
         self._schedules: dict[bytes, bool] = {}
-        self._totals: dict[bytes, tuple[int, counters.Sources]] = {}
+        self._totals: dict[bytes, tuple[int, checks.Sources]] = {}
         self._expected: dict[bytes, int] = {}
         self._bytes = 0
         self._messages = 0
@@ -331,10 +331,10 @@ class Stage:
         subject = message.subject
         known = self._totals.get(subject)
         if known is None:
-            known = counters.read(stream.store.load(stream.store.last_for_subject(subject)))
+            known = checks.read_total(stream.store.load(stream.store.last_for_subject(subject)))
         total, sources = known[0] + message.increment, known[1]
-        counters.set_total(message, total, sources)
-        counters.check_size(stream, message)
+        checks.set_total(message, total, sources)
+        checks.check_total_size(stream, message)
         self._totals[subject] = (total, sources)
 
     def _check_expectations(self, message: Incoming) -> None:

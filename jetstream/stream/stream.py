@@ -18,7 +18,7 @@ from midge.jetstream.headers import INVALID, HeaderScan, parse_ttl
 from midge.jetstream.json.encode import encode, text
 from midge.jetstream.store.interface import StoreError
 from midge.jetstream.store.store import Store
-from midge.jetstream.stream import ack_text, admission, checks, counters, removal
+from midge.jetstream.stream import ack_text, admission, checks, removal
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.batches import AtomicBatches
 from midge.jetstream.stream.contents import Usage
@@ -311,7 +311,7 @@ class Stream(StreamHost):
             if message.duplicate_of:
                 return False
         if not message.is_checked:
-            counters.apply(self, message)
+            checks.apply_increment(self, message)
         if self.usage.is_exceeded(0):
             raise Refused(errors.INSUFFICIENT_RESOURCES)
         return True
