@@ -23,12 +23,12 @@ from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.batches import AtomicBatches
 from midge.jetstream.stream.contents import Usage
 from midge.jetstream.stream.direct_get import DirectGet
-from midge.jetstream.stream.expiry import Expiry
 from midge.jetstream.stream.fast_batches import FastBatches
 from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming, Refused
 from midge.jetstream.stream.origins import Origins
 from midge.jetstream.stream.pieces import in_turns
+from midge.jetstream.stream.removal import Expiry
 from midge.jetstream.stream.republish import Republisher
 from midge.jetstream.stream.schedules import Schedules
 from midge.protocol import memory

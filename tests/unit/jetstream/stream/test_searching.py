@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from midge.jetstream.store.memory import MemoryStore
-from midge.jetstream.stream import direct_get, expiry, searching
+from midge.jetstream.stream import direct_get, removal, searching
 from midge.jetstream.stream.pieces import Pieces
 from midge.sublist.subjects import matches
 from tests.support.jetstream_account import REPLY, AccountRig, Sent
@@ -184,7 +184,7 @@ def test_a_pattern_that_nothing_matches_is_looked_for_in_turns(
 def test_messages_that_never_expire_are_read_once_and_in_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(expiry, "PIECE_BYTES", 100 * 600)
+    monkeypatch.setattr(removal, "PIECE_BYTES", 100 * 600)
     rig = AccountRig()
     rig.create(allow_msg_ttl=True, max_age=60 * 10**9, duplicate_window=10**9)
     for number in range(1000):
@@ -192,13 +192,13 @@ def test_messages_that_never_expire_are_read_once_and_in_turns(
     for number in range(50):
         rig.publish(f"a.{number}.mortal", b"x")
     read: list[int] = []
-    is_immortal = expiry._is_immortal
+    is_immortal = removal._is_immortal
 
     def counted(block: bytes) -> bool:
         read.append(len(block))
         return is_immortal(block)
 
-    monkeypatch.setattr(expiry, "_is_immortal", counted)
+    monkeypatch.setattr(removal, "_is_immortal", counted)
     most = 0
 
     def after() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from midge.jetstream.json.times import parse_time
-from midge.jetstream.stream import cron, expiry
+from midge.jetstream.stream import cron, removal
 from midge.jetstream.stream.cron import PatternProblem, next_time, zone_of
 from midge.jetstream.stream.incoming import Incoming
 from tests.support.jetstream_account import AccountRig
@@ -55,7 +55,7 @@ def test_a_message_goes_when_its_own_time_is_over() -> None:
 def test_ttls_of_messages_stored_before_they_were_allowed_are_found_in_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(expiry, "PIECE_BYTES", 100 * 600)
+    monkeypatch.setattr(removal, "PIECE_BYTES", 100 * 600)
     rig = AccountRig()
     stream = rig.create()
     stream.now_ns = rig.clock.wall_ns()
