@@ -12,8 +12,8 @@ from midge.jetstream.json.encode import blob, text
 from midge.jetstream.json.structure import is_empty_request
 from midge.jetstream.json.times import format_time
 from midge.jetstream.stream import searching
-from midge.jetstream.stream.get_request import GET, GetRequest
 from midge.jetstream.stream.pieces import WaitingPieces, in_turns, until_cached
+from midge.jetstream.stream.searching import GET, GetRequest
 from midge.jetstream.stream.stream import Stream
 
 

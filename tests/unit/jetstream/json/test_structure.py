@@ -8,7 +8,7 @@ from midge.jetstream.config.stream import REQUEST, StreamConfig, StreamRequest
 from midge.jetstream.json import structure
 from midge.jetstream.json.plain import NOT_PLAIN
 from midge.jetstream.json.structure import Integer, Items, Text
-from midge.jetstream.stream.get_request import GET, GetRequest
+from midge.jetstream.stream.searching import GET, GetRequest
 
 
 def read(text: str) -> StreamRequest:
