@@ -16,7 +16,7 @@ from midge.jetstream.errors import ApiError, JetStreamError
 from midge.jetstream.json import type_names
 from midge.jetstream.json.encode import encode
 from midge.jetstream.store.interface import StoreError
-from midge.jetstream.stream import details, events
+from midge.jetstream.stream import answers, details
 
 if TYPE_CHECKING:
     from midge.jetstream.config.stream import StreamConfig
@@ -177,7 +177,7 @@ class Receiving:
         self._around.sink.send(reply, b"", b"", answer)
 
     def _tell_complete(self) -> None:
-        events.advise_restore_complete(
+        answers.advise_restore_complete(
             self._around, self.name, self._begun_ns, self._total_bytes, self.client
         )
 

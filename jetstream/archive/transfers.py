@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from midge.jetstream import errors
 from midge.jetstream.archive.work import ACK_PREFIX, RESTORE_PREFIX, WaitTurn, Work
-from midge.jetstream.stream import events
+from midge.jetstream.stream import answers
 
 if TYPE_CHECKING:
     from midge.jetstream.archive.receiving import Receiving, RestoreHost
@@ -70,7 +70,7 @@ class Transfers:
         receiving = Receiving(self._host, restored, self._wait, self._received)
         self.receiving[receiving.id] = receiving
         receiving.client = client
-        events.advise_restore_create(surroundings, receiving.name, client)
+        answers.advise_restore_create(surroundings, receiving.name, client)
         return receiving
 
     def configs(self) -> list[StreamConfig]:

@@ -18,9 +18,8 @@ from midge.jetstream.environment.ticks import ticks_of
 from midge.jetstream.errors import ApiError
 from midge.jetstream.store.published import PublishedLines
 from midge.jetstream.store.store import Store
-from midge.jetstream.stream.answers import Answers
+from midge.jetstream.stream.answers import Answers, StreamEvents
 from midge.jetstream.stream.contents import Backlog, Contents, Dedup, Usage
-from midge.jetstream.stream.events import StreamEvents
 from midge.jetstream.stream.incoming import Incoming
 from midge.jetstream.transform import Transform
 from midge.protocol.errors import quote
