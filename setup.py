@@ -48,7 +48,6 @@ INLINE_ONLY = frozenset(
         "midge.jetstream.store.layout",
         "midge.jetstream.store.numbers",
         "midge.jetstream.store.pages",
-        "midge.jetstream.stream.ack_text",
         "midge.protocol.digits",
         "midge.protocol.lines",
         "midge.protocol.memory",

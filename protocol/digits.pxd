@@ -1,5 +1,9 @@
 # Decimal digits in C, two a step; digits.py has the contracts.
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.string cimport memcpy
+
+
 cdef extern from *:
     """
     #include <string.h>
@@ -53,3 +57,14 @@ cdef inline Py_ssize_t write_nine(
 ) noexcept:
     midge_write(target + at, 9, value)
     return at + 9
+
+
+cdef inline bytes with_number(bytes head, unsigned long long value, int last):
+    cdef Py_ssize_t length = PyBytes_GET_SIZE(head)
+    cdef int size = midge_digits(value)
+    cdef bytes made = PyBytes_FromStringAndSize(NULL, length + size + 1)
+    cdef char *data = PyBytes_AS_STRING(made)
+    memcpy(data, PyBytes_AS_STRING(head), length)
+    midge_write(<unsigned char *>data + length, size, value)
+    data[length + size] = <char>last
+    return made

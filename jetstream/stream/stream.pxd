@@ -3,14 +3,13 @@
 cimport cython
 
 from midge.jetstream.headers cimport HeaderScan
-from midge.jetstream.stream cimport ack_text
 from midge.jetstream.stream.direct_get cimport DirectGet
 from midge.jetstream.stream.host cimport StreamHost
 from midge.jetstream.stream.incoming cimport Incoming
-from midge.protocol cimport memory
+from midge.protocol cimport digits, memory
 from midge.protocol.frame cimport Frame
 
-cdef int _HEADERS_MAX, _LAST_OF_FAST_BATCH, _NOTHING, _OTHERS
+cdef int _BRACE, _HEADERS_MAX, _LAST_OF_FAST_BATCH, _NOTHING, _OTHERS
 cdef long long _SECOND_NS
 cdef bytes _NO_BYTES, _OVERLOADED
 
@@ -27,7 +26,7 @@ cdef class Stream(StreamHost):
     cdef bint _is_interest
     cdef bint _is_plain
 
-    @cython.locals(seq="unsigned long long", reply=bytes, found=int)
+    @cython.locals(seq="unsigned long long", reply=bytes, ack=bytes, found=int)
     cpdef void publish_frame(self, Frame frame, long long now_ns=*) except *
     cpdef bint takes_lines(self) except -1
     @cython.locals(start=Py_ssize_t)

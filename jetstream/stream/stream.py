@@ -18,7 +18,7 @@ from midge.jetstream.headers import INVALID, HeaderScan, parse_ttl
 from midge.jetstream.json.encode import encode, text
 from midge.jetstream.store.interface import StoreError
 from midge.jetstream.store.store import Store
-from midge.jetstream.stream import ack_text, admission, checks, removal
+from midge.jetstream.stream import admission, checks, removal
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.batches import AtomicBatches
 from midge.jetstream.stream.contents import Usage
@@ -31,7 +31,7 @@ from midge.jetstream.stream.pieces import in_turns
 from midge.jetstream.stream.removal import Expiry
 from midge.jetstream.stream.republish import Republisher
 from midge.jetstream.stream.schedules import Schedules
-from midge.protocol import memory
+from midge.protocol import digits, memory
 from midge.protocol.errors import quote
 from midge.protocol.frame import Frame
 
@@ -44,6 +44,7 @@ _SECOND_NS = 1_000_000_000
 _NOTHING = headers.NOTHING
 _OTHERS = headers.OTHERS
 _NO_BYTES = b""
+_BRACE = 0x7D  # which ends an ack
 _LAST_OF_FAST_BATCH = 0x49  # the last byte of a reply subject that may belong to a fast batch
 
 
@@ -184,7 +185,8 @@ class Stream(StreamHost):
         self._stored(seq, frame.size)
         if self.acks and frame.reply_end > frame.reply_start:
             reply = frame.reply_bytes() or _NO_BYTES
-            self.answers.send(reply, _NO_BYTES, ack_text.plain(self.ack_head, seq), True)
+            ack = digits.with_number(self.ack_head, seq, _BRACE)
+            self.answers.send(reply, _NO_BYTES, ack, True)
         if self.followers or not self.consumers.is_empty():
             self.readers.announce_soon()
 
