@@ -75,7 +75,6 @@ OPTIMIZED = frozenset(
         "midge.jetstream.store.file.records",
         "midge.jetstream.store.file.writer",
         "midge.jetstream.store.indexes",
-        "midge.jetstream.store.known_subjects",
         "midge.jetstream.store.lookups",
         "midge.jetstream.store.memory",
         "midge.jetstream.store.message_index",

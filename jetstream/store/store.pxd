@@ -3,12 +3,11 @@
 cimport cython
 
 from midge.jetstream.store cimport lookups, removing
-from midge.jetstream.store.entering cimport enter_lines
+from midge.jetstream.store.entering cimport KnownSubjects, enter_lines
+from midge.jetstream.store.published cimport PublishedLines
 from midge.jetstream.store.indexes cimport Incoming, Indexes, Run
 from midge.jetstream.store.interface cimport MessageView, StoredMessage
-from midge.jetstream.store.known_subjects cimport KnownSubjects
 from midge.jetstream.store.message_index cimport Block
-from midge.jetstream.store.published cimport PublishedLines
 from midge.protocol cimport lines as protocol_lines
 from midge.protocol.frame cimport Frame
 

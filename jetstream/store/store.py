@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 
 from midge.jetstream.config.names import SEQ_MAX
 from midge.jetstream.store import lookups, removing
-from midge.jetstream.store.entering import enter_lines
+from midge.jetstream.store.entering import KnownSubjects, enter_lines
 from midge.jetstream.store.indexes import Incoming, Indexes, Medium
 from midge.jetstream.store.interface import (
     MessageView,
@@ -24,7 +24,6 @@ from midge.jetstream.store.interface import (
     StoreError,
     Waiter,
 )
-from midge.jetstream.store.known_subjects import KnownSubjects
 from midge.jetstream.store.published import PublishedLines
 from midge.jetstream.store.turns import Turns
 from midge.protocol import lines as protocol_lines
@@ -129,7 +128,7 @@ class Store(Indexes):
         return incoming.seq
 
     def begin_epoch(self) -> int:
-        """Begin an epoch of known subjects, see known_subjects.py; return its number."""
+        """Begin an epoch of known subjects, see `KnownSubjects`; return its number."""
         if self._known is None:
             self._known = KnownSubjects(self.subject_index)
         return self._known.begin_epoch()

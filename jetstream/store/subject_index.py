@@ -56,7 +56,7 @@ class SubjectIndex:
         self._seed = seed
         self.before = 0
         self.holds_unsendable = False  # since `clear`; looked at once for each new subject
-        self.known: bytearray | None = None  # eight bytes for a number, as in known_subjects.py
+        self.known: bytearray | None = None  # eight bytes for a number, as in `KnownSubjects`
         self._watched: list[bytearray] = []
         self.narrowed = 0  # grows whenever `are_all_below` may answer otherwise than before
         self.clear()
