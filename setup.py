@@ -47,7 +47,6 @@ INLINE_ONLY = frozenset(
         "midge.jetstream.store.file.native",
         "midge.jetstream.store.layout",
         "midge.jetstream.store.numbers",
-        "midge.jetstream.store.pages",
         "midge.protocol.digits",
         "midge.protocol.lines",
         "midge.protocol.memory",

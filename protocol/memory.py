@@ -48,6 +48,14 @@ def allocate(size: int) -> bytearray:
     return bytearray(size)
 
 
+def populate(data: bytearray, start: int, end: int) -> None:
+    """Ask the system to allocate the pages of ``data[start:end]`` at once.
+
+    It is a hint: a system without it, or with pages of more than 4 KiB, allocates each page at its
+    first use, as it does for the interpreter, which has no way to ask.
+    """
+
+
 def same(data: bytearray, one: int, other: int, length: int) -> bool:
     """Return whether the `length` bytes of `data` from `one` on equal those from `other` on."""
     return data[one : one + length] == data[other : other + length]

@@ -2,7 +2,7 @@
 
 cimport cython
 
-from midge.jetstream.store cimport layout, numbers, pages
+from midge.jetstream.store cimport layout, numbers
 from midge.jetstream.store.indexes cimport Incoming, Indexes, Medium, Run
 from midge.jetstream.store.interface cimport MessageView
 from midge.jetstream.store.store cimport Store

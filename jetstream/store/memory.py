@@ -6,7 +6,7 @@ one of which most has gone is copied into a smaller one.
 
 from __future__ import annotations
 
-from midge.jetstream.store import layout, numbers, pages
+from midge.jetstream.store import layout, numbers
 from midge.jetstream.store.indexes import Incoming, Indexes, Medium, Run
 from midge.jetstream.store.interface import MessageView
 from midge.jetstream.store.published import PublishedLines
@@ -41,7 +41,7 @@ class Chunk:
         """Request memory for `length` more bytes, if this is one of the larger chunks."""
         if self.used + length > self._ready and len(self.data) >= _CHUNK_MAX:
             ready = min(self.used + max(length, _READY), len(self.data))
-            pages.populate(self.data, max(self._ready, self.used), ready)
+            memory.populate(self.data, max(self._ready, self.used), ready)
             self._ready = ready
 
 
