@@ -2,16 +2,42 @@
 
 cimport cython
 
-from midge.jetstream.store cimport lookups
+from midge.jetstream.store cimport layout, lookups, numbers
 from midge.jetstream.store.counting cimport seq_number
 from midge.jetstream.store.filters cimport Filters
 from midge.jetstream.store.indexes cimport Indexes, Run
-from midge.jetstream.store.message_index cimport MessageIndex
-from midge.jetstream.store.sweep cimport Sweep
+from midge.jetstream.store.message_index cimport Block, MessageIndex
+from midge.jetstream.store.subject_index cimport SubjectIndex
 
-cdef unsigned long long _NO_LIMIT
+cdef unsigned long long _FAR, _NO_LIMIT
 cdef Py_ssize_t _SINGLY, _TURN_SUBJECTS
 cdef unsigned long long _CHAIN_SHARE, _ROW_WORK, _DROP_WORK
+
+
+@cython.final
+cdef class Sweep:
+    cdef readonly unsigned long long count
+    cdef readonly unsigned long long size
+    cdef readonly unsigned long long total_count
+    cdef readonly unsigned long long total_size
+    cdef MessageIndex _index
+    cdef SubjectIndex _subjects
+    cdef Filters _wanted
+    cdef unsigned long long _upto
+    cdef unsigned long long _least_count
+    cdef unsigned long long _least_size
+    cdef bint _is_open
+
+    @cython.locals(last="unsigned long long", i=Py_ssize_t, block=Block,
+                   first="unsigned long long", low=Py_ssize_t, high=Py_ssize_t)
+    cpdef void take(self, unsigned long long start, unsigned long long end) except *
+    cdef bint _is_done(self) noexcept
+    @cython.locals(before="unsigned long long", rows=bytearray, position=Py_ssize_t,
+                   end=Py_ssize_t, size="unsigned long long", number=Py_ssize_t)
+    cdef void _take_rows(self, Block block, Py_ssize_t low, Py_ssize_t high) except *
+    @cython.locals(after="unsigned long long", seq="unsigned long long")
+    cdef void _shorten(self, Block block, Py_ssize_t position, Py_ssize_t number) except *
+
 
 @cython.locals(count=Py_ssize_t, most_messages="unsigned long long",
                most_bytes="unsigned long long", surplus="unsigned long long",
