@@ -2,7 +2,8 @@
 
 cimport cython
 
-from midge.jetstream.store cimport numbers
+from midge.jetstream.store cimport layout, numbers
+from midge.jetstream.store.message_index cimport Block, MessageIndex
 from midge.jetstream.store.subject_index cimport Pattern, SubjectIndex
 from midge.sublist.overlaps cimport PatternSet
 
@@ -37,3 +38,11 @@ cdef class Filters:
     cdef void note_some(self, Py_ssize_t start, Py_ssize_t end) except *
     @cython.locals(pattern=Pattern, found=bint)
     cdef bint _compare(self, Py_ssize_t subject) except -1
+
+
+@cython.locals(count="unsigned long long", i=Py_ssize_t, block=Block, first="unsigned long long",
+               low=Py_ssize_t, high=Py_ssize_t, rows=bytearray, position=Py_ssize_t,
+               limit=Py_ssize_t, subject=Py_ssize_t)
+cpdef unsigned long long count_wanted(
+    MessageIndex index, bytearray noted, unsigned long long start, unsigned long long end
+) except? 0

@@ -2,10 +2,11 @@
 
 cimport cython
 
-from midge.jetstream.store.counting cimport count_wanted, next_missing
-from midge.jetstream.store.filters cimport Filters
+from midge.jetstream.store cimport layout
+from midge.jetstream.store.filters cimport Filters, count_wanted
 from midge.jetstream.store.indexes cimport Indexes
 from midge.jetstream.store.interface cimport SubjectState
+from midge.jetstream.store.message_index cimport Block, MessageIndex
 from midge.jetstream.store.subject_index cimport SubjectIndex
 from midge.protocol cimport lines
 
@@ -114,3 +115,7 @@ cpdef object subjects(Indexes store, bytes subject)
 cpdef tuple gap(Indexes store, unsigned long long seq)
 @cython.locals(number=Py_ssize_t, name=bytes)
 cpdef bytes unsendable_subject(Indexes store)
+@cython.locals(number="unsigned long long", i=Py_ssize_t, block=Block, place=Py_ssize_t)
+cpdef unsigned long long next_missing(
+    MessageIndex index, unsigned long long seq, unsigned long long last
+) except? 0

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from midge.jetstream.store.counting import count_wanted, next_missing
-from midge.jetstream.store.filters import Filters
+from midge.jetstream.store import layout
+from midge.jetstream.store.filters import Filters, count_wanted
 from midge.jetstream.store.indexes import Indexes
 from midge.jetstream.store.interface import SubjectState
-from midge.jetstream.store.message_index import WANTED
+from midge.jetstream.store.message_index import WANTED, MessageIndex
 from midge.protocol import lines
 
 _CHAIN_MAX = 256  # messages of one subject that are walked rather than the rows of all messages
@@ -298,6 +298,27 @@ def gap(store: Indexes, seq: int) -> tuple[int, int]:
     if start == 0:
         return 0, 0
     return start, store.message_index.next_live(start) or store.last_seq + 1
+
+
+def next_missing(index: MessageIndex, seq: int, last: int) -> int:
+    """Return the first sequence from `seq` to `last` without a message; 0 for none."""
+    while seq <= last:
+        number = (seq - 1) >> layout.BITS
+        i = index.block_at_or_after(seq)
+        if i == index.block_count():
+            return seq
+        block = index.block_number(i)
+        if block.number != number:
+            return seq
+        place = (seq - 1) & layout.MASK
+        if block.live == layout.SPAN:
+            place = layout.SPAN
+        while place < layout.SPAN and block.position(place) >= 0:
+            place += 1
+        seq = (number << layout.BITS) + place + 1
+        if place < layout.SPAN:
+            return seq if seq <= last else 0
+    return 0
 
 
 def unsendable_subject(store: Indexes) -> bytes | None:

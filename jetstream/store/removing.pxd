@@ -3,7 +3,6 @@
 cimport cython
 
 from midge.jetstream.store cimport layout, lookups, numbers
-from midge.jetstream.store.counting cimport seq_number
 from midge.jetstream.store.filters cimport Filters
 from midge.jetstream.store.indexes cimport Indexes, Run
 from midge.jetstream.store.message_index cimport Block, MessageIndex
@@ -55,6 +54,8 @@ cdef void _drop_and_note(Indexes store, unsigned long long seq) except *
 cdef Py_ssize_t _purge_head(
     Indexes store, unsigned long long upto, unsigned long long keep
 ) except -1
+@cython.locals(i=Py_ssize_t, block=Block, place=Py_ssize_t)
+cpdef unsigned long long seq_number(MessageIndex index, unsigned long long count) except? 0
 @cython.locals(matching="unsigned long long", last="unsigned long long", count=Py_ssize_t)
 cdef Py_ssize_t _purge_but(
     Indexes store, bytes subject, unsigned long long upto, unsigned long long keep

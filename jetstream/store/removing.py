@@ -10,7 +10,6 @@ from __future__ import annotations
 from functools import partial
 
 from midge.jetstream.store import layout, lookups, numbers
-from midge.jetstream.store.counting import seq_number
 from midge.jetstream.store.filters import Filters
 from midge.jetstream.store.indexes import Indexes
 from midge.jetstream.store.message_index import Block, MessageIndex
@@ -212,6 +211,21 @@ def _purge_head(store: Indexes, upto: int, keep: int) -> int:
     if before != store.messages:
         store.medium.moved()
     return before - store.messages
+
+
+def seq_number(index: MessageIndex, count: int) -> int:
+    """Return the sequence of message number `count`, of which there must be as many."""
+    for i in range(index.block_count()):
+        block = index.block_number(i)
+        if count > block.live:
+            count -= block.live
+            continue
+        place = block.next_place(0)
+        while count > 1:
+            place = block.next_place(place + 1)
+            count -= 1
+        return (block.number << layout.BITS) + place + 1
+    return 0
 
 
 def _purge_but(store: Indexes, subject: bytes, upto: int, keep: int) -> int:
