@@ -5,9 +5,8 @@ cimport cython
 from midge.jetstream.store cimport numbers
 from midge.jetstream.store.disk cimport Write
 from midge.jetstream.store.file cimport records
-from midge.jetstream.store.file.group cimport Group, Segment
+from midge.jetstream.store.file.group cimport Group, RecentGroups, Segment
 from midge.jetstream.store.file.next_segment cimport NextSegment
-from midge.jetstream.store.file.recent cimport RecentGroups
 from midge.jetstream.store.file.space cimport Space
 from midge.jetstream.store.interface cimport GroupListener
 

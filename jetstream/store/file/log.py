@@ -18,9 +18,8 @@ from midge.jetstream.store import numbers
 from midge.jetstream.store.disk import Disk, Write
 from midge.jetstream.store.file import records
 from midge.jetstream.store.file.fetches import Fetches, ReadBuffers
-from midge.jetstream.store.file.group import Group, Segment
+from midge.jetstream.store.file.group import Group, RecentGroups, Segment
 from midge.jetstream.store.file.next_segment import SEGMENT_MAX, Chore, NextSegment
-from midge.jetstream.store.file.recent import RecentGroups
 from midge.jetstream.store.file.space import NO_ROOM, RESERVE, Space
 from midge.jetstream.store.interface import (
     GroupListener,

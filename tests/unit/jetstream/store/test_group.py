@@ -6,8 +6,7 @@ from random import Random
 
 import pytest
 
-from midge.jetstream.store.file.group import Group, Segment
-from midge.jetstream.store.file.recent import RecentGroups
+from midge.jetstream.store.file.group import Group, RecentGroups, Segment
 from midge.testing.simulated_disk import SimulatedDisk
 
 _MIB = 1024 * 1024
