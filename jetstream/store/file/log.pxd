@@ -6,8 +6,7 @@ from midge.jetstream.store cimport numbers
 from midge.jetstream.store.disk cimport Write
 from midge.jetstream.store.file cimport records
 from midge.jetstream.store.file.group cimport Group, RecentGroups, Segment
-from midge.jetstream.store.file.next_segment cimport NextSegment
-from midge.jetstream.store.file.space cimport Space
+from midge.jetstream.store.file.space cimport NextSegment, Space
 from midge.jetstream.store.interface cimport GroupListener
 
 cdef Py_ssize_t _RESERVE, _GROWN_MAX, _LONE_COUNT, _LONE_BYTES

@@ -19,8 +19,14 @@ from midge.jetstream.store.disk import Disk, Write
 from midge.jetstream.store.file import records
 from midge.jetstream.store.file.fetches import Fetches, ReadBuffers
 from midge.jetstream.store.file.group import Group, RecentGroups, Segment
-from midge.jetstream.store.file.next_segment import SEGMENT_MAX, Chore, NextSegment
-from midge.jetstream.store.file.space import NO_ROOM, RESERVE, Space
+from midge.jetstream.store.file.space import (
+    NO_ROOM,
+    RESERVE,
+    SEGMENT_MAX,
+    Chore,
+    NextSegment,
+    Space,
+)
 from midge.jetstream.store.interface import (
     GroupListener,
     StoreError,

@@ -6,7 +6,7 @@ import pytest
 
 from midge.jetstream.store.disk import Write
 from midge.jetstream.store.file.group import Segment
-from midge.jetstream.store.file.next_segment import SEGMENT_MAX, Chore, NextSegment
+from midge.jetstream.store.file.space import SEGMENT_MAX, Chore, NextSegment
 from midge.testing.simulated_disk import SimulatedDisk
 
 KIB = 1024
