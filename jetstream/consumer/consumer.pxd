@@ -9,7 +9,7 @@ from midge.jetstream.consumer.deliverer cimport Deliverer
 from midge.jetstream.consumer.host cimport ConsumerHost
 from midge.jetstream.consumer.log cimport ConsumerLog
 from midge.jetstream.consumer.pending cimport Entry
-from midge.jetstream.consumer.start cimport Start, start_of
+from midge.jetstream.consumer.position cimport Start, start_of
 from midge.sublist.subscription cimport Subscription
 
 cdef long long _SECOND_NS, _MILLISECOND_NS

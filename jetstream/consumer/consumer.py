@@ -20,9 +20,8 @@ from midge.jetstream.consumer.deliverer import Deliverer, pace_of
 from midge.jetstream.consumer.events import ConsumerEvents
 from midge.jetstream.consumer.host import ConsumerHost
 from midge.jetstream.consumer.log import ConsumerLog
-from midge.jetstream.consumer.position import waits_of
+from midge.jetstream.consumer.position import in_reach, start_of, waits_of
 from midge.jetstream.consumer.receivers import NO_RECEIVERS
-from midge.jetstream.consumer.start import in_reach, start_of
 from midge.jetstream.environment.clock import Timer
 from midge.jetstream.json.times import ZERO_TIME_NS, Timestamp
 from midge.sublist.subscription import Subscription

@@ -57,3 +57,17 @@ cdef class Position:
 
 
 cpdef list waits_of(ConsumerConfig config)
+
+
+@cython.final
+cdef class Start:
+    cdef readonly unsigned long long seq
+    cdef readonly unsigned long long last_per_subject_upto
+
+
+@cython.locals(start=Start, first="unsigned long long", last="unsigned long long",
+               seq="unsigned long long")
+cpdef Start start_of(ConsumerConfig config, Store store, long long max_msgs_per_subject)
+
+@cython.locals(policy=str)
+cdef Start _chosen(ConsumerConfig config, Store store, long long max_msgs_per_subject)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from midge.jetstream.config.consumer_config import ConsumerConfig
-from midge.jetstream.consumer.start import in_reach
+from midge.jetstream.consumer.position import in_reach
 from midge.jetstream.json.structure import Boolean, Field, Integer, Items, Structure, Text, Time
 from midge.jetstream.json.times import Timestamp
 from midge.jetstream.store import lookups
