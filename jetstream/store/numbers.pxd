@@ -12,7 +12,7 @@ cdef extern from *:
     #error "midge needs a little-endian machine"
     #endif
 
-    /* The two halves of a product of 128 bits, which a machine of 32 bits computes in four parts. */
+    /* The two halves of a product of 128 bits, which machines of 32 bits compute in four parts. */
     static inline unsigned long long midge_fold(unsigned long long a, unsigned long long b) {
     #ifdef __SIZEOF_INT128__
         unsigned __int128 product = (unsigned __int128)a * b;
