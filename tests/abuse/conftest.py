@@ -137,6 +137,14 @@ class Target:
         """Return the number of open files of the server."""
         return len(list(Path(f"/proc/{self.server.pid}/fd").iterdir()))
 
+    def sockets(self) -> int:
+        """Return the number of open sockets of the server, which also opens files for a moment."""
+        count = 0
+        for entry in Path(f"/proc/{self.server.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                count += str(entry.readlink()).startswith("socket:")
+        return count
+
     def descriptors_after(self, connect: Callable[[], socket.socket]) -> int:
         """Return the number of open files once what `connect` opens has come and gone.
 

@@ -139,22 +139,21 @@ def test_who_does_not_read_is_cut_off(victim: Victim, readers: int) -> None:
     with victim(CONFIG, growth_bytes=(96 + readers // 16) * MIB) as target:
         client = target.dial()
         ask(client, *(b"SUB unread.%d.%b %d" % (i, b"x" * 1000, i) for i in range(10_000)))
-        fetch(target, "/varz")  # with its first stream a loop opens a file of its own
-        files = target.descriptors()
+        before = target.sockets()
         target.forget_peak()
         for _ in range(readers):
             slow = target.open("monitoring", receive_bytes=4096)
             slow.sendall(request_for("/connz?subs=1&limit=10000"))
-        counts = [files]
+        counts = [before]
 
         def are_gone() -> bool:
-            counts.append(target.descriptors())
-            return counts[-1] <= files
+            counts.append(target.sockets())
+            return counts[-1] <= before
 
         wait_until(lambda: not are_gone(), "the readers")
         # A new request would wait for all earlier ones, 5 s for every 128 of them.
         wait_until(are_gone, "their end", timeout_s=90)
-        assert max(counts) <= files + min(readers, CONNECTIONS)
+        assert max(counts) <= before + min(readers, CONNECTIONS)
         met = "monitoring_pages"
         wait_until(lambda: limit_met(target, met) == readers, "the count", timeout_s=90)
         assert target.peak_growth_bytes() < 192 * MIB
