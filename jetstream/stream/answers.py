@@ -140,18 +140,8 @@ class StreamEvents:
         subject = _ADVISORY + kind + self._name
         if not around.sink.has_interest(subject):
             return
-        event: dict[str, Any] = {
-            "type": type_names.ADVISORY + type_name,
-            "id": around.new_id(),
-            "timestamp": format_time(around.clock.wall_ns()),
-            "stream": text(self._name),
-        }
-        if "batch" in fields and around.domain:
-            event["domain"] = around.domain
-        event |= fields
-        if around.domain:
-            event["domain"] = around.domain
-        self._answers.send(subject, b"", encode(event), False)
+        event = _advisory(around, type_name, self._name, fields)
+        self._answers.send(subject, b"", event, False)
 
 
 def advise_restore_create(around: Surroundings, stream: bytes, client: dict[str, Any]) -> None:
@@ -178,13 +168,20 @@ def _advise_restore(
     subject = _ADVISORY + kind + stream
     if not around.sink.has_interest(subject):
         return
+    around.sink.send(subject, b"", b"", _advisory(around, type_name, stream, fields))
+
+
+def _advisory(around: Surroundings, type_name: str, stream: bytes, fields: dict[str, Any]) -> bytes:
+    """Return the advisory with these fields; the domain stands before a batch's, else behind."""
     event: dict[str, Any] = {
         "type": type_names.ADVISORY + type_name,
         "id": around.new_id(),
         "timestamp": format_time(around.clock.wall_ns()),
         "stream": text(stream),
-        **fields,
     }
+    if "batch" in fields and around.domain:
+        event["domain"] = around.domain
+    event |= fields
     if around.domain:
         event["domain"] = around.domain
-    around.sink.send(subject, b"", b"", encode(event))
+    return encode(event)

@@ -8,8 +8,6 @@ from tests.support.processes import CHECKOUT
 from .harbour import PAGES, TOKEN, Harbour, visit
 
 WATCHED_MS = 25_000
-
-
 SITE = CHECKOUT / "build/docs/html/index.html"
 
 

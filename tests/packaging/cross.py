@@ -53,13 +53,14 @@ class CrossBuilder:
 
     def __init__(self, folder: Path, architecture: str, root: Path) -> None:
         self.folder = folder
+        self.architecture = architecture
         self.target = TARGETS[architecture]
         self.root = root
         self._programs = environment(folder / "tools", sys.executable)
         run([*pip(self._programs), *TOOLS, *TOOLS_OF_BUILD])
-        self._variables = self._environment(architecture)
+        self._variables = self._environment()
 
-    def _environment(self, architecture: str) -> Mapping[str, str]:
+    def _environment(self) -> Mapping[str, str]:
         """Return the variables that make setuptools build for the target."""
         target, multiarch = self.target, self.target.multiarch
         data = self.folder / "data"
@@ -67,7 +68,7 @@ class CrossBuilder:
         name = f"_sysconfigdata__{multiarch}"
         if target.qemu:
             shutil.copy(self.root / f"usr/lib/python{VERSION}/{name}.py", data)
-            machine = architecture
+            machine = self.architecture
         else:  # the same but for the names of extension modules
             machine = multiarch.partition("-")[0]
             (data / f"{name}.py").write_text(
@@ -140,8 +141,7 @@ def attempt(builder: CrossBuilder, wheel: Path) -> str:
     command = [*pip(Path(sys.executable)), "--no-deps", "--only-binary", ":all:"]
     command += ["--target", site, "--python-version", VERSION, "--implementation", "cp"]
     tags = {tag for one in (wheel, *built) for tag in one.stem.rpartition("-")[2].split(".")}
-    machine = min(tags).partition("_2_")[2].partition("_")[2]
-    for tag in sorted({*tags, f"manylinux2014_{machine}"}):
+    for tag in sorted({*tags, f"manylinux2014_{builder.architecture}"}):
         command += ["--platform", tag]
     run([*command, wheel, *built, *sorted(others)])
     script = (site / "bin/midge-server").read_text().partition("\n")[2]
