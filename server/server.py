@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from midge.server.listeners.websocket import WebSocketListener
     from midge.server.monitoring.service import MonitoringService
     from midge.server.peers.cluster_service import ClusterService
-    from midge.server.peers.interest import Interests
     from midge.server.peers.leaf_service import LeafNodeService
+    from midge.server.peers.ledger import Ledger
     from midge.server.recorder.recorder import Recorder
     from midge.server.system_account.remote_connections import RemoteConnections
     from midge.server.tables.service import TableService
@@ -83,7 +83,7 @@ class Server:
         self._tables: TableService | None = None
         self._leafnodes: LeafNodeService | None = None
         self._cluster: ClusterService | None = None
-        self._interests: Interests | None = None
+        self._ledger: Ledger | None = None
         self._remote_connections: RemoteConnections | None = None
         self._websocket: WebSocketListener | None = None
         self._websocket_tls: TlsContexts | None = None
@@ -236,29 +236,28 @@ class Server:
         # Imported here: only a server with leaf nodes pays for the import.
         from midge.server.peers.leaf_service import LeafNodeService  # noqa: PLC0415
 
-        service = LeafNodeService(broker, self._links_interests())
+        service = LeafNodeService(broker, self._links_ledger())
         self._use_leafnodes(service)
         service.start(self._source)
         if self._state is not None and service.address is not None:
             broker.leafnode_address = service.address
             self._state.leafnode_port = service.address[1]
 
-    def _links_interests(self) -> Interests:
+    def _links_ledger(self) -> Ledger:
         """Return the interest in each account for all links; make it on first use."""
-        if self._interests is None:
-            from midge.server.peers.interest import Interests  # noqa: PLC0415 - as above
+        ledger = self._ledger if self._worker is None else self._worker.ledger
+        if ledger is None:
+            from midge.server.peers.ledger import Ledger  # noqa: PLC0415 - as above
 
-            self._interests = Interests(self.broker.admission.links)
-            self.broker.observers.append(self._interests)
-            if self._worker is not None:
-                self._worker.link_outside(self._interests)
-        return self._interests
+            ledger = self._ledger = Ledger(self.broker.admission.links)
+            self.broker.observers.append(ledger)
+        return ledger
 
     async def _start_cluster(self, broker: Broker, state: State) -> None:
         """Join the cluster; take clients once each route has been tried, so that INFO names it."""
         from midge.server.peers.cluster_service import ClusterService  # noqa: PLC0415 - as above
 
-        self._cluster = ClusterService(broker, self._links_interests())
+        self._cluster = ClusterService(broker, self._links_ledger())
         if self._worker is not None:
             self._cluster.neighbours_changed = self._worker.neighbours_changed
         state.cluster = self._cluster.cluster
@@ -424,7 +423,7 @@ class Server:
         """Check leaf node options; return the function that applies them. Raises: ConfigError."""
         from midge.server.peers.leaf_service import LeafNodeService  # noqa: PLC0415 - as at the start
 
-        service = self._leafnodes or LeafNodeService(self.broker, self._links_interests())
+        service = self._leafnodes or LeafNodeService(self.broker, self._links_ledger())
         put_in_force = service.prepare_reload(options)
 
         def apply() -> None:

@@ -13,7 +13,7 @@ three sources add:
     clients       the subscriptions in the account's SubList, and JetStream's
     other links   interest that other peers have announced here, as far as passage.py lets messages
                   pass between the two links: `hears_of`
-    importers     subscriptions of accounts that import a stream of this one: imported.py
+    importers     subscriptions of accounts that import a stream of this one
 
 The rules of a link (`allows`) leave some of it out: permissions, `deny_imports`, isolation.
 
@@ -31,8 +31,7 @@ New rules. After a reload, or an INFO with other permissions, `begin` walks agai
 keys already announced, which withdraws those now denied, then over all others.
 
 nats-server announces in the same way, by `RS+` and `RS-` on routes and `LS+` and `LS-` on leaf node
-links; `Dialect` writes the lines. `AccountInterest` (interest.py) connects these parts for an
-account.
+links; `Dialect` writes the lines. `AccountLedger` (ledger.py) connects these parts for an account.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from midge.server.clock import Clock
     from midge.server.config.security import SubjectPermissions
     from midge.server.peers.addresses import Place
-    from midge.server.peers.interest import Interests
+    from midge.server.peers.ledger import Ledger
     from midge.server.peers.link import Link
     from midge.server.peers.route import RouteBranch
 
@@ -102,8 +102,8 @@ class Cluster(Peers, Observer):
     to `address`, and `connects` counts the routes that have come up.
     """
 
-    def __init__(self, broker: Broker, interests: Interests) -> None:
-        Peers.__init__(self, broker, interests)
+    def __init__(self, broker: Broker, ledger: Ledger) -> None:
+        Peers.__init__(self, broker, ledger)
         self.links: dict[tuple[str, Place], Link] = {}
         self.routes: dict[str, Link] = {}
         self.address = ("", 0)
@@ -265,7 +265,7 @@ class Cluster(Peers, Observer):
         """Forget `link`, which has ended."""
         for branch in link.commands.branches.values():
             if branch.announcer is not None:
-                self.interests.of(branch.account).remove(branch)
+                self.ledger.of(branch.account).remove(branch)
                 branch.announcer.end()
         side = link.side
         server_id = side.info.server_id
@@ -360,11 +360,11 @@ class Cluster(Peers, Observer):
         for link in self.links.values():
             branch = link.commands.branches.get(account.name.encode())
             if branch is not None:
-                branch.move_to(account)
+                branch.leave_account(account)
             self._tell(link, account)
-            if branch is not None:
-                for told in list(branch.interest):
-                    link.side.interest_changed(branch, told, told.weight)
+            for told in [] if branch is None else list(branch.interest):
+                account.sublist.insert_remote(told)
+                link.side.interest_changed(branch, told, told.weight)
 
     def _tell(self, link: Link, account: Account) -> None:
         """Tell `link` of the interest in `account` from now on."""
@@ -378,7 +378,7 @@ class Cluster(Peers, Observer):
             return
         dialect = RouteDialect(branch.account_word, names_origins=link.names_origins)
         branch.announcer = InterestAnnouncer(branch, self.broker.turns, dialect)
-        self.interests.of(account).add(branch, self._allows(branch))
+        self.ledger.of(account).add(branch, self._allows(branch))
 
     def _allows(self, branch: RouteBranch) -> Callable[[bytes], bool]:
         """Return the function that decides which interest is announced over `branch`."""
@@ -388,7 +388,7 @@ class Cluster(Peers, Observer):
         """Announce newly allowed interest over `link`, and withdraw interest now denied."""
         for branch in link.commands.branches.values():
             if branch.announcer is not None:
-                self.interests.of(branch.account).renew(branch, self._allows(branch))
+                self.ledger.of(branch.account).renew(branch, self._allows(branch))
 
 
 def _gossip_mode(side: Any, other: Any) -> int:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from midge.server.config.cluster import Cluster as Table
     from midge.server.listeners.connection_source import ConnectionSource
     from midge.server.peers.addresses import Place
-    from midge.server.peers.interest import Interests
+    from midge.server.peers.ledger import Ledger
     from midge.server.peers.link import Link
 
 GOSSIPED_MAX = 256
@@ -115,8 +115,8 @@ class RouteListener(LinkListener):
 class ClusterService:
     """The routes of `broker`, as its options describe them."""
 
-    def __init__(self, broker: Broker, interests: Interests) -> None:
-        self.cluster = Cluster(broker, interests)
+    def __init__(self, broker: Broker, ledger: Ledger) -> None:
+        self.cluster = Cluster(broker, ledger)
         self.cluster.discovered = self._discovered
         self.cluster.joined = self._joined
         self.cluster.left = self._left

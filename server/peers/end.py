@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
     from midge.server.clock import Timer
     from midge.server.peers.compression import Compression
-    from midge.server.peers.interest import Interests
+    from midge.server.peers.ledger import Ledger
     from midge.sublist.subscription import RemoteSubscription
 
 INTEREST_MAX = 1 << 19
@@ -45,11 +45,11 @@ log = get_logger()
 
 
 class Peers:
-    """The links of one kind that the server of `broker` has; they share its `interests`."""
+    """The links of one kind that the server of `broker` has; they share its `ledger`."""
 
-    def __init__(self, broker: Broker, interests: Interests) -> None:
+    def __init__(self, broker: Broker, ledger: Ledger) -> None:
         self.broker = broker
-        self.interests = interests
+        self.ledger = ledger
 
     def server_name(self) -> str:
         """Return the name that this server has on links."""
@@ -187,8 +187,8 @@ class End:
     def interest_changed(self, source: Any, told: RemoteSubscription, change: int) -> None:
         """Pass on that there is so much more, or less, interest behind the link."""
         if source.announcer is not None:
-            interest = self._peers.interests.of(source.account)
-            interest.link_changed(source, told.subject, told.queue, change, told.origin)
+            ledger = self._peers.ledger.of(source.account)
+            ledger.link_changed(source, told.subject, told.queue, change, told.origin)
 
     def refuse_surplus(self, link: Any) -> None:
         """Count interest beyond the bound, which is ignored."""

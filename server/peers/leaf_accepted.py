@@ -238,7 +238,7 @@ class AcceptedLeaf(LeafEnd):
         info = self._second_info(link, identity)
         self._bind(link, identity.rules, connect.deny_pub or (), info)
         link.send(info.line())
-        self.nodes.interests.of(link.account).renew(link, telling(link.take_rules))
+        self.nodes.ledger.of(link.account).renew(link, telling(link.take_rules))
 
     def end_if(self, link: Link, why_ended: WhyEnded) -> None:
         """Close `link` if its user, or the account of that, has been taken back."""

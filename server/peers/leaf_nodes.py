@@ -17,7 +17,6 @@ from midge.server.clients.closed_clients import (
 )
 from midge.server.log.logger import get_logger
 from midge.server.peers.end import Peers
-from midge.server.peers.interest import Interests
 from midge.server.peers.rules import telling
 from midge.server.routing.role import Role
 
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 
     from midge.server.auth.permissions import Permissions
     from midge.server.broker.broker import Broker
+    from midge.server.peers.ledger import Ledger
     from midge.server.peers.link import Link
     from midge.server.routing.account import Account
 
@@ -42,11 +42,11 @@ class LeafNodes(Peers):
     with each that has come up, or has ended after that.
     """
 
-    def __init__(self, broker: Broker, interests: Interests) -> None:
-        """Announce the interest in `interests`, which all links of the server share."""
-        Peers.__init__(self, broker, interests)
-        self.interests.extra[Role.LEAF] = self._subjects_for
-        self.interests.extra[Role.HUB] = self._subjects_for
+    def __init__(self, broker: Broker, ledger: Ledger) -> None:
+        """Announce the interest in `ledger`, which all links of the server share."""
+        Peers.__init__(self, broker, ledger)
+        self.ledger.extra[Role.LEAF] = self._subjects_for
+        self.ledger.extra[Role.HUB] = self._subjects_for
         self.links: dict[int, Link] = {}
         self.connects: Counter[str] = Counter()
         self.joined: Callable[[Link], object] | None = None
@@ -81,7 +81,7 @@ class LeafNodes(Peers):
         """Register `link` after its handshake; `rules` limit the interest announced over it."""
         self.links[link.cid] = link
         link.start()
-        self.interests.of(link.account).add(link, telling(rules))
+        self.ledger.of(link.account).add(link, telling(rules))
         self.connects[link.account.name] += 1
         link.joined_at = self.broker.clock.wall()
         if self.joined is not None:
@@ -96,7 +96,7 @@ class LeafNodes(Peers):
 
     def leave(self, link: Link) -> None:
         """Forget `link`, which has ended."""
-        self.interests.of(link.account).remove(link)
+        self.ledger.of(link.account).remove(link)
         if link.announcer is not None:
             link.announcer.end()
         self.broker.closed.append(leafnode_record(link, self.broker.clock.monotonic()))

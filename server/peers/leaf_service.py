@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from midge.server.config.leafnodes import LeafRemote
     from midge.server.config.options import Proxies
     from midge.server.listeners.connection_source import ConnectionSource
-    from midge.server.peers.interest import Interests
+    from midge.server.peers.ledger import Ledger
     from midge.server.peers.link import Link
 
 _CALLOUT_TIMEOUT_S = 2.0
@@ -131,8 +131,8 @@ class LeafListener(LinkListener):
 class LeafNodeService(Observer):
     """The links of `broker`, as its options describe them."""
 
-    def __init__(self, broker: Broker, interests: Interests) -> None:
-        self.nodes = LeafNodes(broker, interests)
+    def __init__(self, broker: Broker, ledger: Ledger) -> None:
+        self.nodes = LeafNodes(broker, ledger)
         self._broker = broker
         self._remotes = Diallers()
         self._listener: LeafListener | None = None

@@ -183,7 +183,7 @@ class SolicitedLeaf(LeafEnd):
         """Go by other permissions from now on."""
         link.spend(RENEWAL_BYTES)
         if self._bind(link, info):
-            self.nodes.interests.of(link.account).renew(link, telling(link.take_rules))
+            self.nodes.ledger.of(link.account).renew(link, telling(link.take_rules))
 
     def _bind(self, link: Link, info: LeafInfo) -> bool:
         """Limit `link` by what the hub allows, and by what our settings deny.

@@ -38,7 +38,7 @@ cdef class RouteBranch(Branch):
     cdef public str origin
     cdef readonly bytes account_word
 
-    cpdef void move_to(self, Account account) except *
+    cpdef void leave_account(self, Account account) except *
     @cython.locals(own=str)
     cpdef bint reaches(self, Client link, str origin) except -1
     @cython.locals(origin=str, head=bytes)

@@ -141,12 +141,14 @@ class RouteBranch(Branch):
         self.account_word = b"" if link.is_dedicated else name + b" "
         self.heads = Heads(b"RMSG " + self.account_word, b"HMSG " + self.account_word)
 
-    def move_to(self, account: Account) -> None:
-        """Move the interest announced so far to `account`, which has been made since."""
+    def leave_account(self, account: Account) -> None:
+        """Move to `account`, which has been made since, but not yet the interest announced so far.
+
+        The caller adds that, and each piece is a change of its own.
+        """
         before, self.account = self.account, account
         for told in self.interest:
             before.sublist.remove_remote(told)
-            account.sublist.insert_remote(told)
 
     def reaches(self, link: Any, origin: str) -> bool:
         """Return whether a message from this branch may go over `link`, to interest of `origin`."""

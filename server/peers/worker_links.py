@@ -12,26 +12,23 @@ other workers in the same way.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from midge.protocol import errors
 from midge.server.channels.closed_reason import ClosedReason
 from midge.server.channels.loop_adapter import forget, protocol_for
 from midge.server.clients.observer import Observer
 from midge.server.log.logger import get_logger
+from midge.server.peers.ledger import Ledger
 from midge.server.peers.link import Link
 from midge.server.peers.worker import worker_link
-from midge.server.peers.worker_interest import WorkerAnnouncer, WorkerInterest
+from midge.server.peers.worker_interest import Numbers, WorkerAnnouncer
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterable
 
     from midge.server.broker.broker import Broker
-    from midge.server.peers.interest import Interests
-    from midge.server.peers.worker import WorkerBranch
-    from midge.server.routing.account import Account
-    from midge.server.routing.client import Client
     from midge.sublist.subscription import RemoteSubscription
 
 log = get_logger()
@@ -86,21 +83,23 @@ class Barrier:
 class WorkerLinks(Observer):
     """The other workers, as worker `index` of `broker` knows them.
 
-    `lost` is called with the number of a worker whose link has ended by itself.
+    `ledger` has the interest, for links to other servers as well. `lost` is called with the number
+    of a worker whose link has ended by itself.
     """
 
     def __init__(self, broker: Broker, index: int, lost: Callable[[int], None]) -> None:
         self.broker = broker
         self.index = index
         self.links: dict[int, Link] = {}
-        self.interest = WorkerInterest(lambda: broker.router.observer is None)
-        self.outside: Interests | None = None  # where this worker has links to other servers
+        self._numbers = Numbers(lambda: broker.router.observer is None)
+        self.ledger = Ledger(broker.admission.links, self._numbers)
         self._lost = lost
         self._is_closing = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._barrier = Barrier(self._asked, asyncio.get_running_loop().call_soon)
         for account in list(broker.accounts.values()):
-            self.interest.watch(account)
+            self.ledger.account_made(account)
+        broker.observers.append(self.ledger)
         broker.observers.append(self)
         broker.barrier = self._barrier.wait
 
@@ -110,10 +109,10 @@ class WorkerLinks(Observer):
         if before is not None:
             before.close(ClosedReason.CLIENT_CLOSED)
         side = WorkerEnd(self)
-        receivers = self.interest.receivers
+        receivers = self._numbers.receivers
         link = worker_link(self.broker, self.broker.take_cid(), peer, side, receivers)
         self.links[peer] = side.link = link
-        side.announcer = WorkerAnnouncer(self.interest, link, self.broker.turns, side.ask_postponed)
+        side.announcer = WorkerAnnouncer(link, self.broker.turns, side.ask_postponed)
         task = asyncio.ensure_future(self._connect(link, end))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -131,11 +130,6 @@ class WorkerLinks(Observer):
             log.error("worker_link_failed", worker=link.channel.peer_port, error=str(error))
             link.close(ClosedReason.READ_ERROR)
             link.channel.let_go()
-
-    def link_outside(self, interests: Interests) -> None:
-        """Pass on interest between the workers and the links to other servers."""
-        self.outside = interests
-        interests.outside = self.interest.change_behind
 
     async def settled(self) -> None:
         """Wait until every other worker has applied all interest of this one."""
@@ -162,10 +156,6 @@ class WorkerLinks(Observer):
         return [link.side for link in self.links.values()]
 
     # Called by the broker.
-
-    def account_made(self, account: Account) -> None:
-        """Also announce the interest in a new account."""
-        self.interest.watch(account)
 
     def subscribed(self, connection: Any, subscription: Any) -> None:
         """Note that the client's next PONG has to wait for the other workers."""
@@ -197,12 +187,12 @@ class WorkerEnd:
         """Announce all interest at once: workers have nothing to negotiate."""
         self._is_open = True
         link.start()
-        self._mesh.interest.join(self.announcer)
+        self._mesh.ledger.join(self.announcer)
 
     def closed(self, link: Link) -> None:
         """Announce nothing more, and release everything that waits for an answer."""
         self._is_open = False
-        self._mesh.interest.leave(self.announcer)
+        self._mesh.ledger.leave(self.announcer)
         self.announcer.end()
         self._mesh.left(link)
         self._release()
@@ -233,11 +223,11 @@ class WorkerEnd:
 
     # What a link asks: everything is allowed between workers.
 
-    def interest_changed(self, source: Client, told: RemoteSubscription, change: int) -> None:
+    def interest_changed(self, source: Any, told: RemoteSubscription, change: int) -> None:
         """Announce it to other servers; the worker that has the interest tells the workers."""
-        if self._mesh.outside is not None:
-            interest = self._mesh.outside.of(source.account)
-            interest.link_changed(cast("WorkerBranch", source), told.subject, told.queue, change)
+        if self._mesh.ledger.has_peers:
+            ledger = self._mesh.ledger.of(source.account)
+            ledger.link_changed(source, told.subject, told.queue, change)
 
     def allows_interest(self, link: Link, subject: bytes) -> bool:
         """Allow all interest."""

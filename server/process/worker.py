@@ -168,7 +168,7 @@ class Worker:
         for kind, told in words:
             self._take(server, kind, told)
         mesh = self._mesh = WorkerLinks(server.broker, worker.index, self._link_lost)
-        worker.link_outside = mesh.link_outside
+        worker.ledger = mesh.ledger
         tune(server, options)
         await server.start()
         logging.adopt_structlog()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from midge.server.broker.server_keys import ServerKeys
     from midge.server.listeners.connection_source import Address
     from midge.server.listeners.tcp import Listener
-    from midge.server.peers.interest import Interests
+    from midge.server.peers.ledger import Ledger
 
 
 class WorkerRole:
@@ -22,8 +22,8 @@ class WorkerRole:
 
     Worker 0 has the parts that exist once: JetStream, monitoring and the system account's
     services. `ask_others` sends a question to all other workers. `states` is the parent's last
-    report about all workers. `link_outside` is called with the interest of links to other servers,
-    if there will be such links, and `neighbours_changed` with their addresses for clients.
+    report about all workers. `ledger` has the interest of the links to them, and
+    `neighbours_changed` is called with other servers' addresses for clients.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class WorkerRole:
         self.keys = keys
         self.source = source
         self.ask_others = ask_others
-        self.link_outside: Callable[[Interests], object] = _nothing
+        self.ledger: Ledger | None = None
         self.neighbours_changed: Callable[[Neighbours], object] = _nothing
         self.states: list[dict[str, Any]] = []
         self.refused = 0

@@ -12,7 +12,7 @@ from midge.server.broker.broker import Broker
 from midge.server.config import options as tables
 from midge.server.peers.addresses import Address
 from midge.server.peers.cluster import Cluster
-from midge.server.peers.interest import Interests
+from midge.server.peers.ledger import Ledger
 from midge.server.peers.link import Link
 from midge.server.peers.route import route_link
 from midge.server.peers.route_dialler import SolicitedRoute
@@ -113,9 +113,9 @@ class World:
         )
         self.clock = ManualClock()
         self.broker = Broker(options, self.clock, Random(1))
-        self.interests = Interests(self.broker.admission.links)
-        self.broker.observers.append(self.interests)
-        self.cluster = Cluster(self.broker, self.interests)
+        self.ledger = Ledger(self.broker.admission.links)
+        self.broker.observers.append(self.ledger)
+        self.cluster = Cluster(self.broker, self.ledger)
         self.account = self.broker.account("A")
         self.found: list[str] = []
         self.cluster.discovered = lambda info: self.found.append(info.server_id)

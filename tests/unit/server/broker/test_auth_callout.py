@@ -17,9 +17,9 @@ from midge.server.config.options import (
     Options,
     User,
 )
-from midge.server.peers.interest import Interests
 from midge.server.peers.leaf_nodes import LeafNodes as Nodes
 from midge.server.peers.leaf_service import LeafListener
+from midge.server.peers.ledger import Ledger
 from midge.testing import ManualClock
 from tests.support.callout import Asked, CalloutService
 from tests.support.keys import KeyPair
@@ -98,7 +98,7 @@ async def test_a_reload_that_brings_a_service_has_it_asked() -> None:
 
 async def test_leaf_nodes_by_users_of_clients_are_asked_about() -> None:
     async with midge.Server(OPTIONS, port=-1) as server:
-        listener = LeafListener(Nodes(server.broker, Interests()))
+        listener = LeafListener(Nodes(server.broker, Ledger()))
         service = await CalloutService.start(server.url, ISSUER, place, dict(SERVICE))
         for user, account in (("app", "APP"), ("auth", "AUTH")):
             request = AuthRequest(user=user, password="p", connection_type="LEAFNODE")

@@ -144,6 +144,25 @@ def test_other_imports_are_told_at_once(accounts: Accounts) -> None:
     assert told(route) == []
 
 
+def test_a_first_import_of_a_service_is_not_told_and_a_subscription_to_it_is(
+    accounts: Accounts,
+) -> None:
+    route = accounts.world.joined()
+    links = accounts.world.broker.admission.links
+    a = Table(name="A", exports=(Export(service="ask"),))
+    b = Table(name="B", imports=(Import(service=ImportSource(account="A", subject="ask")),))
+    links.apply({})
+    route.take()
+    links.apply(plan_accounts([a, b]))
+    assert route.take() == []
+    kept = accounts.add("B", "ask")
+    assert route.take() == ["RS+ B ask"]
+    links.apply({})
+    assert route.take() == []
+    accounts.remove("B", kept)
+    assert route.take() == ["RS- B ask"]
+
+
 def renewed(known: set[str], lines: list[str]) -> set[str]:
     """Return the interest announced after `lines`, if `known` was announced before them."""
     for line in lines:

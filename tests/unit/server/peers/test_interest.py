@@ -9,7 +9,7 @@ import pytest
 from midge.server.channels.fair_turns import FairTurns
 from midge.server.peers import announcer
 from midge.server.peers.announcer import InterestAnnouncer, LeafDialect
-from midge.server.peers.interest import AccountInterest
+from midge.server.peers.ledger import Ledger
 from midge.server.peers.rules import rules_of, telling
 from midge.server.routing.account import Account
 from midge.server.routing.role import Role
@@ -46,7 +46,9 @@ class World:
         self.clock = ManualClock()
         self.turns = FairTurns(self.clock)
         self.account = Account("A")
-        self.interest = AccountInterest(self.account, lambda _: [OWN])
+        ledger = Ledger()
+        ledger.extra = dict.fromkeys((Role.LEAF, Role.HUB), lambda _: [OWN])
+        self.interest = ledger.of(self.account)
 
     def link(self, *, is_hub: bool = False, cluster: str = "", rules=None) -> Link:
         link = Link(self.turns, is_hub=is_hub, cluster=cluster)
@@ -218,4 +220,4 @@ def test_a_link_that_has_left_is_told_nothing(world: World) -> None:
     world.interest.remove(leaf)
     world.add(b"x")
     assert leaf.take() == []
-    assert world.account.interest_listener is None
+    assert world.account.watcher is None

@@ -12,8 +12,9 @@ from midge.server.clients.connection import Connection
 from midge.server.config.options import Options
 from midge.server.jetstream.ingest import StreamSubscription
 from midge.server.jetstream.sink import only_link
+from midge.server.peers.ledger import Ledger
 from midge.server.peers.worker import worker_link
-from midge.server.peers.worker_interest import WorkerAnnouncer, WorkerInterest
+from midge.server.peers.worker_interest import Numbers, WorkerAnnouncer
 from midge.server.routing.client import Client
 from midge.server.routing.observer import MessageObserver
 from midge.server.routing.outbound import ChunkPool
@@ -47,16 +48,17 @@ class Ends:
         self._clock = ManualClock()
         self.here = Broker(Options(), self._clock, Random(1))
         self.there = Broker(Options(), self._clock, Random(2))
-        interest = WorkerInterest(lambda: True)
-        interest.watch(self.there.global_account)
+        numbers = Numbers(lambda: True)
+        ledger = Ledger(None, numbers)
+        ledger.account_made(self.there.global_account)
         self.out = worker_link(self.here, 1000, 1, Mock(), {})
-        self.into = worker_link(self.there, 1000, 0, Mock(), interest.receivers)
+        self.into = worker_link(self.there, 1000, 0, Mock(), numbers.receivers)
         self._out, self._into = Transport(), Transport()
         for link, transport in ((self.out, self._out), (self.into, self._into)):
             link.channel.connection_made(transport)
             link.start()
-        told = WorkerAnnouncer(interest, self.into, self.there.turns, lambda: None)
-        interest.join(told)
+        told = WorkerAnnouncer(self.into, self.there.turns, lambda: None)
+        ledger.join(told)
         self.publisher = Peer(self.here)
         self.subscriber, self.other = Peer(self.there), Peer(self.there)
 
