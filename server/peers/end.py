@@ -1,7 +1,7 @@
 """One end of a link to another server, of either kind and whichever of the two has connected.
 
 Leaf nodes and routes differ in their handshakes and in what a violation leads to: that is in
-leaf_end.py and route_end.py.
+leaf_nodes.py and route_end.py.
 """
 
 from __future__ import annotations

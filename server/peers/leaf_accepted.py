@@ -25,7 +25,7 @@ from midge.server.listeners.sockets import host_in_url
 from midge.server.peers.announcer import InterestAnnouncer, LeafDialect
 from midge.server.peers.compression import OFF, Compression
 from midge.server.peers.end import new_nonce
-from midge.server.peers.leaf_end import LeafEnd
+from midge.server.peers.leaf_nodes import LeafEnd, LeafNodes
 from midge.server.peers.listener import when_decided
 from midge.server.peers.rules import denied_for, rules_of, telling
 from midge.server.routing.role import Role
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from midge.server.auth.permissions import PermissionRules
     from midge.server.broker.expiry import WhyEnded
-    from midge.server.peers.leaf_nodes import LeafNodes
     from midge.server.peers.link import Link
     from midge.server.routing.account import Account
 

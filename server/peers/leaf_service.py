@@ -19,9 +19,8 @@ from midge.server.errors import ConfigError
 from midge.server.listeners.tls import build_server_context
 from midge.server.log.logger import get_logger
 from midge.server.peers.dial import Diallers
-from midge.server.peers.leaf import leaf_link
 from midge.server.peers.leaf_accepted import AcceptedLeaf
-from midge.server.peers.leaf_nodes import LeafNodes
+from midge.server.peers.leaf_nodes import LeafNodes, leaf_link
 from midge.server.peers.leaf_solicited import Remote
 from midge.server.peers.listener import LinkListener
 

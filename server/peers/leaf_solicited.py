@@ -39,8 +39,7 @@ from midge.server.peers.dial import (
     within,
 )
 from midge.server.peers.end import RENEWAL_BYTES
-from midge.server.peers.leaf import leaf_link
-from midge.server.peers.leaf_end import LOOP_DELAY_S, LeafEnd
+from midge.server.peers.leaf_nodes import LOOP_DELAY_S, LeafEnd, LeafNodes, leaf_link
 from midge.server.peers.link import Link
 from midge.server.peers.rules import denied_for, rules_of, telling
 from midge.server.routing.role import Role
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
 
     from midge.server.config.leafnodes import LeafRemote
     from midge.server.listeners.websocket.client import WebSocketClient
-    from midge.server.peers.leaf_nodes import LeafNodes
 
 _DISCOVERED_MAX = 256
 """Most addresses taken from a hub's INFO; a cluster has a handful of servers."""

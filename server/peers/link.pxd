@@ -65,3 +65,19 @@ cdef class Link(ChannelOwner):
     cpdef void note_sent(self, Py_ssize_t count, Py_ssize_t size) except *
     @cython.locals(checks=int, subject=bytes, reply=bytes)
     cpdef Frame sendable(self, Client publisher, Frame frame)
+
+
+cdef class Branch(Client):
+    cdef readonly Link link
+    cdef readonly bytes name
+    cdef readonly str cluster
+    cdef public object announcer
+    cdef public list interest
+    cdef readonly Heads heads
+
+    cpdef void send(self, bytes piece) except *
+    cpdef bint run_goes_on(self, unsigned long long generation) except -1
+    cpdef void pause_for(self, Client receiver) except *
+    cpdef bint forward(self, Client publisher, Frame frame, list queues) except -1
+    cpdef bint takes_run(self, Client publisher, Frame frame) except -1
+    cpdef void forward_run(self, Frame frame, Py_ssize_t count, list queues) except *

@@ -7,12 +7,12 @@ from midge.protocol.frame cimport Frame, with_subject
 from midge.protocol.handler cimport Handler
 from midge.server.auth.permissions cimport Permissions
 from midge.server.peers.link cimport Link
-from midge.server.peers.views cimport full_view, plain_view, view_for
 from midge.server.routing cimport trace_headers
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
-from midge.sublist.result cimport SubListResult
+from midge.sublist.result cimport Remotes, SubListResult
 from midge.sublist.sublist cimport SubList
+from midge.sublist.subscription cimport RemoteSubscription
 
 cdef Py_ssize_t STEP_BYTES, _CARE_BYTES, _VIEW_BYTES, _PUB_BYTES
 cdef Py_ssize_t _DELIVERY_BYTES, _DELIVERY_IN_RUN_BYTES, _TRACED_BYTES
@@ -36,6 +36,10 @@ cdef class LinkCommands(Handler):
     cpdef void on_peer_error(self, bytes text) except *
     cpdef void on_ping(self) except *
     cpdef void on_pong(self) except *
+    @cython.locals(link=Link, told=RemoteSubscription)
+    cpdef void on_link_subscribe(self, bytes subject, bytes queue, long long weight) except *
+    @cython.locals(link=Link)
+    cpdef void on_link_unsubscribe(self, bytes subject, bytes queue) except *
     cpdef list all_branches(self)
     cpdef Account account_of_lines(self)
     cpdef void lost(self) except *
@@ -74,3 +78,17 @@ cdef class LinkCommands(Handler):
     @cython.locals(sublist=SubList, view=SubListResult, found=SubListResult, queues=list)
     cdef SubListResult _match(self, Client source, Frame frame)
     cdef SubListResult _view_for(self, Client source, SubListResult found, list queues)
+
+
+cdef SubListResult plain_view(Client source, SubListResult found)
+
+
+cdef SubListResult full_view(Client source, SubListResult found)
+
+
+@cython.locals(only=tuple, named=set, groups=tuple)
+cdef SubListResult view_for(Client source, SubListResult found, list queues)
+
+
+@cython.locals(plain=tuple, groups=tuple)
+cdef Remotes _others(Client source, Remotes remotes, set named)

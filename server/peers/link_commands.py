@@ -12,14 +12,14 @@ from midge.protocol.frame import Frame, with_subject
 from midge.protocol.handler import Handler
 from midge.server.channels.charges import DELIVERY_BYTES, DELIVERY_IN_RUN_BYTES, STEP_BYTES
 from midge.server.peers.link import Link
-from midge.server.peers.views import full_view, plain_view, view_for
 from midge.server.routing import trace_headers
 from midge.server.routing.account import Account
 from midge.server.routing.ack_replies import ACK_PREFIX, as_shown
 from midge.server.routing.client import Client
 from midge.server.routing.receivers import SERVED
-from midge.sublist.result import SubListResult
+from midge.sublist.result import Remotes, SubListResult
 from midge.sublist.sublist import SubList
+from midge.sublist.subscription import RemoteSubscription
 
 _DELIVERY_BYTES = DELIVERY_BYTES  # C numbers where this is compiled
 _DELIVERY_IN_RUN_BYTES = DELIVERY_IN_RUN_BYTES
@@ -32,7 +32,7 @@ _ACK_PREFIX = ACK_PREFIX  # a C variable where this is compiled
 
 
 class LinkCommands(Handler):
-    """Takes the lines that come over `link`, which the link itself sets.
+    """Takes the lines that come over `link`, which the link itself sets; by itself, a leaf node's.
 
     With `maps`, the mappings of an account apply to messages.
     """
@@ -78,6 +78,18 @@ class LinkCommands(Handler):
         self.link.answered()
 
     # Branches, and interest.
+
+    def on_link_subscribe(self, subject: bytes, queue: bytes | None, weight: int) -> None:
+        """Note the other server's interest, or that a queue group has another weight."""
+        link = self.link
+        if link.is_ready and not link.side.ends_for(link, subject):
+            told = RemoteSubscription(subject, queue, link, weight)
+            link.announced.begin(link, link, link.interest, told)
+
+    def on_link_unsubscribe(self, subject: bytes, queue: bytes | None) -> None:
+        """Forget interest of the other server."""
+        link = self.link
+        link.announced.end(link, link, link.interest, subject, queue, "")
 
     def all_branches(self) -> list[Any]:
         """List what the link is to the accounts that it has carried so far; itself, if to one."""
@@ -316,3 +328,44 @@ class LinkCommands(Handler):
         """Return what a message for these queue groups reaches."""
         self.link.spend(_VIEW_BYTES * (len(queues) + len(found.queues)))
         return view_for(source, found, queues)
+
+
+# What a message from a link reaches, of the subscriptions that match its subject: plain ones, and a
+# member of each queue group that its line names. It goes on over those links to which its source
+# `reaches`, see routing/passage.py.
+
+
+def plain_view(source: Client, found: SubListResult) -> SubListResult:
+    """Return what a message without queue groups reaches: no member of any."""
+    if not found.queues and found.remotes is None:
+        return found
+    return SubListResult(found.plain, (), _others(source, found.remotes, None))
+
+
+def full_view(source: Client, found: SubListResult) -> SubListResult:
+    """Return what a message for every queue group reaches."""
+    if found.remotes is None:
+        return found
+    named = {group.name for group in found.remotes.queues}
+    return SubListResult(found.plain, found.queues, _others(source, found.remotes, named))
+
+
+def view_for(source: Client, found: SubListResult, queues: list[bytes]) -> SubListResult:
+    """Return what a message for these queue groups reaches."""
+    only: tuple[Any, ...] = found.queues
+    if len(only) == len(queues) == 1 and found.remotes is None and only[0].name == queues[0]:
+        return found
+    named = set(queues)
+    groups = tuple([group for group in found.queues if group.name in named])
+    return SubListResult(found.plain, groups, _others(source, found.remotes, named))
+
+
+def _others(source: Client, remotes: Remotes | None, named: set[bytes] | None) -> Remotes | None:
+    """Return the links that a message of `source` goes on to; None without any."""
+    if remotes is None:
+        return None
+    plain = tuple([link for link in remotes.plain if source.reaches(link, "")])
+    groups: tuple[Any, ...] = ()
+    if named and remotes.queues:
+        groups = tuple([group for group in remotes.queues if group.name in named])
+    return Remotes(plain, groups) if plain or groups else None

@@ -3,9 +3,8 @@
 cimport cython
 
 from midge.protocol.frame cimport Frame
-from midge.server.peers.link cimport Link
+from midge.server.peers.link cimport Branch, Link
 from midge.server.peers.link_commands cimport LinkCommands
-from midge.server.peers.branch cimport Branch
 from midge.server.peers.outbound cimport Heads
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from midge.protocol.errors import UNKNOWN_OPERATION, ProtocolError
 from midge.protocol.frame import Frame
 from midge.protocol.link import ROUTE, LinkParser
-from midge.server.peers.branch import Branch
-from midge.server.peers.link import DOCUMENT_MAX_BYTES, Link
+from midge.server.peers.link import DOCUMENT_MAX_BYTES, Branch, Link
 from midge.server.peers.link_commands import LinkCommands
 from midge.server.peers.outbound import Heads
 from midge.server.routing.account import Account

@@ -5,9 +5,8 @@ cimport cython
 from midge.protocol cimport lines, memory
 from midge.protocol.frame cimport Frame, compose
 from midge.protocol.link cimport BlockHandler
-from midge.server.peers.link cimport Link
+from midge.server.peers.link cimport Branch, Link
 from midge.server.peers.link_commands cimport LinkCommands
-from midge.server.peers.branch cimport Branch
 from midge.server.routing.passage cimport passes
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client

@@ -15,8 +15,7 @@ from midge.protocol import lines, memory
 from midge.protocol.frame import Frame, compose
 from midge.protocol.link import NOBODY, WORKER, BlockHandler, LinkParser
 from midge.server.broker.message_trace import TRACING_PROTOCOL
-from midge.server.peers.branch import Branch
-from midge.server.peers.link import Link
+from midge.server.peers.link import Branch, Link
 from midge.server.peers.link_commands import LinkCommands
 from midge.server.peers.worker_interest import HARMLESS
 from midge.server.routing.account import Account

@@ -15,7 +15,7 @@ from midge.server.channels.closed_reason import ClosedReason
 from midge.server.config import options as tables
 from midge.server.config.options import ClusterAuthorization, ClusterPermissions
 from midge.server.peers.cluster import REFUSAL_DELAY_S
-from midge.server.peers.leaf import leaf_link
+from midge.server.peers.leaf_nodes import leaf_link
 from midge.server.routing.client import Client
 from midge.server.routing.outbound import ChunkPool
 from midge.server.routing.subscription import RoutedSubscription
