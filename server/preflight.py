@@ -153,7 +153,7 @@ def _build_context(table: tables.Tls, where: str) -> object:
 
 def _try_cluster(table: tables.Cluster) -> Iterator[Problem]:
     """Yield the faults of the routes and their certificates."""
-    from midge.server.peers.addresses import parse_route_address  # noqa: PLC0415 - few have any
+    from midge.server.peers.dial import parse_route_address  # noqa: PLC0415 - few have any
 
     for url in table.routes:
         yield from _try(partial(parse_route_address, url), ("cluster", "routes"))
@@ -172,7 +172,7 @@ def _try_remotes(options: tables.Options) -> Iterator[Problem]:
     from midge.server.auth.client_tls import (  # noqa: PLC0415 - as above
         build_client_context,
     )
-    from midge.server.peers.addresses import parse_leaf_address  # noqa: PLC0415 - as above
+    from midge.server.peers.dial import parse_leaf_address  # noqa: PLC0415 - as above
 
     """Yield the faults of the servers to connect to."""
     for index, remote in enumerate(options.leafnodes.remotes):

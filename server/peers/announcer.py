@@ -31,7 +31,7 @@ New rules. After a reload, or an INFO with other permissions, `begin` walks agai
 keys already announced, which withdraws those now denied, then over all others.
 
 nats-server announces in the same way, by `RS+` and `RS-` on routes and `LS+` and `LS-` on leaf node
-links; `Dialect` writes the lines. `AccountLedger` (ledger.py) connects these parts for an account.
+links; `InterestLines` writes them. `AccountLedger` (ledger.py) connects these parts for an account.
 """
 
 from __future__ import annotations
@@ -93,65 +93,35 @@ class AnnouncedLink(Protocol):
         """Send a line."""
 
 
-class Dialect(Protocol):
-    """The lines that announce interest."""
+class InterestLines:
+    """The lines that announce interest: LS+ and LS- on leaf node links, and RS+ and RS- on routes.
 
-    names_origins: bool
-
-    def began(self, key: Key, weight: int) -> bytes:
-        """Write that there is interest, or that a queue group has another weight."""
-
-    def ended(self, key: Key) -> bytes:
-        """Write that interest has ended."""
-
-
-class LeafDialect:
-    """The lines LS+ and LS-."""
-
-    names_origins = False
-
-    def began(self, key: Key, weight: int) -> bytes:
-        """Write that there is interest, or that a queue group has another weight."""
-        subject, queue, _ = key
-        if queue is None:
-            return b"LS+ %b\r\n" % subject
-        return b"LS+ %b %b %d\r\n" % (subject, queue, weight)
-
-    def ended(self, key: Key) -> bytes:
-        """Write that interest has ended."""
-        subject, queue, _ = key
-        if queue is None:
-            return b"LS- %b\r\n" % subject
-        return b"LS- %b %b\r\n" % (subject, queue)
-
-
-class RouteDialect:
-    """The lines RS+ and RS- of one account; LS+ and LS- for leaf nodes, if the peer reads those.
-
-    `account` is its name and a blank, or empty on a route of its own.
+    `account` is an account's name and a blank on a route, and empty on a route of its own. A peer
+    that `names_origins` reads LS+ and LS- for the interest of leaf node clusters.
     """
 
-    def __init__(self, account: bytes, *, names_origins: bool) -> None:
+    def __init__(self, verb: bytes, account: bytes = b"", *, names_origins: bool = False) -> None:
         self.names_origins = names_origins
         self._account = account
+        self._heads = {sign: b"%b%b %b" % (verb, sign, account) for sign in (b"+", b"-")}
 
     def began(self, key: Key, weight: int) -> bytes:
         """Write that there is interest, or that a queue group has another weight."""
         subject, queue, origin = key
-        if queue is None and not origin:
-            return b"RS+ %b%b\r\n" % (self._account, subject)
-        group = b"" if queue is None else b" %b %d" % (queue, weight)
-        return b"%b%b%b\r\n" % (self._head(b"+", origin), subject, group)
+        head = self._head(b"+", origin)
+        if queue is None:
+            return b"%b%b\r\n" % (head, subject)
+        return b"%b%b %b %d\r\n" % (head, subject, queue, weight)
 
     def ended(self, key: Key) -> bytes:
         """Write that interest has ended."""
         subject, queue, origin = key
-        group = b"" if queue is None else b" " + queue
-        return b"%b%b%b\r\n" % (self._head(b"-", origin), subject, group)
+        head = self._head(b"-", origin)
+        return b"%b%b\r\n" % (head, subject if queue is None else b"%b %b" % (subject, queue))
 
     def _head(self, sign: bytes, origin: str) -> bytes:
         if not origin:
-            return b"RS%b %b" % (sign, self._account)
+            return self._heads[sign]
         return b"LS%b %b %b" % (sign, origin.encode(), self._account)
 
 
@@ -166,14 +136,14 @@ class InterestAnnouncer:
         self,
         link: AnnouncedLink,
         turns: FairTurns,
-        dialect: Dialect,
+        lines: InterestLines,
         *,
         is_isolated: bool = False,
     ) -> None:
         self._is_isolated = is_isolated
         self._link = link
         self._turns = turns
-        self._dialect = dialect
+        self._lines = lines
         self.allows: Callable[[bytes], bool] = _all
         self._shards: tuple[dict[Key, int], ...] = ()
         self._count_of: Callable[[Key], int] = _none
@@ -198,7 +168,7 @@ class InterestAnnouncer:
 
     def key_of(self, subject: bytes, queue: bytes | None, origin: str) -> Key:
         """Return the key of interest that came over another link."""
-        return subject, queue, origin if self._dialect.names_origins else ""
+        return subject, queue, origin if self._lines.names_origins else ""
 
     def keys_behind(
         self, sublist: SubList, meaning: Callable[[Any], bytes | None]
@@ -268,7 +238,7 @@ class InterestAnnouncer:
             return
         counts[key] = count
         if before == 0:
-            self._link.send(self._dialect.began(key, count))
+            self._link.send(self._lines.began(key, count))
 
     def look(self, key: Key) -> None:
         """Count a key again, and announce a change at once."""
@@ -300,7 +270,7 @@ class InterestAnnouncer:
         elif count != before:
             counts[key] = count
             if before == 0 or key[1] is not None:
-                self._link.send(self._dialect.began(key, count))
+                self._link.send(self._lines.began(key, count))
 
     def _counts_with(self, key: Key) -> dict[Key, int]:
         """Return the dictionary that `key` belongs to."""
@@ -309,7 +279,7 @@ class InterestAnnouncer:
     def _forget(self, counts: dict[Key, int], key: Key) -> None:
         """Announce the end of interest, if it was announced."""
         if counts.pop(key, 0):
-            self._link.send(self._dialect.ended(key))
+            self._link.send(self._lines.ended(key))
             if not counts:
                 counts.clear()  # frees its table: 5 KB after 100 entries
 

@@ -23,7 +23,7 @@ from midge.server.clients.observer import Observer
 from midge.server.config.addresses import advertised_address
 from midge.server.listeners.sockets import host_in_url
 from midge.server.log.logger import get_logger
-from midge.server.peers.announcer import InterestAnnouncer, RouteDialect
+from midge.server.peers.announcer import InterestAnnouncer, InterestLines
 from midge.server.peers.end import Peers
 from midge.server.peers.rules import RouteInterestRules
 from midge.server.routing.account import Account
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
     from midge.server.clock import Clock
     from midge.server.config.security import SubjectPermissions
-    from midge.server.peers.addresses import Place
+    from midge.server.peers.dial import Place
     from midge.server.peers.ledger import Ledger
     from midge.server.peers.link import Link
     from midge.server.peers.route import RouteBranch
@@ -93,7 +93,7 @@ class Refusals:
 class Cluster(Peers, Observer):
     """All routes of `broker`.
 
-    `links` has the routes that are up, by server id and place (addresses.py), and `routes` one of
+    `links` has the routes that are up, by server id and place (dial.py), and `routes` one of
     them for each server. The end of every route to a server has that server's latest INFO.
 
     `name` is the cluster's name, and `is_dynamic` is True if no setting has it. `discovered` is
@@ -376,8 +376,8 @@ class Cluster(Peers, Observer):
         branch = link.commands.branch(account.name.encode())
         if branch is None:
             return
-        dialect = RouteDialect(branch.account_word, names_origins=link.names_origins)
-        branch.announcer = InterestAnnouncer(branch, self.broker.turns, dialect)
+        lines = InterestLines(b"RS", branch.account_word, names_origins=link.names_origins)
+        branch.announcer = InterestAnnouncer(branch, self.broker.turns, lines)
         self.ledger.of(account).add(branch, self._allows(branch))
 
     def _allows(self, branch: RouteBranch) -> Callable[[bytes], bool]:

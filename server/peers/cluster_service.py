@@ -19,9 +19,8 @@ from midge.server.config.options import Authorization, Options
 from midge.server.errors import ConfigError
 from midge.server.listeners.tls import build_server_context
 from midge.server.log.logger import get_logger
-from midge.server.peers.addresses import Address, parse_route_address
 from midge.server.peers.cluster import Cluster
-from midge.server.peers.dial import Diallers
+from midge.server.peers.dial import Address, Diallers, parse_route_address
 from midge.server.peers.listener import LinkListener
 from midge.server.peers.route import route_link
 from midge.server.peers.route_dialler import RouteDialler
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from midge.server.clients.connection import Connection
     from midge.server.config.cluster import Cluster as Table
     from midge.server.listeners.connection_source import ConnectionSource
-    from midge.server.peers.addresses import Place
+    from midge.server.peers.dial import Place
     from midge.server.peers.ledger import Ledger
     from midge.server.peers.link import Link
 

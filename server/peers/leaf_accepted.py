@@ -22,7 +22,7 @@ from midge.server.broker.server_info import LEAFS, WEBSOCKETS
 from midge.server.channels.closed_reason import ClosedReason
 from midge.server.config.addresses import advertised_address
 from midge.server.listeners.sockets import host_in_url
-from midge.server.peers.announcer import InterestAnnouncer, LeafDialect
+from midge.server.peers.announcer import InterestAnnouncer, InterestLines
 from midge.server.peers.compression import OFF, Compression
 from midge.server.peers.end import new_nonce
 from midge.server.peers.leaf_nodes import LeafEnd, LeafNodes
@@ -294,7 +294,7 @@ class AcceptedLeaf(LeafEnd):
         is_isolated = connect.isolate or broker.options.leafnodes.isolate_interest
         link.pass_as(Role.HUB if connect.is_hub else Role.LEAF)
         link.announcer = InterestAnnouncer(
-            link, broker.turns, LeafDialect(), is_isolated=is_isolated
+            link, broker.turns, InterestLines(b"LS"), is_isolated=is_isolated
         )
         info = self._second_info(link, identity)
         try:

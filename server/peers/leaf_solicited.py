@@ -6,13 +6,16 @@ They go on for ever, at each of the hub's addresses in turn.
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import ssl
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET, structs
 
 from midge.protocol import COMPATIBLE_VERSION
+from midge.protocol.credentials import decode_user_seed, split_credentials
 from midge.protocol.leaf_messages import (
     LOOP_TEXT,
     LeafConnect,
@@ -20,21 +23,22 @@ from midge.protocol.leaf_messages import (
     SubjectRules,
     parse_leaf_info,
 )
+from midge.protocol.nkeys import USER_PREFIX, encode_nkey
 from midge.server.auth.client_tls import build_client_context
 from midge.server.broker.message_trace import TRACING_PROTOCOL
 from midge.server.channels.closed_reason import ClosedReason
 from midge.server.clock import sleep
 from midge.server.config.account_names import GLOBAL_ACCOUNT
-from midge.server.peers.addresses import Address, parse_leaf_address
-from midge.server.peers.announcer import InterestAnnouncer, LeafDialect
+from midge.server.peers.announcer import InterestAnnouncer, InterestLines
 from midge.server.peers.compression import OFF, Compression
-from midge.server.peers.credentials import prove
 from midge.server.peers.dial import (
     ENDED,
     NO_INFO,
+    Address,
     Dialler,
     attach,
     dial,
+    parse_leaf_address,
     read_line,
     within,
 )
@@ -53,6 +57,7 @@ if TYPE_CHECKING:
 _DISCOVERED_MAX = 256
 """Most addresses taken from a hub's INFO; a cluster has a handful of servers."""
 
+_CREDENTIALS_MAX_BYTES = 1 << 20
 _SECOND_INFO_S = 2.0
 _TOGETHER_S = 0.25  # by so much the two ends of a link may see it come up at other times
 _OTHER_WAIT_S = 1.0
@@ -172,7 +177,7 @@ class SolicitedLeaf(LeafEnd):
         link.pass_as(Role.LEAF if self._remote.table.hub else Role.HUB)
         is_isolated = self._remote.table.isolate_interest
         link.announcer = InterestAnnouncer(
-            link, self.broker.turns, LeafDialect(), is_isolated=is_isolated
+            link, self.broker.turns, InterestLines(b"LS"), is_isolated=is_isolated
         )
         if self._bind(link, info):
             self.nodes.join(link, link.take_rules)
@@ -388,3 +393,43 @@ class Remote(Dialler):
 
 def _rules(told: object) -> SubjectRules:
     return told if told is not UNSET and isinstance(told, SubjectRules) else SubjectRules()
+
+
+def prove(connect: LeafConnect, remote: LeafRemote, address: Address, nonce: str) -> None:
+    """Put the remote's credentials, and a signature of its nonce, into `connect`.
+
+    Raises:
+        OSError: the credentials file cannot be read.
+        ValueError: the file or the seed is malformed.
+    """
+    if remote.credentials:
+        with Path(remote.credentials).open("rb") as file:
+            text = file.read(_CREDENTIALS_MAX_BYTES).decode(errors="replace")
+        connect.jwt, seed = split_credentials(text)
+        if not connect.jwt or not seed:
+            raise ValueError("expected a user's JWT and seed in the credentials file")
+        connect.sig = _sign(seed, nonce)[1]
+    elif remote.nkey_seed:
+        connect.nkey, connect.sig = _sign(remote.nkey_seed, nonce)
+    elif address.user and address.password:
+        connect.user, connect.password = address.user, address.password
+    elif address.user:
+        connect.user = connect.auth_token = address.user  # older servers take it as a token
+    elif remote.token:
+        connect.auth_token = remote.token
+    else:
+        connect.user, connect.password = remote.user, remote.password
+
+
+def _sign(seed: str, nonce: str) -> tuple[str, str]:
+    """Return the public key of `seed` and its signature of `nonce`."""
+    # Only links with keys pay for importing it.
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415
+        Ed25519PrivateKey,
+    )
+
+    key = Ed25519PrivateKey.from_private_bytes(decode_user_seed(seed))
+    raw = key.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
+    signature = base64.urlsafe_b64encode(key.sign(nonce.encode())).rstrip(b"=").decode()
+    return encode_nkey(bytes([USER_PREFIX]) + raw), signature

@@ -14,7 +14,7 @@ from midge.server.peers.dial import dial, within
 
 if TYPE_CHECKING:
     from midge.server.config.leafnodes import LeafProxy
-    from midge.server.peers.addresses import Address
+    from midge.server.peers.dial import Address
 
 _ANSWER_MAX_BYTES = 4096
 _PIECE_BYTES = 65536

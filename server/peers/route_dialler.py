@@ -19,8 +19,8 @@ from midge.server.peers.route_end import RouteEnd
 if TYPE_CHECKING:
     import ssl
 
-    from midge.server.peers.addresses import Address, Place
     from midge.server.peers.cluster import Cluster
+    from midge.server.peers.dial import Address, Place
 
 RECONNECT_S = 1.0
 RECONNECT_SPREAD_S = 0.1

@@ -21,8 +21,8 @@ from midge.server.channels.closed_reason import ClosedReason
 from midge.server.channels.reading import AUTHENTICATING
 from midge.server.listeners.sockets import is_loopback
 from midge.server.log.logger import get_logger
-from midge.server.peers.addresses import Place
 from midge.server.peers.compression import Compression
+from midge.server.peers.dial import Place
 from midge.server.peers.end import RENEWAL_BYTES, End, new_nonce
 from midge.server.peers.listener import when_decided
 from midge.server.peers.rules import rules_of

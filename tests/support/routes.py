@@ -10,8 +10,8 @@ from midge.protocol.frame import compose
 from midge.protocol.route_messages import GOSSIP_DEFAULT
 from midge.server.broker.broker import Broker
 from midge.server.config import options as tables
-from midge.server.peers.addresses import Address
 from midge.server.peers.cluster import Cluster
+from midge.server.peers.dial import Address
 from midge.server.peers.ledger import Ledger
 from midge.server.peers.link import Link
 from midge.server.peers.route import route_link

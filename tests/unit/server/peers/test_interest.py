@@ -8,7 +8,7 @@ import pytest
 
 from midge.server.channels.fair_turns import FairTurns
 from midge.server.peers import announcer
-from midge.server.peers.announcer import InterestAnnouncer, LeafDialect
+from midge.server.peers.announcer import InterestAnnouncer, InterestLines
 from midge.server.peers.ledger import Ledger
 from midge.server.peers.rules import rules_of, telling
 from midge.server.routing.account import Account
@@ -28,7 +28,7 @@ class Link:
         self.interest: dict[object, RemoteSubscription] = {}
         self.lines: list[str] = []
         self.role = Role.HUB if is_hub else Role.LEAF
-        self.announcer = InterestAnnouncer(self, turns, LeafDialect())
+        self.announcer = InterestAnnouncer(self, turns, InterestLines(b"LS"))
 
     def send(self, piece: bytes) -> None:
         self.lines.append(piece.decode().removesuffix("\r\n"))
