@@ -19,8 +19,8 @@ announces their subscriptions under the exporter's subjects, each with its queue
 members. Only interest of this server and of leaf nodes counts, because the other servers of a
 cluster carry their messages by their own imports.
 
-Each change comes in once, by `added` or `removed` for a subscription here and by `link_changed` for
-interest behind a link, and goes out once over each link that it concerns.
+Each change comes in by the events of the account for interest here, and by `link_changed` for
+interest behind a link. It goes out once over each link that it concerns.
 """
 
 from __future__ import annotations
@@ -103,8 +103,9 @@ class Ledger(Observer):
 class AccountLedger:
     """The interest in one account, which is called `name` on the wire.
 
-    It watches the account while there is a link, another worker, or an exporter with links.
-    `importing` are the streams of such exporters.
+    While there are links, the SubList reports the first and the last interest of each kind. That is
+    not enough for imported subjects, for exporters with links, whose streams `importing` has, and
+    for other workers: for these the ledger watches each subscription of the account.
     """
 
     def __init__(self, account: Account, ledger: Ledger) -> None:
@@ -115,7 +116,7 @@ class AccountLedger:
         self._links: list[AnnouncedLink] = []
         self._imported: list[ImportedStream] = []  # streams of this account, while there are links
         self._own_answers = 0  # subscriptions of the server itself to _ANSWERED_BY_EACH
-        self._is_watching = False
+        self._is_listening = self._is_watching = False
         self.watch()
         if ledger.numbers is not None:
             known: set[tuple[bytes, bytes | None]] = set()
@@ -128,13 +129,15 @@ class AccountLedger:
         return len(self._links)
 
     def watch(self) -> None:
-        """Watch the account's subscriptions, or no longer, as `AccountLedger` says."""
-        wanted = bool(self._links or self.importing) or self._ledger.numbers is not None
-        if wanted and not self._is_watching:
-            self.account.add_watcher(self)
-        elif self._is_watching and not wanted:
-            self.account.remove_watcher(self)
-        self._is_watching = wanted
+        """Listen to the account and watch its subscriptions, or no longer, as the class says."""
+        listens, imports, account = bool(self._links), self._ledger.imports, self.account
+        watches = bool(self.importing) or self._ledger.numbers is not None
+        watches |= listens and imports is not None and imports.has_crossings(account.name)
+        if listens != self._is_listening:
+            (account.add_listener if listens else account.remove_listener)(self)
+        if watches != self._is_watching:
+            (account.add_watcher if watches else account.remove_watcher)(self)
+        self._is_listening, self._is_watching = listens, watches
 
     # The links of the account.
 
@@ -161,6 +164,7 @@ class AccountLedger:
 
     def accounts_planned(self) -> None:
         """Announce the changes by new or ended imports of this account's streams."""
+        self.watch()
         if self._links and self._renew_imported():
             for link in self._links:
                 self.renew(link, link.announcer.allows)
@@ -205,8 +209,8 @@ class AccountLedger:
             count = self.count_here(_WORKER, subject, queue)
             if self._own_answers and subject in _ANSWERED_BY_EACH:
                 count -= self._own_answers
-        remotes = self.account.sublist.remotes
-        if remotes is not None and self._ledger.has_peers:
+        remotes = self.account.sublist.remotes if self._ledger.has_peers else None
+        if remotes is not None:
             found: Any = remotes.exactly(subject, queue)
             for one in found:
                 if _is_outside(one.remote) and _place_of(one) == place:
@@ -271,22 +275,40 @@ class AccountLedger:
 
     # Changes here.
 
+    def interest_began(self, subject: bytes, queue: bytes | None) -> None:
+        """Announce the first interest of a kind."""
+        self._announce(subject, queue, 1)
+
+    def interest_ended(self, subject: bytes, queue: bytes | None) -> None:
+        """Announce the end of interest of a kind."""
+        self._announce(subject, queue, -1)
+
+    def group_resized(self, subject: bytes, queue: bytes, members: int) -> None:
+        """Announce the new number of members of a queue group."""
+        self.look(subject, queue)
+
+    def remote_changed(self, subject: bytes, queue: bytes | None) -> None:
+        """Do nothing: `link_changed` handles it, because it knows the link."""
+
+    def _announce(self, subject: bytes, queue: bytes | None, change: int) -> None:
+        if queue is not None or self._imported or self._is_imported(subject):
+            self.look(subject, queue)
+            return
+        for link in self._links:
+            link.announcer.change((subject, None, ""), change)
+
     def added(self, subscription: Subscription) -> None:
-        """Announce a new subscription."""
+        """Announce a new subscription where each counts."""
         self._changed(subscription, 1)
 
     def removed(self, subscription: Subscription) -> None:
-        """Announce the end of a subscription."""
+        """Announce the end of a subscription where each counts."""
         self._changed(subscription, -1)
 
     def _changed(self, subscription: Subscription, change: int) -> None:
         subject, queue = subscription.subject, subscription.queue
-        if self._links:
-            if queue is not None or self._imported or self._is_imported(subject):
-                self.look(subject, queue)
-            elif self.account.sublist.count_members(subject, None) == max(change, 0):
-                for link in self._links:
-                    link.announcer.change((subject, None, ""), change)
+        if queue is None and self._links and self._is_imported(subject):
+            self.look(subject, None)
         if self.importing and not isinstance(subscription, StreamLink | ServiceLink | Response):
             for stream in self.importing:
                 stream.changed(subject, queue)
@@ -295,8 +317,10 @@ class AccountLedger:
 
     def _is_imported(self, subject: bytes) -> bool:
         """Return whether exactly `subject` is imported: that hides the first and the last."""
-        imports = self._ledger.imports
-        return imports is not None and imports.count_crossings(self.account.name, subject) > 0
+        imports, name = self._ledger.imports, self.account.name
+        if imports is None or not imports.has_crossings(name):
+            return False
+        return imports.count_crossings(name, subject) > 0
 
     def _changed_for_workers(
         self, numbers: Numbers, one: Subscription, change: int, *, is_new: bool = False
@@ -308,19 +332,17 @@ class AccountLedger:
         if subject in _ANSWERED_BY_EACH and one.owned_by() is None:
             self._own_answers += change
             return
-        is_new = is_new or (change < 0 and numbers.take(one))
         count = self.count_for_workers(subject, queue, b"")
         if change > 0 and count == 1:
             numbers.give(one)
             is_new = True
-        elif change > 0 and self._take_numbers(numbers, subject, queue):
-            is_new = True
+        elif queue is None and numbers:
+            takes = numbers.take(one) if change < 0 else self._take_numbers(numbers, subject)
+            is_new = is_new or takes
         self._tell_workers((self.name, subject, queue, b""), count, is_new=is_new)
 
-    def _take_numbers(self, numbers: Numbers, subject: bytes, queue: bytes | None) -> bool:
+    def _take_numbers(self, numbers: Numbers, subject: bytes) -> bool:
         """Take the number from a subscription that is no longer alone; False without one."""
-        if queue is not None or not numbers:
-            return False
         if self.count_here(_WORKER, subject, None) > _ALONE_BEFORE:
             return False
         return any(numbers.take(one) for one in self.account.sublist.exactly(subject, None))
@@ -351,8 +373,9 @@ class AccountLedger:
         if self._ledger.numbers is not None and source.role != _WORKER:
             place = _place(source.role, queue, origin)
             count = self.count_for_workers(subject, queue, place)
-            is_new = count > 1 and self._take_numbers(self._ledger.numbers, subject, queue)
-            is_new = is_new or (count == 1 and change > 0)
+            is_new = count == 1 and change > 0
+            if queue is None and count > 1 and self._ledger.numbers:
+                is_new = self._take_numbers(self._ledger.numbers, subject)
             self._tell_workers((self.name, subject, queue, place), count, is_new=is_new)
         for stream in self.importing:
             stream.link_changed(source, subject, queue, origin)

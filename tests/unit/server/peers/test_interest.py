@@ -220,4 +220,4 @@ def test_a_link_that_has_left_is_told_nothing(world: World) -> None:
     world.interest.remove(leaf)
     world.add(b"x")
     assert leaf.take() == []
-    assert world.account.watcher is None
+    assert (world.account.interest_listener, world.account.watcher) == (None, None)
