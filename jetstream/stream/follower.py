@@ -24,6 +24,7 @@ from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming
 from midge.jetstream.stream.pieces import WaitingPieces, in_turns
 from midge.jetstream.transform import Transform
+from midge.sublist.subjects import matches
 
 _TURN_BYTES = 1 << 20
 """Taken from an origin in one turn: a few milliseconds."""
@@ -53,11 +54,12 @@ class Follower:
         self._filters = tuple(to_bytes(one) for one in source.filters() if one != ">")
         if len(self._filters) != len(source.filters()):
             self._filters = ()
-        random = stream.surroundings.random
         self._transforms = [
-            (to_bytes(one.source or ">"), _transform(one.source, one.destination, random))
+            (to_bytes(one.source or ">"), one)
             for one in source.subject_transforms
+            if one.destination
         ]
+        self._compiled: dict[bytes, Transform] = {}  # each for the first message that matches
         self._origin: StreamHost | None = None
         self._awaited: StreamHost | None = None  # where to begin there is being looked for
         self._timer: Timer | None = None
@@ -205,11 +207,14 @@ class Follower:
 
     def _mapped(self, subject: bytes) -> bytes:
         """Return the subject that a message is stored under."""
-        for _, transform in self._transforms:
-            if transform is not None:
-                mapped = transform.apply(subject)
-                if mapped is not None:
-                    return mapped
+        for pattern, given in self._transforms:
+            if matches(subject, pattern):
+                transform = self._compiled.get(pattern)
+                if transform is None:
+                    random = self._stream.surroundings.random
+                    transform = Transform(given.source, given.destination, random)
+                    self._compiled[pattern] = transform
+                return transform.apply(subject) or subject
         return subject
 
     def _where(self, message: StoredMessage, origin: bytes) -> bytes:
@@ -232,7 +237,3 @@ def identity(created_ns: int) -> bytes:
 
 def _ignore(_: ApiError) -> None:
     """Be told that the stream is gone."""
-
-
-def _transform(source: str, destination: str, random: Any) -> Transform | None:
-    return Transform(source, destination, random) if destination else None
