@@ -27,8 +27,16 @@ cdef extern from *:
         (void)data, (void)start, (void)end;
     #endif
     }
+
+    static inline void *midge_items(PyObject *column) {
+        Py_buffer view;
+        if (PyObject_GetBuffer(column, &view, PyBUF_WRITABLE)) return NULL;
+        PyBuffer_Release(&view);
+        return view.buf;
+    }
     """
     void midge_populate(char *data, Py_ssize_t start, Py_ssize_t end) noexcept nogil
+    void *midge_items(object column) except NULL
 
 
 cdef inline bint is_compiled() noexcept:
@@ -128,3 +136,13 @@ cdef inline bint same_word(
     memcpy(&word_of_one, data + one, 8)
     memcpy(&word_of_other, data + other, 8)
     return word_of_one == word_of_other
+
+
+# Attributes that are typed memoryviews would add 10,000 lines of C to each module that cimports
+# them.
+cdef inline int *int32_items(object column) except NULL:
+    return <int *>midge_items(column)
+
+
+cdef inline long long *int64_items(object column) except NULL:
+    return <long long *>midge_items(column)

@@ -5,6 +5,13 @@ calls that the compiled modules inline. `data` is any byte buffer here and a pla
 none of these functions checks bounds: callers must pass indices within the buffer.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from array import array
+
 
 def is_compiled() -> bool:
     """Return whether the calling module is compiled."""
@@ -64,3 +71,13 @@ def same(data: bytearray, one: int, other: int, length: int) -> bool:
 def same_word(data: bytearray, one: int, other: int) -> bool:
     """Return whether the eight bytes of `data` from `one` on equal those from `other` on."""
     return data[one : one + 8] == data[other : other + 8]
+
+
+def int32_items(column: array[int]) -> array[int]:
+    """Return the items of an array of the type "i", which must keep its length from now on."""
+    return column
+
+
+def int64_items(column: array[int]) -> array[int]:
+    """Return the items of an array of the type "q", which must keep its length from now on."""
+    return column

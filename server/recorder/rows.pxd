@@ -14,8 +14,8 @@ cdef class Texts:
     cdef readonly bytearray buffer
     cdef readonly Py_ssize_t used
     cdef readonly Py_ssize_t present
-    cdef int[::1] _ends
-    cdef unsigned char[::1] _valid
+    cdef int *_ends
+    cdef unsigned char *_valid
     cdef unsigned char *_data
 
     @cython.locals(used=Py_ssize_t)
@@ -49,14 +49,14 @@ cdef class MessageRows:
     cdef readonly Texts replies
     cdef readonly Texts headers
     cdef readonly Texts payloads
-    cdef long long[::1] _times
-    cdef long long[::1] _cids
-    cdef long long[::1] _sizes
-    cdef int[::1] _subjects
-    cdef int[::1] _accounts
-    cdef int[::1] _plain
-    cdef int[::1] _queued
-    cdef int[::1] _repeats
+    cdef long long *_times
+    cdef long long *_cids
+    cdef long long *_sizes
+    cdef int *_subjects
+    cdef int *_accounts
+    cdef int *_plain
+    cdef int *_queued
+    cdef int *_repeats
 
     cpdef bint is_full(self)
     cpdef int subject_code(self, bytes subject) except -1

@@ -28,7 +28,7 @@ class Texts:
 
     def __init__(self, capacity: int) -> None:
         self.ends = array("i", bytes(4 * (capacity + 1)))
-        self._ends = self.ends
+        self._ends = memory.int32_items(self.ends)
         self.valid = bytearray((capacity + 7) // 8)
         self._valid = self.valid
         self.buffer = memory.allocate(_BYTES_AT_FIRST)
@@ -131,10 +131,15 @@ class MessageRows:
         self.replies = Texts(capacity)
         self.headers = Texts(capacity)
         self.payloads = Texts(capacity)
-        # The compiled build writes through typed views of the same memory.
-        self._times, self._cids, self._sizes = self.times, self.cids, self.sizes
-        self._subjects, self._accounts = self.subject_codes, self.account_codes
-        self._plain, self._queued, self._repeats = self.plain, self.queued, self.repeats
+        # The compiled build writes through pointers to the same memory.
+        self._times = memory.int64_items(self.times)
+        self._cids = memory.int64_items(self.cids)
+        self._sizes = memory.int64_items(self.sizes)
+        self._subjects = memory.int32_items(self.subject_codes)
+        self._accounts = memory.int32_items(self.account_codes)
+        self._plain = memory.int32_items(self.plain)
+        self._queued = memory.int32_items(self.queued)
+        self._repeats = memory.int32_items(self.repeats)
 
     def is_full(self) -> bool:
         """Return whether no further message may be added."""

@@ -2,6 +2,7 @@
 
 cimport cython
 
+from midge.protocol cimport memory
 from midge.protocol.frame cimport Frame
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
@@ -33,7 +34,7 @@ cdef class Router(FlushScheduler):
     cdef readonly Py_ssize_t crossed
     cdef readonly list carried
     cdef readonly object sizes
-    cdef long long[::1] _sizes
+    cdef long long *_sizes
     cdef public object spans
 
     @cython.locals(bucket=Py_ssize_t, left=Py_ssize_t)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from midge.protocol import memory
 from midge.protocol.frame import Frame
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
@@ -87,7 +88,7 @@ class Router(FlushScheduler):
         self.crossed = 0
         self.carried: list[CarriedGroup] = []
         self.sizes = array("q", bytes(8 * SIZE_BUCKETS))
-        self._sizes = self.sizes
+        self._sizes = memory.int64_items(self.sizes)
         self.spans: Any = None
 
     def count_sizes(self, size: int, number: int) -> None:

@@ -24,6 +24,7 @@ FINAL_METHOD = re.compile(
     r"^    @cython\.final\n(?:    @[^\n]*\n(?:     +[^\n]*\n)*)*    cdef [^\n(]*?(\w+)\(",
     re.MULTILINE,
 )
+TYPED_MEMORYVIEW = re.compile(r"^\s*cdef [^\n(]*\[:", re.MULTILINE)
 HAVE_GC = 1 << 14  # Py_TPFLAGS_HAVE_GC: the collector walks over instances
 HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: set on every class made by a class statement
 
@@ -112,6 +113,15 @@ def checkout(tmp_path: Path) -> Path:
         (folder / name).touch()
         os.utime(folder / name, (written, written))
     return tmp_path
+
+
+def test_no_attribute_is_a_typed_memoryview(root: Path) -> None:
+    """Each module that cimports such a class would compile 10,000 lines for it: 2 s."""
+    folders = runpy.run_path(str(root / "setup.py"))["COMPILED_FOLDERS"]
+    headers = [path for folder in folders for path in (root / folder).rglob("*.pxd")]
+    assert headers
+    assert [str(path) for path in headers if TYPED_MEMORYVIEW.search(path.read_text())] == []
+    assert TYPED_MEMORYVIEW.search("    cdef readonly long long[::1] _sizes\n")
 
 
 def test_fresh_extension_is_accepted(checkout: Path) -> None:
