@@ -9,7 +9,7 @@ change the build:
 - `MIDGE_REPOSITORY`, a URL, becomes the distribution's links; a release sets it to where it runs.
 - `MIDGE_SANITIZE=address` instruments the C code (any name that `-fsanitize=` takes).
 
-A level of optimization in `CFLAGS` takes the place of the one that a module has here.
+A level of optimization in `CFLAGS` takes the place of those that the modules have here.
 """
 
 from __future__ import annotations
@@ -60,8 +60,15 @@ INLINE_ONLY = frozenset(
     }
 )
 
-OPTIMIZED = frozenset(
-    {
+LEVELS = {
+    "-O3": {
+        "midge.jetstream.store.file.records",
+        "midge.server.clients.publishing",
+        "midge.server.routing.outbound",
+        "midge.server.routing.router",
+        "midge.server.routing.runs",
+    },
+    "-O2": {
         "midge.jetstream.archive.nats_store.highway",
         "midge.jetstream.archive.s2",
         "midge.jetstream.headers",
@@ -70,42 +77,94 @@ OPTIMIZED = frozenset(
         "midge.jetstream.store.entering",
         "midge.jetstream.store.file.commit_thread",
         "midge.jetstream.store.file.log",
-        "midge.jetstream.store.file.reader",
-        "midge.jetstream.store.file.records",
         "midge.jetstream.store.file.writer",
         "midge.jetstream.store.indexes",
-        "midge.jetstream.store.lookups",
-        "midge.jetstream.store.memory",
         "midge.jetstream.store.message_index",
         "midge.jetstream.store.published",
         "midge.jetstream.store.store",
         "midge.jetstream.store.subject_index",
-        "midge.jetstream.stream.contents",
         "midge.jetstream.stream.direct_get",
-        "midge.jetstream.stream.stream",
         "midge.protocol.link",
-        "midge.protocol.parser",
-        "midge.server.clients.publishing",
         "midge.server.jetstream.receiver",
         "midge.server.peers.outbound",
         "midge.server.recorder.rows",
         "midge.server.recorder.tap",
         "midge.server.routing.flush_scheduler",
-        "midge.server.routing.outbound",
         "midge.server.routing.receivers",
-        "midge.server.routing.router",
-        "midge.server.routing.runs",
         "midge.sublist.prefix_results",
-        "midge.sublist.recent",
         "midge.sublist.subjects",
-        "midge.sublist.sublist",
         "midge.sublist.trie",
-    }
-)
-"""Modules that are compiled with `-O3`, the others with `-O1`, which takes half the time.
+    },
+    "-O1": {
+        "midge.jetstream.api.call",
+        "midge.jetstream.api.consumers",
+        "midge.jetstream.api.dispatch",
+        "midge.jetstream.archive.framing",
+        "midge.jetstream.archive.packing",
+        "midge.jetstream.config.consumer",
+        "midge.jetstream.config.consumer_config",
+        "midge.jetstream.config.consumer_rules",
+        "midge.jetstream.config.names",
+        "midge.jetstream.consumer.ack_subject",
+        "midge.jetstream.consumer.ack_tracker",
+        "midge.jetstream.consumer.consumer",
+        "midge.jetstream.consumer.consumer_set",
+        "midge.jetstream.consumer.deliverer",
+        "midge.jetstream.consumer.log",
+        "midge.jetstream.consumer.pending",
+        "midge.jetstream.consumer.position",
+        "midge.jetstream.consumer.pull",
+        "midge.jetstream.consumer.push",
+        "midge.jetstream.consumer.requests",
+        "midge.jetstream.environment.sink",
+        "midge.jetstream.store.file.compaction",
+        "midge.jetstream.store.file.group",
+        "midge.jetstream.store.file.reader",
+        "midge.jetstream.store.file.recovery",
+        "midge.jetstream.store.file.replayed",
+        "midge.jetstream.store.file.stream",
+        "midge.jetstream.store.filters",
+        "midge.jetstream.store.lookups",
+        "midge.jetstream.store.memory",
+        "midge.jetstream.store.removing",
+        "midge.jetstream.stream.answers",
+        "midge.jetstream.stream.contents",
+        "midge.jetstream.stream.stream",
+        "midge.protocol.arguments",
+        "midge.protocol.frame",
+        "midge.protocol.inbound",
+        "midge.protocol.parser",
+        "midge.server.auth.permissions",
+        "midge.server.channels.busy_poll",
+        "midge.server.channels.channel",
+        "midge.server.channels.plain_transport",
+        "midge.server.channels.reading",
+        "midge.server.channels.ready_sockets",
+        "midge.server.clients.deliver_denials",
+        "midge.server.embedded.inbox",
+        "midge.server.embedded.publisher",
+        "midge.server.internal.service",
+        "midge.server.jetstream.acks",
+        "midge.server.jetstream.answering",
+        "midge.server.jetstream.delivery",
+        "midge.server.jetstream.ingest",
+        "midge.server.jetstream.message_requests",
+        "midge.server.jetstream.real_ticks",
+        "midge.server.jetstream.sink",
+        "midge.server.jetstream.subjects",
+        "midge.server.peers.link",
+        "midge.server.peers.link_commands",
+        "midge.server.peers.route",
+        "midge.server.peers.worker",
+        "midge.server.routing.subscription",
+        "midge.sublist.recent",
+        "midge.sublist.sharded_dict",
+        "midge.sublist.sublist",
+    },
+}
+"""How far gcc optimizes a module; one that is not listed gets `-Og`, in a third of `-O3`'s time.
 
-Each executes at least 2 % of the instructions of a message in one of the scenarios of `bench/` and
-executes more of them with `-O1`, or is a loop over bytes. docs/building.md has the figures.
+docs/building.md has the part of a message that each module executes, and what the levels cost.
 """
 
 GARBAGE_THRESHOLD = 1_000_000
@@ -141,6 +200,11 @@ def compiled_modules(root: Path = Path()) -> dict[str, Path]:
             if source.stem != "__init__" and (root / source).exists() and name not in INLINE_ONLY:
                 found[name] = source
     return found
+
+
+def optimization(module: str) -> str:
+    """Return the level at which gcc optimizes a module."""
+    return next((level for level, modules in LEVELS.items() if module in modules), "-Og")
 
 
 def is_set(switch: str) -> bool:
@@ -236,7 +300,7 @@ def extensions() -> list[Extension]:
             [str(source)],
             include_dirs=["."],
             extra_compile_args=[
-                *([] if is_given else ["-O3" if name in OPTIMIZED else "-O1"]),
+                *([] if is_given else [optimization(name)]),
                 *compile_args,
                 "-pthread",
             ],
