@@ -1,16 +1,14 @@
 """Time as an argument: the one place where the server asks for the time, or to be called later."""
 
+from __future__ import annotations
+
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-
-class Timer(Protocol):
-    """A scheduled call that can be cancelled."""
-
-    def cancel(self) -> None:
-        """Cancel the call; do nothing if it has already been made."""
+if TYPE_CHECKING:
+    from midge.jetstream.environment.clock import Timer as Timer  # noqa: PLC0414 - exported
 
 
 class Clock(Protocol):

@@ -78,7 +78,9 @@ class JetStreamAccount:
         self.stream_removed: Callable[[Stream], object] = _ignore
         self.stream_quarantined: Callable[[str, str], object] = _ignore
         self._make_store = make_store
-        self.transfers = Transfers(self)
+        self.transfers = Transfers(
+            surroundings, self.begin_restore, self.finish_restore, self.drop_restore
+        )
         self.set_limits(self.limits)
 
     @property

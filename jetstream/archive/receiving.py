@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from midge.jetstream import errors
 from midge.jetstream.archive.entries import ArchiveError
@@ -19,7 +19,6 @@ from midge.jetstream.store.interface import StoreError
 from midge.jetstream.stream import answers, details
 
 if TYPE_CHECKING:
-    from midge.jetstream.config.stream import StreamConfig
     from midge.jetstream.environment.clock import Timer
     from midge.jetstream.environment.surroundings import Surroundings
     from midge.jetstream.stream.stream import Stream
@@ -38,42 +37,32 @@ _WAITING_MAX_BYTES = 32 << 20
 """Most that may wait to be stored, from a sender that does not wait for acknowledgements."""
 
 
-class RestoreHost(Protocol):
-    """The account, as archives need it of which a stream is to be made."""
-
-    surroundings: Surroundings
-
-    def begin_restore(self, config: StreamConfig) -> RestoredStream:
-        """Return an empty stream to be filled, and reserve what its configuration asks for."""
-
-    def drop_restore(self, restored: RestoredStream) -> None:
-        """Delete the restored messages, and release their reservation."""
-
-    def finish_restore(self, restored: RestoredStream) -> Stream:
-        """Make a stream of the restored store; raises JetStreamError."""
-
-
 class Receiving:
     """One archive that comes in; its chunks go to `subject`.
 
-    `wait_turn` has work done in one of the next turns, and `ended` is called once with the id.
+    `make` makes a stream of the restored data and may raise JetStreamError; `drop` deletes the
+    data. `wait_turn` has work done in one of the next turns, and `ended` is called once with the
+    id.
     """
 
     def __init__(
         self,
-        host: RestoreHost,
+        around: Surroundings,
         restored: RestoredStream,
+        make: Callable[[RestoredStream], Stream],
+        drop: Callable[[RestoredStream], object],
         wait_turn: WaitTurn,
         ended: Callable[[bytes], object],
     ) -> None:
         self.restored = restored
         self.client: dict[str, Any] = {}
-        self.id = host.surroundings.new_id().encode()
+        self.id = around.new_id().encode()
         name = restored.config.name
         self.name = name.encode("utf-8", "surrogateescape")
         self.subject = b"%b%b.%b" % (RESTORE_PREFIX, self.name, self.id)
-        self._host = host
-        self._around = host.surroundings
+        self._around = around
+        self._make_stream = make
+        self._drop_restored = drop
         self._wait_turn = wait_turn
         self._ended = ended
         self._is_over = False
@@ -154,7 +143,7 @@ class Receiving:
         """Make the stream, and tell when it is durable."""
         try:
             self._unpacker.finish()
-            stream = self._host.finish_restore(self.restored)
+            stream = self._make_stream(self.restored)
         except JetStreamError as error:
             self._fail(reply, _refused(error.api))
             return
@@ -197,7 +186,7 @@ class Receiving:
     def _drop(self) -> None:
         """Forget the transfer and what it stored."""
         self._forget()
-        self._host.drop_restore(self.restored)
+        self._drop_restored(self.restored)
 
     def _forget(self) -> None:
         if not self._is_over:

@@ -6,7 +6,7 @@ what a start with JetStream imports.
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Callable, Sized
 from typing import TYPE_CHECKING, Any
 
 from midge.jetstream import errors
@@ -14,9 +14,11 @@ from midge.jetstream.archive.work import ACK_PREFIX, RESTORE_PREFIX, WaitTurn, W
 from midge.jetstream.stream import answers
 
 if TYPE_CHECKING:
-    from midge.jetstream.archive.receiving import Receiving, RestoreHost
+    from midge.jetstream.archive.receiving import Receiving
+    from midge.jetstream.archive.restored import RestoredStream
     from midge.jetstream.archive.sending import Sending
     from midge.jetstream.config.stream import StreamConfig
+    from midge.jetstream.environment.surroundings import Surroundings
     from midge.jetstream.stream.stream import Stream
 
 PREFIX = b"$JS.SNAPSHOT."
@@ -27,11 +29,21 @@ UNDER_WAY_MAX = 64
 class Transfers:
     """The snapshots and restores under way in one account, by the id in their subjects.
 
-    `wait_turn` has work done in one of the next turns of the loop.
+    `begin` returns an empty stream to be filled, `make` and `drop` end its restore. `wait_turn` has
+    work done in one of the next turns of the loop.
     """
 
-    def __init__(self, host: RestoreHost) -> None:
-        self._host = host
+    def __init__(
+        self,
+        around: Surroundings,
+        begin: Callable[[StreamConfig], RestoredStream],
+        make: Callable[[RestoredStream], Stream],
+        drop: Callable[[RestoredStream], object],
+    ) -> None:
+        self._around = around
+        self._begin = begin
+        self._make = make
+        self._drop = drop
         self.sending: dict[bytes, Sending] = {}
         self.receiving: dict[bytes, Receiving] = {}
         self.wait_turn: WaitTurn = self._work_at_once
@@ -65,12 +77,13 @@ class Transfers:
         from midge.jetstream.archive.receiving import Receiving  # noqa: PLC0415
 
         _check_room(self.receiving)
-        surroundings = self._host.surroundings
-        restored = self._host.begin_restore(config)
-        receiving = Receiving(self._host, restored, self._wait, self._received)
+        restored = self._begin(config)
+        receiving = Receiving(
+            self._around, restored, self._make, self._drop, self._wait, self._received
+        )
         self.receiving[receiving.id] = receiving
         receiving.client = client
-        answers.advise_restore_create(surroundings, receiving.name, client)
+        answers.advise_restore_create(self._around, receiving.name, client)
         return receiving
 
     def configs(self) -> list[StreamConfig]:
@@ -114,7 +127,7 @@ class Transfers:
         del self.receiving[receiving_id]
 
     def _work_at_once(self, work: Work, most: int) -> None:
-        self._host.surroundings.clock.call_later(0, work, most)
+        self._around.clock.call_later(0, work, most)
 
 
 def _check_room(under_way: Sized) -> None:

@@ -7,9 +7,12 @@ counts as activity: an active client is never stale, even if it does not answer.
 
 import math
 from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from midge.server.clock import Clock, Timer
+from midge.server.clock import Clock
+
+if TYPE_CHECKING:
+    from midge.server.clock import Timer
 
 _FIRST_PING_S = 2.0
 _FIRST_PING_SPREAD = 0.2  # so that clients that reconnect together are not pinged together

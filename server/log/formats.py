@@ -6,8 +6,9 @@ never reach a terminal.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from midge.server.log.nats_sentences import ADDITIONS, SENTENCES
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from midge.server.config.options import Logging
+
+Form = Callable[[float, str, str, dict[str, Any]], str]
+"""Returns the line, without its end, of Unix time, level, event and fields."""
 
 NATS_LEVELS = {
     "trace": "TRC",
@@ -24,13 +28,6 @@ NATS_LEVELS = {
     "error": "ERR",
     "fatal": "FTL",
 }
-
-
-class Form(Protocol):
-    """Formats one line, without its line end."""
-
-    def __call__(self, time_s: float, level: str, event: str, fields: dict[str, Any]) -> str:
-        """Return the line of an event at `time_s` (Unix time)."""
 
 
 def printable(value: Any) -> str:

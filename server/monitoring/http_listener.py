@@ -10,14 +10,16 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from midge.server.broker.broker import Broker
-from midge.server.clock import Timer
 from midge.server.listeners.tcp import Listener
 from midge.server.listeners.tls import TlsContexts
 from midge.server.listeners.tls_alert import alerting
 from midge.server.log.logger import get_logger
+
+if TYPE_CHECKING:
+    from midge.server.clock import Timer
 
 LOOK_EVERY_S = 10.0
 """Seconds between two checks of how much of its answer a client has read."""

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from midge.server.config.load import Loaded
     from midge.server.config.options import Options
     from midge.server.process.go_flags import CommandLine
+    from midge.server.server import Server
+    from midge.server.workers.supervisor import Supervisor
 
 CHECK_USAGE = """\
 usage: midge check [FILE] [--changed] [flags of midge serve]
@@ -221,7 +223,7 @@ def _serve(line: CommandLine, file: str, log_form: str) -> int:
         raise ConfigError(str(error)) from None
 
 
-def _make_server(options: Options) -> Any:
+def _make_server(options: Options) -> Server | Supervisor:
     """Make the server that `options` ask for. Raises: ConfigError."""
     if not _is_one_process(options):
         from midge.server.workers.supervisor import Supervisor  # noqa: PLC0415 - most have none

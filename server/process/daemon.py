@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from midge.platforms import handle_signals, new_event_loop
 from midge.protocol import COMPATIBLE_VERSION
@@ -25,12 +25,14 @@ from midge.server.process.names import PROGRAM
 from midge.version import __version__, is_compiled
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable
 
     from midge.server.config.load import Loaded
     from midge.server.config.options import Options
     from midge.server.process.pid_and_ports import PortsFile
     from midge.server.process.systemd import ServiceManager
+    from midge.server.server import Server
+    from midge.server.workers.supervisor import Supervisor
 
 log = logging.get_logger()
 
@@ -60,43 +62,14 @@ SIGNAL_TEXTS = {one: _TEXTS[one.name] for one in signal.Signals if one.name in _
 """The names of the signals in nats-server's log."""
 
 
-class ServerLike(Protocol):
-    """The interface that the daemon needs of a server."""
-
-    async def start(self) -> None:
-        """Open the listeners. Raises: OSError, MidgeError."""
-
-    async def stop(self) -> None:
-        """Flush, close everything and return."""
-
-    async def reload(self, options: Options) -> Any:
-        """Take new options. Raises: ConfigError when one cannot change."""
-
-    def reload_on_request(self, load_again: Callable[[], Awaitable[None]]) -> None:
-        """Call `load_again` when a client of the system account asks for a reload."""
-
-    async def lame_duck(self) -> None:
-        """Refuse new clients, disconnect the others gradually, and return."""
-
-    def urls(self) -> Mapping[str, Sequence[str]]:
-        """Return the listeners' URLs by kind: `nats`, `websocket`, `monitoring`."""
-
-    def name_configuration(self, digest: str) -> None:
-        """Set the digest of the configuration file, for monitoring."""
-
-    @property
-    def server_id(self) -> str:
-        """The server's public key."""
-
-
 class Daemon:
     """One server process, from its first log line to its exit code."""
 
     def __init__(
         self,
         load: Callable[[], Loaded],
-        make_server: Callable[[Options], ServerLike],
-        when_ready: Callable[[ServerLike, Options], None] | None = None,
+        make_server: Callable[[Options], Server | Supervisor],
+        when_ready: Callable[[Server | Supervisor, Options], None] | None = None,
         *,
         log_form: str = "",
         source: str = "",

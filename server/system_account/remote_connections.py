@@ -9,7 +9,7 @@ route to its server ends.
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from midge.server.peers.cluster import Cluster
     from midge.server.routing.account import Account
     from midge.server.routing.client import Client
+    from midge.server.system_account.events import SystemEvents
 
 _TOLD = b"$SYS.SERVER.ACCOUNT.*.CONNS"
 _ASKED = b"$SYS.REQ.ACCOUNT.*.CONNS"
@@ -70,20 +71,10 @@ class Heard(RoutedSubscription):
         return True
 
 
-class Events(Protocol):
-    """Publishes and subscribes in the system account."""
-
-    def listen(self, subscription: RoutedSubscription) -> None:
-        """Add a subscription of the server's own."""
-
-    def tell_connections(self, account: Account) -> None:
-        """Publish the number of an account's connections on this server."""
-
-
 class RemoteConnections(Observer):
     """The connections that accounts have on the servers that `cluster` has routes to."""
 
-    def __init__(self, broker: Broker, cluster: Cluster, events: Events) -> None:
+    def __init__(self, broker: Broker, cluster: Cluster, events: SystemEvents) -> None:
         self._broker = broker
         self._cluster = cluster
         self._events = events

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hmac
 from hashlib import sha256
-from typing import Protocol
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -23,23 +22,15 @@ from midge.jetstream.archive.entries import ArchiveError
 _SIGMA = b"expand 32-byte k"
 
 
-class _Kind(Protocol):
-    nonce_size: int
-
-    def sealed(self, key: bytes, nonce: bytes, data: bytes) -> bytes:
-        """Decrypt and authenticate `data`; raises InvalidTag."""
-
-    def stream(self, key: bytes, nonce: bytes, data: bytes) -> bytes:
-        """Decrypt `data` without authentication."""
-
-
 class _Aes:
     nonce_size = 16
 
     def sealed(self, key: bytes, nonce: bytes, data: bytes) -> bytes:
+        """Decrypt and authenticate `data`; raises InvalidTag."""
         return AESGCM(key).decrypt(nonce, data, None)
 
     def stream(self, key: bytes, nonce: bytes, data: bytes) -> bytes:
+        """Decrypt `data` without authentication."""
         return Cipher(AES(key), CTR(nonce)).decryptor().update(data)
 
 
@@ -50,11 +41,11 @@ class _XChaCha:
         return ChaCha20Poly1305(subkey(key, nonce)).decrypt(bytes(4) + nonce[16:], data, None)
 
     def stream(self, key: bytes, nonce: bytes, data: bytes) -> bytes:
-        cipher = ChaCha20(subkey(key, nonce), bytes(8) + nonce[16:])
-        return Cipher(cipher, None).decryptor().update(data)
+        algorithm = ChaCha20(subkey(key, nonce), bytes(8) + nonce[16:])
+        return Cipher(algorithm, None).decryptor().update(data)
 
 
-_KINDS: tuple[_Kind, ...] = (_XChaCha(), _Aes())
+_CIPHERS = (_XChaCha(), _Aes())
 
 
 def subkey(key: bytes, nonce: bytes) -> bytes:
@@ -74,22 +65,22 @@ def subkey(key: bytes, nonce: bytes) -> bytes:
 class FileKey:
     """The key of one file or of the files beside it."""
 
-    def __init__(self, kind: _Kind, key: bytes, nonce: bytes) -> None:
-        self._kind = kind
+    def __init__(self, cipher: _XChaCha | _Aes, key: bytes, nonce: bytes) -> None:
+        self._cipher = cipher
         self._key = key
         self._nonce = nonce
 
     def open(self, data: bytes) -> bytes:
         """Return what a sealed file holds, which begins with its nonce; raises ArchiveError."""
-        size = self._kind.nonce_size
+        size = self._cipher.nonce_size
         try:
-            return self._kind.sealed(self._key, data[:size], data[size:])
+            return self._cipher.sealed(self._key, data[:size], data[size:])
         except (InvalidTag, ValueError):
             raise ArchiveError("it is encrypted, and damaged") from None
 
     def decrypt(self, data: bytes) -> bytes:
         """Return what a block holds."""
-        return self._kind.stream(self._key, self._nonce, data)
+        return self._cipher.stream(self._key, self._nonce, data)
 
 
 class AccountKeys:
@@ -113,11 +104,11 @@ class AccountKeys:
         text = self._account + context.encode("utf-8", "surrogateescape")
         for key in self._keys:
             derived = hmac.new(key, text, sha256).digest()
-            for kind in _KINDS:
-                nonce = stored[: kind.nonce_size]
+            for cipher in _CIPHERS:
+                nonce = stored[: cipher.nonce_size]
                 try:
-                    seed = kind.sealed(derived, nonce, stored[kind.nonce_size :])
+                    seed = cipher.sealed(derived, nonce, stored[cipher.nonce_size :])
                 except (InvalidTag, ValueError):
                     continue
-                return FileKey(kind, seed, nonce)
+                return FileKey(cipher, seed, nonce)
         raise ArchiveError("it is encrypted with another key")
