@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from midge.protocol.errors import MidgeError, ProtocolError
 from midge.protocol.frame import Frame, compose
 from midge.protocol.inbound import Inbound, SharedBuffer
-from midge.protocol.version import COMPATIBLE_VERSION
 
 if TYPE_CHECKING:
     from midge.protocol.handler import Handler
@@ -28,6 +27,10 @@ __all__ = [
     "SharedBuffer",
     "compose",
 ]
+
+
+COMPATIBLE_VERSION = "2.15.1"
+"""The version of nats-server in INFO, from which clients derive the server's features."""
 
 
 def __getattr__(name: str) -> Any:

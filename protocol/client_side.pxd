@@ -2,7 +2,7 @@
 
 cimport cython
 
-from midge.protocol.arguments cimport parse_size
+from midge.protocol.stream_parser cimport parse_size
 
 cdef tuple _CONTROLS
 cdef Py_ssize_t _LINE_MAX_BYTES

@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from midge.protocol.arguments import parse_size
 from midge.protocol.errors import ProtocolError
+from midge.protocol.stream_parser import parse_size
 
 PING = b"PING\r\n"
 PONG = b"PONG\r\n"

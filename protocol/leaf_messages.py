@@ -4,10 +4,13 @@ Unknown fields are ignored, and every known one may be missing: the link decides
 peer must send, and refuses in nats-server's words.
 """
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from midge.protocol.link_documents import read_document
+from midge.protocol.errors import ProtocolError
 
 LOOP_PREFIX = b"$LDS."
 """Prefix of loop detection subjects: a server that gets its own back from a peer is in a loop."""
@@ -115,3 +118,25 @@ def parse_leaf_info(document: bytes) -> LeafInfo:
 def parse_leaf_connect(document: bytes) -> LeafConnect:
     """Read the JSON of a CONNECT line; see `read_document`, also for what it raises."""
     return read_document(_read_connect, document, "CONNECT")
+
+
+Document = TypeVar("Document")
+
+
+def read_document(decode: Callable[[bytes], Document], document: bytes, verb: str) -> Document:
+    """Decode the JSON behind `verb` with `decode`, a decoder of msgspec.
+
+    Invalid UTF-8 is replaced, as Go's decoder does.
+
+    Raises:
+        ProtocolError: not a JSON object, or a known field has a value of the wrong type. The
+            message is logged: it names the field and the types, but never the value, because it may
+            be a password.
+    """
+    try:
+        try:
+            return decode(document)
+        except UnicodeDecodeError:
+            return decode(document.decode("utf-8", "replace").encode())
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ProtocolError(None, f"{verb}: {error}") from None

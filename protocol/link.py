@@ -39,8 +39,6 @@ follow, and the bytes of the payloads. The block belongs to the account announce
 """
 
 from midge.protocol import memory
-from midge.protocol.arguments import parse_size, split_arguments
-from midge.protocol.costs import RUN
 from midge.protocol.errors import (
     AUTHORIZATION_VIOLATION,
     MAXIMUM_CONTROL_LINE,
@@ -51,6 +49,7 @@ from midge.protocol.errors import (
 from midge.protocol.frame import compose
 from midge.protocol.handler import Handler
 from midge.protocol.parser import COSTS, Parser
+from midge.protocol.stream_parser import RUN, parse_size, split_arguments
 
 LEAF = 0
 """The dialect of a leaf node link."""

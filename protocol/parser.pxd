@@ -3,7 +3,7 @@
 cimport cython
 
 from midge.protocol cimport lines, memory
-from midge.protocol.arguments cimport parse_size, split_arguments
+from midge.protocol.stream_parser cimport parse_size, split_arguments
 from midge.protocol.frame cimport Frame, rewritten
 from midge.protocol.stream_parser cimport StreamParser
 

@@ -41,14 +41,12 @@ Limits and quirks are nats-server 2.15.1's, as it shows them on the wire:
 - HPUB from a client that announced no headers closes the connection without an -ERR.
 
 Work is charged before it is done. Each command takes its bytes and a constant of its verb off
-`budget` (see costs.py). When the budget is spent, `handler.on_budget_spent` either adds to it or
-sets `halted`; after the current command, `feed` then returns. A frame that is parsed again because
-its payload is incomplete is charged again.
+`budget` (see stream_parser.py). When the budget is spent, `handler.on_budget_spent` either adds to
+it or sets `halted`; after the current command, `feed` then returns. A frame that is parsed again
+because its payload is incomplete is charged again.
 """
 
 from midge.protocol import lines, memory
-from midge.protocol.arguments import parse_size, split_arguments
-from midge.protocol.costs import COMPILED_COSTS, INTERPRETED_COSTS, RUN, RUN_LINE
 from midge.protocol.errors import (
     AUTHORIZATION_VIOLATION,
     MAXIMUM_CONTROL_LINE,
@@ -58,7 +56,15 @@ from midge.protocol.errors import (
 )
 from midge.protocol.frame import Frame, rewritten
 from midge.protocol.handler import Handler
-from midge.protocol.stream_parser import StreamParser
+from midge.protocol.stream_parser import (
+    COMPILED_COSTS,
+    INTERPRETED_COSTS,
+    RUN,
+    RUN_LINE,
+    StreamParser,
+    parse_size,
+    split_arguments,
+)
 
 _TAB = 0x09
 _LF = 0x0A

@@ -7,8 +7,7 @@ peer must send, and refuses in nats-server's words.
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from midge.protocol.leaf_messages import SubjectRules
-from midge.protocol.link_documents import read_document
+from midge.protocol.leaf_messages import SubjectRules, read_document
 
 GOSSIP_DEFAULT = 0
 GOSSIP_DISABLED = 1

@@ -4,6 +4,8 @@ cimport cython
 
 from midge.protocol.handler cimport Handler
 
+cdef Py_ssize_t _MAX_SIZE_DIGITS
+
 
 cdef class LineTaker:
     cdef public Py_ssize_t taken
@@ -31,3 +33,9 @@ cdef class StreamParser:
         Py_ssize_t max_control_line, Py_ssize_t cost_bytes
     ) except -1
     cpdef void forget_buffer(self) except *
+
+
+cpdef list split_arguments(bytes arguments)
+
+@cython.locals(number=Py_ssize_t, digit=int, i=Py_ssize_t)
+cpdef Py_ssize_t parse_size(const unsigned char *data, Py_ssize_t start, Py_ssize_t end)

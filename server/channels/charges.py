@@ -1,6 +1,6 @@
 """The costs of commands in addition to the parser's charges, in bytes copied.
 
-See protocol/costs.py for the unit, and for the parser's charges.
+See protocol/stream_parser.py for the unit, and for the parser's charges.
 """
 
 from midge.protocol import memory

@@ -7,7 +7,7 @@ one.
 
 The unit. Work is counted, not measured, because reading a clock takes as long as a few messages.
 The unit is the time to copy one byte; every command has a charge in this unit (see
-protocol/costs.py and charges.py). Some 32 MiB take 20 ms.
+protocol/stream_parser.py and charges.py). Some 32 MiB take 20 ms.
 
 The turn. `TURN_BYTES` is the work of all connections between two polls. A connection gets it in
 three ways:

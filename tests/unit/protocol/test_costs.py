@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from midge.protocol.costs import COMPILED_COSTS, INTERPRETED_COSTS, RUN, RUN_LINE
 from midge.protocol.frame import Frame
 from midge.protocol.handler import Handler
 from midge.protocol.parser import COSTS, VERBS, Parser
+from midge.protocol.stream_parser import COMPILED_COSTS, INTERPRETED_COSTS, RUN, RUN_LINE
 
 EXAMPLES: dict[bytes, list[bytes]] = {
     b"PUB": [
