@@ -145,7 +145,6 @@ LEVELS = {
         "midge.server.embedded.publisher",
         "midge.server.internal.service",
         "midge.server.jetstream.acks",
-        "midge.server.jetstream.answering",
         "midge.server.jetstream.delivery",
         "midge.server.jetstream.ingest",
         "midge.server.jetstream.message_requests",

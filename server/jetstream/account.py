@@ -18,8 +18,7 @@ from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.store.interface import StoreError
 from midge.server.jetstream import subjects
 from midge.server.jetstream.acks import AckIntake
-from midge.server.jetstream.answering import Answering
-from midge.server.jetstream.audit import Audit
+from midge.server.jetstream.audit import Answering, Audit
 from midge.server.jetstream.delivery import Deliveries
 from midge.server.jetstream.ingest import StreamSubscription
 from midge.server.jetstream.message_requests import MessageRequests

@@ -1,5 +1,7 @@
 # C types for audit.py.
 
+cimport cython
+
 from midge.server.jetstream.sink cimport AccountSink
 
 
@@ -9,3 +11,16 @@ cdef class Audit:
     cdef object _new_id
 
     cpdef void answered(self, object request, bytes answer) except *
+
+
+@cython.final
+cdef class Answering:
+    cdef AccountSink _sink
+    cdef Audit _audit
+    cdef object _request
+
+    @cython.locals(reply=bytes)
+    cpdef void respond(self, bytes answer, bytes headers=*) except *
+    @cython.locals(reply=bytes)
+    cpdef bint is_wanted(self) except -1
+    cpdef object client(self)

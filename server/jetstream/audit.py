@@ -1,4 +1,4 @@
-"""Advisories about requests to the API: each names the requester and the answer."""
+"""Answers to requests to the API, and the advisories that report them with their requesters."""
 
 from __future__ import annotations
 
@@ -76,3 +76,30 @@ def _object(data: bytes | None) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+class Answering:
+    """The answer to one request, which may be sent later; an advisory reports it."""
+
+    __slots__ = ("_audit", "_request", "_sink")
+
+    def __init__(self, sink: AccountSink, audit: Audit, request: Request) -> None:
+        self._sink = sink
+        self._audit = audit
+        self._request = request
+
+    def respond(self, answer: bytes, headers: bytes = b"") -> None:
+        """Answer the request."""
+        reply = self._request.reply
+        if reply:
+            self._sink.send(reply, b"", headers, answer)
+        self._audit.answered(self._request, answer)
+
+    def is_wanted(self) -> bool:
+        """Return whether a subscription still takes the answer."""
+        reply = self._request.reply
+        return bool(reply) and self._sink.has_interest(reply)
+
+    def client(self) -> dict[str, Any]:
+        """Return a description of the sender."""
+        return self._audit.requester(self._request)
