@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from midge.server.config.cluster import Cluster, ClusterAuthorization, ClusterPermissions
-from midge.server.config.jetstream import AccountJetStream, JetStream, JetStreamLimits
+from midge.server.config.jetstream import AccountJetStream, JetStream, JetStreamLimits, StreamTable
 from midge.server.config.leafnodes import (
     LeafAuthorization,
     LeafNodes,
@@ -42,7 +42,6 @@ from midge.server.config.security import (
     User,
 )
 from midge.server.config.table import Count, Seconds, Secret, Table, WriteTimeout
-from midge.server.config.tables import StreamTable
 
 __all__ = [
     "Account",

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from midge.server.auth.identity import Login
     from midge.server.broker.broker import Broker
-    from midge.server.config.tables import StreamTable
+    from midge.server.config.jetstream import StreamTable
     from midge.server.jetstream.engine import Engine
 
 COMMAND = (sys.executable, "-m", "midge", "table", "work")

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from midge.server import preflight as config
+from midge.server.config.from_toml import KeyLines
 from midge.server.config.nats_conf.errors import ConfError
 from midge.server.config.nats_conf.lexer import Lexer, TokenKind
-from midge.server.config.toml_lines import KeyLines
 from midge.server.errors import ConfigError
 
 if TYPE_CHECKING:

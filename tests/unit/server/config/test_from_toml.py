@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from midge.server.config.toml_lines import KeyLines
+from midge.server.config.from_toml import KeyLines
 
 TEXT = '''\
 # comment = 1
