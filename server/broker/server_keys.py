@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from midge.server.auth.nkeys import KeyKind, encode_public_key
 
 if TYPE_CHECKING:
-    from midge.server.auth.signing import ServerSigner
+    from midge.server.auth.xkeys import ServerSigner
     from midge.server.config.options import Options
 
 _KEY_BYTES = 32
@@ -45,7 +45,7 @@ class ServerKeys:
         Its public key is `server_id`, unless keys are used only since a reload.
         """
         if self._signer is None:
-            from midge.server.auth.signing import ServerSigner  # noqa: PLC0415 - see above
+            from midge.server.auth.xkeys import ServerSigner  # noqa: PLC0415 - see above
 
             self._signer = ServerSigner(*self.seeds)
             self.xkey = self._signer.curve.public

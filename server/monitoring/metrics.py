@@ -18,9 +18,8 @@ from prometheus_client.registry import Collector
 from midge.protocol import COMPATIBLE_VERSION
 from midge.server.channels.closed_reason import ClosedReason
 from midge.server.log.logger import JOURNAL
-from midge.server.monitoring.limits_met import limits_met
 from midge.server.monitoring.routez import links_of, routes_of
-from midge.server.monitoring.state import server_totals
+from midge.server.monitoring.state import limits_met, server_totals
 from midge.server.monitoring.stream_metrics import lines_by_name, table_metrics, totals
 from midge.server.routing.role import Role
 from midge.version import __version__

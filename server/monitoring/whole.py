@@ -16,11 +16,13 @@ from msgspec import structs
 from midge.server.channels.closed_reason import ClosedReason
 from midge.server.monitoring import accounts, subsz, varz
 from midge.server.monitoring.arguments import Arguments
-from midge.server.monitoring.state import server_totals, server_totals_in_turns
+from midge.server.monitoring.long_lists import StepBudget
+from midge.server.monitoring.state import limits_met, server_totals, server_totals_in_turns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from midge.server.broker.broker import Broker
     from midge.server.broker.totals import Totals
     from midge.server.monitoring.connz import ConnzOptions
     from midge.server.monitoring.state import State
@@ -36,6 +38,8 @@ _ACCOUNT_SUMMED = ("conns", "total_conns", "num_subscriptions", "slow_consumers"
 _TRAFFIC = ("msgs", "bytes")
 _SUBLIST_SUMMED = ("num_subscriptions", "num_cache", "num_inserts", "num_removes", "num_matches")
 _DETAIL_SUMMED = ("client_connections", "subscriptions")
+_SLOW_MAX = 5
+_SLOW_MIN_BYTES = 64 * 1024  # output that only waits for the end of a turn is less than a chunk
 
 
 async def whole_varz(state: State) -> Page:
@@ -228,20 +232,33 @@ def _with_label(sample: str, worker: int) -> str:
 
 async def whole_clients_now(state: State) -> Page:
     """Return what the console shows of all clients."""
-    from midge.server.monitoring.console import clients  # noqa: PLC0415 - few have a console
-
-    page = await clients.clients_now(state.broker)
+    page = await _clients_now(state.broker)
     if state.worker is not None:
         others = await state.worker.ask_others("page", {"name": "clients_now", "arguments": {}})
         _add(page, others, ("subscriptions",))
         slow = [one for each in (page, *others) for one in each["slow"]]
         slow.sort(key=lambda one: -one["pending_bytes"])
-        page["slow"] = slow[: clients.SLOW_MAX]
+        page["slow"] = slow[:_SLOW_MAX]
         limits: Counter[str] = Counter()
         for each in (page, *others):
             limits.update(each["limits"])
         page["limits"] = limits
     return page
+
+
+async def _clients_now(broker: Broker) -> Page:
+    """Count what clients subscribe to, name the slowest, and count the limits that were reached."""
+    subscriptions, steps = 0, StepBudget()
+    slow: list[dict[str, Any]] = []
+    for client in list(broker.clients.values()):
+        subscriptions += len(client.subscriptions)
+        size = client.outbound.pending_bytes()
+        if size >= _SLOW_MIN_BYTES:
+            slow.append({"cid": client.cid, "name": client.options.name, "pending_bytes": size})
+        await steps.charge(1)
+    slow.sort(key=lambda one: -one["pending_bytes"])
+    reached = {name: count for name, count in limits_met(broker).items() if count}
+    return {"subscriptions": subscriptions, "slow": slow[:_SLOW_MAX], "limits": reached}
 
 
 async def whole_interest(state: State, arguments: Arguments) -> Page:
@@ -330,10 +347,10 @@ async def own_page(state: State, name: str, arguments: Mapping[str, Any]) -> Any
         assert state.worker is not None, "asked as one of several workers"
         return state.worker.index, Metrics(state).page().decode()
     if name in {"clients_now", "interest"}:
-        from midge.server.monitoring.console import clients, interest  # noqa: PLC0415 - as above
+        from midge.server.monitoring.console import interest  # noqa: PLC0415 - as above
 
         if name == "clients_now":
-            return await clients.clients_now(state.broker)
+            return await _clients_now(state.broker)
         return await interest.interest(state.broker, Arguments(arguments))
     return await _asked(state, name, arguments)
 

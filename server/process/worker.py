@@ -19,6 +19,7 @@ from midge.platforms import new_event_loop
 from midge.protocol.errors import MidgeError
 from midge.server.broker.server_info import CLIENTS, WEBSOCKETS
 from midge.server.broker.server_keys import ServerKeys
+from midge.server.clients.observer import Observer
 from midge.server.config.options import Options
 from midge.server.log import logger as logging
 from midge.server.peers.worker_links import WorkerLinks
@@ -27,7 +28,6 @@ from midge.server.process.tuning import tune
 from midge.server.server import Server
 from midge.server.workers.control import ControlChannel
 from midge.server.workers.handover import HandoverReceiver, Note
-from midge.server.workers.load import LoadReport
 from midge.server.workers.role import HandedSockets, KnownNeighbours, WorkerRole
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from midge.server.broker.connection_quota import ConnectionQuota
     from midge.server.broker.server_info import Neighbours
     from midge.server.clients.connection import Connection
+    from midge.server.workers.control import ControlChannel
+    from midge.server.workers.role import HandedSockets
 
 log = logging.get_logger()
 
@@ -246,6 +248,53 @@ def main() -> None:
 
 async def _run(control: socket.socket, way: socket.socket) -> None:
     await Worker(control, way).run()
+
+
+_SETTLE_S = 0.05  # by then most sockets handed over have become connections
+
+
+class LoadReport(Observer):
+    """Counts the connections of `broker` for the parent, which counts those that it hands over.
+
+    It reports an end in the next turn of the loop, so that a full server has room again at once. It
+    reports new connections a little later, because the parent has counted them already.
+    """
+
+    def __init__(self, broker: Broker, source: HandedSockets, control: ControlChannel) -> None:
+        self._broker = broker
+        self._source = source
+        self._control = control
+        self._is_due = False
+        self._is_expected = False
+
+    def start(self) -> None:
+        """Tell from now on."""
+        self._broker.observers.append(self)
+        self._source.taken = self._expect
+
+    def client_connected(self, connection: Any) -> None:
+        """See a client that has been let in."""
+        self._expect()
+
+    def client_closed(self, connection: Any) -> None:
+        """See a connection end."""
+        if not self._is_due:
+            self._is_due = True
+            self._broker.clock.call_later(0, self._tell)
+
+    def _expect(self) -> None:
+        """Count again in a moment."""
+        if not self._is_expected:
+            self._is_expected = True
+            self._broker.clock.call_later(_SETTLE_S, self._count)
+
+    def _count(self) -> None:
+        self._is_expected = False
+        self._tell()
+
+    def _tell(self) -> None:
+        self._is_due = False
+        self._control.tell("load", received=self._source.received, open=len(self._broker.clients))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,11 @@ Requests that show messages or change anything need the console's token, which i
 and never sent out.
 """
 
+from __future__ import annotations
+
+import asyncio
 import json
+from collections import deque
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -17,10 +21,11 @@ from midge.server.monitoring import whole
 from midge.server.monitoring.arguments import Arguments
 from midge.server.monitoring.console import streams
 from midge.server.monitoring.console.actions import Actions, WrongRequest
-from midge.server.monitoring.console.history import History
 
 if TYPE_CHECKING:
+    from midge.server.clock import Timer
     from midge.server.monitoring.http import Monitor
+    from midge.server.monitoring.state import State
 
 _ASSETS = {
     "console.css": "text/css",
@@ -48,7 +53,7 @@ _TOKEN = "X-Console-Token"  # nosec B105 - the name of a header
 _ACTIONS = ("publish", "request", "tail", "messages", "keys", "disconnect", "unlock")
 
 
-def add_console(monitor: "Monitor") -> None:
+def add_console(monitor: Monitor) -> None:
     """Serve the console on `monitor`."""
     state = monitor.state
     actions = Actions(state, state.tails())
@@ -130,3 +135,38 @@ def _json(value: object, status: int = 200) -> web.Response:
     return web.Response(
         text=json.dumps(value), status=status, content_type="application/json", headers=_HEADERS
     )
+
+
+PERIOD_S = 10.0
+_KEPT = 361  # samples: an hour has 360 periods
+_FIELDS = ("in_messages", "out_messages", "in_bytes", "out_bytes", "connections", "mem")
+
+
+class History:
+    """Samples of the server's counts, one each `PERIOD_S`; all its workers are in them."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._samples: deque[list[float]] = deque(maxlen=_KEPT)
+        self._timer: Timer | None = None
+        self._sampling: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Take a sample now, and one after each period."""
+        self._sampling = asyncio.ensure_future(self._sample())
+        self._timer = self._state.broker.clock.call_later(PERIOD_S, self.start)
+
+    def stop(self) -> None:
+        """Take no more samples."""
+        if self._timer is not None and self._sampling is not None:
+            self._timer.cancel()
+            self._sampling.cancel()
+
+    def page(self) -> dict[str, Any]:
+        """Return the samples, oldest first: Unix time, and the counts by name."""
+        return {"fields": ["time", *_FIELDS], "samples": list(self._samples)}
+
+    async def _sample(self) -> None:
+        totals = await whole.whole_totals(self._state)
+        now = self._state.broker.clock.wall()
+        self._samples.append([now, *(totals[field] for field in _FIELDS)])
