@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from midge.testing.bucket_under_test import Buckets, BucketUnderTest
     from midge.testing.capture import Capture
-    from midge.testing.captured import Captured
+    from midge.testing.captured import Captured, read_recording
     from midge.testing.certificates import CertificateFiles, Certificates
     from midge.testing.clock import ManualClock, ThreadedClock
     from midge.testing.infos import ConsumerInfo, StreamInfo, StreamState
-    from midge.testing.recording import read_recording
     from midge.testing.settling_client import SettlingClient
     from midge.testing.several_servers import Servers
     from midge.testing.simulated_disk import SimulatedDisk
@@ -69,7 +68,7 @@ _HOMES = {
     "Streams": "stream_under_test",
     "StrictMode": "strict",
     "ThreadedClock": "clock",
-    "read_recording": "recording",
+    "read_recording": "captured",
 }
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from midge.protocol.errors import MidgeError
@@ -101,9 +103,7 @@ class StreamUnderTest:
             MidgeError: the directory exists.
         """
         __tracebackhide__ = True
-        from midge.testing.stream_backup import backup  # noqa: PLC0415 - few tests write one
-
-        backup(self._api, self.name, directory)
+        _backup(self._api, self.name, directory)
 
     def consumer(self, name: str, **config: Any) -> ConsumerInfo:
         """Make a durable consumer with these settings, times in seconds; return its info.
@@ -168,7 +168,7 @@ class Streams:
         self._made.append(name)
         stream = StreamUnderTest(self._api, name)
         if recording is not None:
-            from midge.testing.recording import read_recording  # noqa: PLC0415 - needs pyarrow
+            from midge.testing.captured import read_recording  # noqa: PLC0415 - needs pyarrow
 
             stream.load(_on(read_recording(recording), given))
         return stream
@@ -181,12 +181,10 @@ class Streams:
         config: dict[str, Any],
     ) -> StreamUnderTest:
         __tracebackhide__ = True
-        from midge.testing.stream_backup import restore  # noqa: PLC0415 - few tests start from one
-
         changes = in_nanoseconds("stream", config)
         if subjects:
             changes["subjects"] = [subjects] if isinstance(subjects, str) else list(subjects)
-        restore(self._api, name, backup, changes)
+        _restore(self._api, name, backup, changes)
         self._made.append(name)
         return StreamUnderTest(self._api, name)
 
@@ -211,3 +209,41 @@ def _on(messages: Iterable[Captured], patterns: list[str]) -> Iterator[Captured]
     for message in messages:
         if any(matches(encode(message.subject), one) for one in raw):
             yield message
+
+
+_METADATA_NAME = "backup.json"
+_DATA_NAME = "stream.tar.s2"
+_CHUNK_BYTES = 128 * 1024
+
+
+def _backup(api: Api, name: str, directory: str | PathLike[str]) -> None:
+    """Write a backup of a stream with its consumers. Raises: MidgeError if the directory exists."""
+    __tracebackhide__ = True
+    folder = Path(directory)
+    if folder.exists():
+        raise MidgeError(f"{folder}: exists already")
+    answer, data = api.snapshot(name)
+    folder.mkdir(parents=True)
+    kept = {"config": answer["config"], "state": answer["state"]}
+    (folder / _METADATA_NAME).write_text(json.dumps(kept, indent=2), encoding="utf-8")
+    (folder / _DATA_NAME).write_bytes(data)
+
+
+def _restore(api: Api, name: str, directory: str | PathLike[str], changes: dict[str, Any]) -> None:
+    """Make the stream `name` of a backup, its configuration changed by `changes`.
+
+    Raises:
+        MidgeError: the backup does not exist, or cannot be restored with these changes.
+    """
+    __tracebackhide__ = True
+    folder = Path(directory)
+    try:
+        kept = json.loads((folder / _METADATA_NAME).read_text(encoding="utf-8"))
+        data = (folder / _DATA_NAME).read_bytes()
+    except (OSError, ValueError) as error:
+        raise MidgeError(f"there is no backup in {folder}: {error}") from None
+    config = {**kept["config"], **changes, "name": name}
+    answer = api.ask(f"STREAM.RESTORE.{name}", {"config": config, "state": kept["state"]})
+    for start in range(0, len(data), _CHUNK_BYTES):
+        api.request(answer["deliver_subject"], data[start : start + _CHUNK_BYTES])
+    api.request(answer["deliver_subject"], b"")
