@@ -10,7 +10,6 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from midge.server.accounts.mapping import Mappings
 from midge.server.accounts.plan import plan_configured
 from midge.server.auth.nkeys import KeyKind, is_public_key
 from midge.server.auth.passwords import is_bcrypt
@@ -19,6 +18,7 @@ from midge.server.broker.server_keys import may_delegate
 from midge.server.config import load as config
 from midge.server.config.type_check import Problem, format_path
 from midge.server.errors import ConfigError
+from midge.server.routing.mapping import Mappings
 from midge.sublist.subjects import is_valid_subject
 
 if TYPE_CHECKING:

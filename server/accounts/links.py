@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, cast
 
 from midge.server.accounts.link_context import Carry, Describe, LinkContext, RouteFrame
-from midge.server.accounts.mapping import Mappings
 from midge.server.accounts.plan import StreamImport
+from midge.server.routing.mapping import Mappings
 
 if TYPE_CHECKING:
     from random import Random

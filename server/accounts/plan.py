@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct, structs
 
 from midge.server.accounts.latency import LatencyRule
-from midge.server.accounts.mapping import Mappings
 from midge.server.config.account_names import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from midge.server.config.jetstream import AccountJetStream
 from midge.server.errors import ConfigError
+from midge.server.routing.mapping import Mappings
 from midge.sublist.subjects import covers, is_valid_publish_subject, is_valid_subject, overlaps
 
 if TYPE_CHECKING:

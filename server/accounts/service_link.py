@@ -10,7 +10,7 @@ import base64
 import os
 import re
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -30,6 +30,7 @@ from midge.sublist.result import SubListResult
 if TYPE_CHECKING:
     from midge.server.accounts.link_context import LinkContext
     from midge.server.accounts.plan import ServiceImport
+    from midge.server.accounts.stream_link import OpenTrace
     from midge.server.routing.account import Account
     from midge.server.routing.client import Client
 
@@ -45,22 +46,6 @@ _INFO_FIELDS = (
     *("cluster", "kind", "client_type"),
 )
 """Fields of ``Nats-Request-Info``, in nats-server's order."""
-
-
-class ServiceTrace(Protocol):
-    """The trace of a request that goes on in the exporter's account.
-
-    The subject `destination` is where other servers publish their traces, in the account that the
-    request comes from. With `is_only`, the request itself is not delivered. `hops` counts the links
-    that it has gone over.
-    """
-
-    destination: bytes
-    is_only: bool
-    hops: int
-
-    def route_led_back(self, way: bytes, result: SubListResult, frame: Frame) -> int:
-        """Deliver a request; other servers publish their traces to `way`. Return the receivers."""
 
 
 class ServiceLink(RoutedSubscription):
@@ -114,7 +99,7 @@ class ServiceLink(RoutedSubscription):
         told_before = links.request_info
         token = None if response is None else response.subject
         request = compose(subject, frame.payload_bytes(), token, headers)
-        trace: ServiceTrace | None = links.trace
+        trace: OpenTrace | None = links.trace
         links.trace = None
         links.carrying, links.request_info = ServiceLink, info
         try:
@@ -133,7 +118,7 @@ class ServiceLink(RoutedSubscription):
             links.carry(served_by_import(frame))
         return taken > 0
 
-    def _route_traced(self, trace: ServiceTrace, result: SubListResult, request: Frame) -> int:
+    def _route_traced(self, trace: OpenTrace, result: SubListResult, request: Frame) -> int:
         """Route a traced request; traces of other servers come back as responses do."""
         way = self._expect_response(trace.destination, None)
         way.carries_traces = True

@@ -25,8 +25,29 @@ if TYPE_CHECKING:
     from midge.sublist.transform import Transform
 
 
-class StreamTrace(Protocol):
-    """The trace of a message that goes on in an importer's account."""
+class OpenTrace(Protocol):
+    """The trace of one message that asks for it, in its own account and in others.
+
+    `is_void` says that the message goes nowhere, `refusal` is the -ERR for a destination that is
+    not allowed, or None. The subject `destination` is where other servers publish their traces, in
+    the account that the message comes from. With `is_only`, the message itself is not delivered.
+    `hops` counts the links that it has gone over.
+    """
+
+    is_void: bool
+    refusal: str | None
+    destination: bytes
+    is_only: bool
+    hops: int
+
+    def go_on(self, subject: bytes, target: bytes, refusal: str | None) -> None:
+        """Record that mappings turn `subject` into `target`, and the refusal unless None."""
+
+    def route(self, result: SubListResult, frame: Frame) -> int:
+        """Deliver `frame`, or only report the receivers; return their number."""
+
+    def send(self) -> None:
+        """Publish the trace."""
 
     def route_imported(
         self, link: StreamLink, result: SubListResult, frame: Frame, over: Frame | None
@@ -37,6 +58,9 @@ class StreamTrace(Protocol):
         self, link: StreamLink, remote: Client, frame: Frame, queues: list[bytes] | None
     ) -> bool:
         """Send `frame` over the link `remote`, and report the import; return whether it goes."""
+
+    def route_led_back(self, way: bytes, result: SubListResult, frame: Frame) -> int:
+        """Deliver a request; other servers publish their traces to `way`. Return the receivers."""
 
 
 class StreamLink(RoutedSubscription):
@@ -117,7 +141,7 @@ class StreamLink(RoutedSubscription):
                     carry(carried)
         carry(CarriedGroup(frame, AFTER_ALL, 0, crossing.go, turn))
 
-    def _deliver_traced(self, trace: StreamTrace, deliver: Callable[[], bool]) -> bool:
+    def _deliver_traced(self, trace: OpenTrace, deliver: Callable[[], bool]) -> bool:
         """Call `deliver` for a traced message, which this link has received before."""
         self._links.trace = trace
         try:
@@ -141,7 +165,7 @@ class StreamLink(RoutedSubscription):
         """
         links = self._links
         before, links.carrying = links.carrying, StreamLink
-        trace: StreamTrace | None = links.trace
+        trace: OpenTrace | None = links.trace
         links.trace = None
         try:
             if trace is not None:
@@ -194,7 +218,7 @@ class Crossing:
         links: tuple[Client, ...],
         publisher: Client | None,
         seen: Frame,
-        trace: StreamTrace | None,
+        trace: OpenTrace | None,
     ) -> None:
         self._stream = stream
         self._publisher = publisher

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
     from midge.protocol.frame import Frame
+    from midge.server.accounts.stream_link import OpenTrace
     from midge.server.clients.publish_quota import PublishQuotas
     from midge.server.clients.rights import Rights
     from midge.server.clock import Clock
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from midge.server.routing.outbound import ChunkPool
     from midge.server.routing.router import Router
     from midge.server.routing.subscription import RoutedSubscription
-    from midge.sublist.result import SubListResult
     from midge.sublist.subscription import Subscription
 
 Asking_contra = TypeVar("Asking_contra", contravariant=True)
@@ -78,27 +78,6 @@ class Passing(Protocol[Asking_contra]):
         frame: Frame,
     ) -> Frame | None:
         """Return the frame that the client gets, None, or the router's DEFERRED."""
-
-
-class OpenTrace(Protocol):
-    """The trace of one message that asks for it."""
-
-    @property
-    def is_void(self) -> bool:
-        """Whether the message goes nowhere."""
-
-    @property
-    def refusal(self) -> str | None:
-        """The -ERR for a destination that is not allowed, or None."""
-
-    def go_on(self, subject: bytes, target: bytes, refusal: str | None) -> None:
-        """Record that mappings turn `subject` into `target`, and the refusal unless None."""
-
-    def route(self, result: SubListResult, frame: Frame) -> int:
-        """Deliver `frame`, or only report the receivers; return their number."""
-
-    def send(self) -> None:
-        """Publish the trace."""
 
 
 class Tracing(Protocol[Asking_contra]):

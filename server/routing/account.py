@@ -7,19 +7,8 @@ from midge.sublist.sublist import SubList, SubListError
 from midge.sublist.subscription import Subscription
 
 if TYPE_CHECKING:
+    from midge.server.routing.mapping import Mappings
     from midge.sublist.listener import InterestListener
-
-
-class Mapper(Protocol):
-    """Rewrites published subjects; `steps` counts its work in steps of a SubList."""
-
-    steps: int
-
-    def map(self, subject: bytes) -> bytes | None:
-        """Return what becomes of `subject`; None when the message is dropped."""
-
-    def sources(self) -> list[bytes]:
-        """List the subjects that are mapped."""
 
 
 class InterestWatcher(Protocol):
@@ -45,7 +34,7 @@ class Account:
         self.name = name
         self.sublist = SubList() if sublist is None else sublist
         self.clients = set[int]()  # by cid
-        self.mapper: Mapper | None = None  # when the account has mappings
+        self.mapper: Mappings | None = None  # when the account has mappings
         self.system = name == SYSTEM_ACCOUNT
         self.watcher: InterestWatcher | None = None
 

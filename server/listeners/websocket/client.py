@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from websockets.protocol import CLIENT, Protocol
 from websockets.utils import accept_key
 
-from midge.server.listeners.websocket.messages import InflatedBytes
-from midge.server.listeners.websocket.protocol import FrameProtocol
+from midge.server.listeners.websocket.protocol import FrameProtocol, InflatedBytes
 from midge.server.listeners.websocket.upgrade_request import (
     DEFLATE_OFFER,
     UpgradeRefusal,

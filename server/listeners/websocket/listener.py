@@ -11,8 +11,7 @@ from midge.server.config.options import Options
 from midge.server.listeners.tcp import Listener
 from midge.server.listeners.tls import TlsContexts
 from midge.server.listeners.tls_alert import alerting
-from midge.server.listeners.websocket.messages import InflatedBytes
-from midge.server.listeners.websocket.protocol import WebSocketProtocol
+from midge.server.listeners.websocket.protocol import InflatedBytes, WebSocketProtocol
 from midge.server.listeners.websocket.upgrade_request import Upgrade, UpgradeRequest, credentials
 from midge.server.log.logger import get_logger
 

@@ -7,7 +7,7 @@ charged to the turn.
 
 import zlib
 from collections import deque
-from typing import Any, Protocol
+from typing import Any
 
 from websockets.exceptions import PayloadTooBig, ProtocolError
 from websockets.extensions.permessage_deflate import PerMessageDeflate
@@ -154,60 +154,3 @@ class WaitingFrames:
         self._inflater = None
         self._inflated_bytes = 0
         self._is_ended = False
-
-
-class Holder(Protocol):
-    """The interface of a connection that inflates."""
-
-    @property
-    def has_more(self) -> bool:
-        """Whether received data waits to be inflated."""
-
-    def wake(self) -> None:
-        """Called when there may be room to go on."""
-
-    def evict(self) -> None:
-        """Close: this connection holds the most and has no data to go on with."""
-
-
-class InflatedBytes:
-    """The inflated bytes that the connections of one server hold, and which of them must wait.
-
-    Over the limit only the connection that holds the most goes on, so that it can finish its
-    command; when it has no data to go on with, it is closed.
-    """
-
-    def __init__(self, most: int = INFLATED_MAX_BYTES) -> None:
-        self._most = most
-        self._held: dict[Holder, int] = {}
-        self._waiting: dict[Holder, None] = {}
-        self.total = 0
-
-    def note(self, holder: Holder, held: int) -> None:
-        """Record the bytes that `holder` holds; less than one piece does not count."""
-        before = self._held.pop(holder, 0)
-        if held >= PIECE_BYTES:
-            self._held[holder] = held
-            self.total += held
-        self.total -= before
-        if self._waiting and self.total + PIECE_BYTES <= self._most:
-            waiting, self._waiting = self._waiting, {}
-            for one in waiting:
-                one.wake()
-
-    def may_inflate(self, holder: Holder) -> bool:
-        """Return whether `holder` may take another piece; if not, it is called when it may."""
-        if self.total + PIECE_BYTES <= self._most:
-            return True
-        largest = max(self._held, key=self._held.__getitem__)
-        if largest is holder:
-            return True
-        self._waiting[holder] = None
-        if not largest.has_more:
-            largest.evict()
-        return False
-
-    def forget(self, holder: Holder) -> None:
-        """Remove `holder` from the count."""
-        self._waiting.pop(holder, None)
-        self.note(holder, 0)

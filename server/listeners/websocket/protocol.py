@@ -4,6 +4,8 @@ The sans-I/O protocol of the `websockets` library parses the frames. Their data 
 parser in pieces, each charged to a turn, and only while the parser accepts more.
 """
 
+from __future__ import annotations
+
 import asyncio
 import socket
 from collections.abc import Callable
@@ -18,7 +20,12 @@ from midge.server.channels.channel import ChannelOwner
 from midge.server.channels.closed_reason import ClosedReason
 from midge.server.channels.fair_turns import FairTurns
 from midge.server.channels.transports import rest_of_tls, shut
-from midge.server.listeners.websocket.messages import DeflatedFrame, InflatedBytes, WaitingFrames
+from midge.server.listeners.websocket.messages import (
+    INFLATED_MAX_BYTES,
+    PIECE_BYTES,
+    DeflatedFrame,
+    WaitingFrames,
+)
 from midge.server.listeners.websocket.transport import WebSocketTransport
 from midge.server.listeners.websocket.upgrade_request import (
     MAX_HEAD_BYTES,
@@ -43,6 +50,49 @@ _REQUEST_BYTES = 4 * 1024  # read at a time before the upgrade; a browser sends 
 _LATE_READ_BYTES = 4 * 1024
 
 log = get_logger()
+
+
+class InflatedBytes:
+    """The inflated bytes that the connections of one server hold, and which of them must wait.
+
+    Over the limit only the connection that holds the most goes on, so that it can finish its
+    command; when it has no data to go on with, it is closed.
+    """
+
+    def __init__(self, most: int = INFLATED_MAX_BYTES) -> None:
+        self._most = most
+        self._held: dict[FrameProtocol, int] = {}
+        self._waiting: dict[FrameProtocol, None] = {}
+        self.total = 0
+
+    def note(self, holder: FrameProtocol, held: int) -> None:
+        """Record the bytes that `holder` holds; less than one piece does not count."""
+        before = self._held.pop(holder, 0)
+        if held >= PIECE_BYTES:
+            self._held[holder] = held
+            self.total += held
+        self.total -= before
+        if self._waiting and self.total + PIECE_BYTES <= self._most:
+            waiting, self._waiting = self._waiting, {}
+            for one in waiting:
+                one.wake()
+
+    def may_inflate(self, holder: FrameProtocol) -> bool:
+        """Return whether `holder` may take another piece; if not, it is called when it may."""
+        if self.total + PIECE_BYTES <= self._most:
+            return True
+        largest = max(self._held, key=self._held.__getitem__)
+        if largest is holder:
+            return True
+        self._waiting[holder] = None
+        if not largest.has_more:
+            largest.evict()
+        return False
+
+    def forget(self, holder: FrameProtocol) -> None:
+        """Remove `holder` from the count."""
+        self._waiting.pop(holder, None)
+        self.note(holder, 0)
 
 
 class FrameProtocol(asyncio.BufferedProtocol):

@@ -26,8 +26,7 @@ from midge.server.channels.host import Host
 from midge.server.channels.loop_adapter import protocol_for
 from midge.server.channels.reading import AUTHENTICATING
 from midge.server.config.options import Keepalive, Limits, Options, WebSocket
-from midge.server.listeners.websocket.messages import InflatedBytes
-from midge.server.listeners.websocket.protocol import WebSocketProtocol
+from midge.server.listeners.websocket.protocol import InflatedBytes, WebSocketProtocol
 from midge.server.listeners.websocket.upgrade_request import Upgrade
 from midge.server.routing.account import Account
 from midge.server.routing.router import Router

@@ -20,8 +20,7 @@ from midge.server.channels.fair_turns import (
     FairTurns,
 )
 from midge.server.channels.host import Host
-from midge.server.listeners.websocket.messages import InflatedBytes
-from midge.server.listeners.websocket.protocol import WebSocketProtocol
+from midge.server.listeners.websocket.protocol import InflatedBytes, WebSocketProtocol
 from midge.server.listeners.websocket.upgrade_request import Upgrade
 from midge.testing import ManualClock
 from tests.support.transports import Transport

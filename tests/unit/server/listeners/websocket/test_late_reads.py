@@ -8,8 +8,7 @@ import pytest
 from websockets.frames import Frame, Opcode
 
 from midge.server.channels.host import Host
-from midge.server.listeners.websocket.messages import InflatedBytes
-from midge.server.listeners.websocket.protocol import WebSocketProtocol
+from midge.server.listeners.websocket.protocol import InflatedBytes, WebSocketProtocol
 from midge.server.listeners.websocket.upgrade_request import Upgrade
 from tests.unit.server.channels.test_channel import Echo, make_host
 from tests.unit.server.channels.test_close_queue import UPGRADE, RoundByRound

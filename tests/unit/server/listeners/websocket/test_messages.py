@@ -10,10 +10,10 @@ from websockets.frames import Frame, Opcode
 
 from midge.server.listeners.websocket.messages import (
     PIECE_BYTES,
-    InflatedBytes,
     KeepDeflated,
     WaitingFrames,
 )
+from midge.server.listeners.websocket.protocol import InflatedBytes
 
 MIB = 1 << 20
 

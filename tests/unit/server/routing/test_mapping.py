@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from midge.server.accounts import mapping
-from midge.server.accounts.mapping import Mappings
 from midge.server.config.options import Mapping, MappingDestination
+from midge.server.routing import mapping
+from midge.server.routing.mapping import Mappings
 
 
 def mappings(source: str, *destinations: tuple[str, int]) -> Mappings:
