@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from midge.server.embedded.snapshots import ConnectionView, Stats, SubscriptionView
     from midge.server.embedded.stream_messages import Consuming, StoredMessage, StreamMessage
     from midge.server.embedded.streams import Stream, StreamState
-    from midge.server.embedded.threaded import ThreadedServer, run_in_thread
+    from midge.server.embedded.threaded import ThreadedServer, ThreadedSubscription, run_in_thread
     from midge.server.embedded.threaded_jetstream import (
         ThreadedConsuming,
         ThreadedJetStream,
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
         ThreadedStream,
         ThreadedStreamMessage,
     )
-    from midge.server.embedded.threaded_subscription import ThreadedSubscription
     from midge.server.errors import ConfigError
     from midge.server.preflight import load_options
     from midge.version import __version__ as __version__
@@ -97,7 +96,7 @@ _HOMES = {
     "ThreadedServer": "midge.server.embedded.threaded",
     "ThreadedStream": "midge.server.embedded.threaded_jetstream",
     "ThreadedStreamMessage": "midge.server.embedded.threaded_jetstream",
-    "ThreadedSubscription": "midge.server.embedded.threaded_subscription",
+    "ThreadedSubscription": "midge.server.embedded.threaded",
     "load_options": "midge.server.preflight",
     "run_in_thread": "midge.server.embedded.threaded",
 }

@@ -13,7 +13,7 @@ from midge.protocol.headers import parse_headers
 from midge.protocol.text import encode
 from midge.server.embedded.settings import in_nanoseconds
 from midge.sublist.subjects import matches
-from midge.testing.captured import Captured
+from midge.testing.captured import Captured, read_recording
 from midge.testing.infos import ConsumerInfo, StreamInfo, StreamState
 from midge.testing.stream_api import Api, StreamRefusedError
 
@@ -168,8 +168,6 @@ class Streams:
         self._made.append(name)
         stream = StreamUnderTest(self._api, name)
         if recording is not None:
-            from midge.testing.captured import read_recording  # noqa: PLC0415 - needs pyarrow
-
             stream.load(_on(read_recording(recording), given))
         return stream
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from midge.protocol.nkeys import ACCOUNT_PREFIX, CURVE_PREFIX, is_public_nkey
+from midge.protocol.nkeys import ACCOUNT_PREFIX, CURVE_PREFIX, is_any_public_nkey, is_public_nkey
 from midge.server.config.account_names import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from midge.server.config.addresses import advertised_address
 from midge.server.config.security import AuthCallout, Tls
@@ -433,8 +433,6 @@ def _check_advertised(options: Options) -> Iterator[Problem]:
 def _check_proxies(options: Options) -> Iterator[Problem]:
     """Check keys and addresses of proxies, with which connections are compared."""
     from ipaddress import ip_network  # noqa: PLC0415 - most servers have none
-
-    from midge.protocol.nkeys import is_any_public_nkey  # noqa: PLC0415 - as above
 
     for index, key in enumerate(options.proxies.trusted):
         if not is_any_public_nkey(key):

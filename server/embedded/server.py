@@ -20,7 +20,7 @@ from midge.server import server as core
 from midge.server.auth.passwords import is_bcrypt
 from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.config.from_keywords import options_from_keywords
-from midge.server.config.options import Keepalive, ServerProcesses
+from midge.server.config.options import Keepalive, ServerProcesses, User
 from midge.server.embedded import restarts
 from midge.server.embedded.direct import PENDING_MAX, Direct
 from midge.server.errors import ConfigError
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
     from midge.server.clock import Clock
     from midge.server.config.keywords import Keywords
-    from midge.server.config.options import Options, User
+    from midge.server.config.options import Options
     from midge.server.embedded.direct import Callback, DirectSubscription
     from midge.server.embedded.faults import Faults
     from midge.server.embedded.inbox import Message
@@ -447,8 +447,6 @@ class Server:
 
     def _users(self) -> Iterator[User]:
         """Yield all users with a name and a password."""
-        from midge.server.config.options import User  # noqa: PLC0415 - only needed here
-
         authorization = self.options.authorization
         if authorization.user:
             yield User(user=authorization.user, password=authorization.password)

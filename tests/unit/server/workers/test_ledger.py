@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from midge.server.workers.ledger import Ledger
+from midge.server.workers.worker_pool import Ledger
 
 A_LOT = -1
 
