@@ -34,9 +34,9 @@ import nats
 from nats.js.api import AckPolicy, ConsumerConfig
 
 from bench import procfs
-from midge.client.client import Client
+from midge.client.client import NatsClient
 from midge.client.jetstream import JetStream
-from midge.client.options import ConnectOptions
+from midge.client.options import ClientOptions
 from midge.pipeline.session import spark_session
 from midge.pipeline.source import register
 from midge.protocol.client_side import publish_frame
@@ -159,8 +159,8 @@ def nats_server(folder: Path) -> Iterator[str]:
 
 def fill(url: str, count: int, size: int) -> None:
     """Publish `count` messages of `size` bytes over a thousand subjects."""
-    servers = ConnectOptions.parse({"servers": url}).servers
-    with Client(ConnectOptions(servers)) as client:
+    servers = ClientOptions.parse({"servers": url}).servers
+    with NatsClient(ClientOptions(servers)) as client:
         jetstream = JetStream(client)
         jetstream.call(f"STREAM.CREATE.{STREAM}", {"name": STREAM, "subjects": ["fleet.>"]})
         payload = b"x" * size

@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 from bench.servers import Command, running
-from midge.client.client import Client
+from midge.client.client import NatsClient
 from midge.client.jetstream import JetStream
-from midge.client.options import ConnectOptions
+from midge.client.options import ClientOptions
 from midge.protocol.client_side import publish_frame
 from midge.tables import create_table, land
 
@@ -63,8 +63,8 @@ def payload(number: int) -> bytes:
 
 def fill(url: str, count: int) -> None:
     """Publish `count` messages over ten subjects."""
-    options = ConnectOptions(ConnectOptions.parse({"servers": url}).servers)
-    with Client(options) as client:
+    options = ClientOptions(ClientOptions.parse({"servers": url}).servers)
+    with NatsClient(options) as client:
         jetstream = JetStream(client)
         jetstream.call(f"STREAM.CREATE.{STREAM}", {"name": STREAM, "subjects": ["orders.>"]})
         for start in range(0, count, 1000):

@@ -23,9 +23,9 @@ from midge.client.errors import (
     ServerError,
     reason_of,
 )
-from midge.client.options import ConnectOptions, ServerAddress
+from midge.client.options import ClientOptions, ServerAddress
 from midge.protocol import client_side
-from midge.protocol.client_side import FrameReader, Message
+from midge.protocol.client_side import FrameReader, ReceivedMessage
 from midge.protocol.errors import ProtocolError
 from midge.version import __version__
 
@@ -37,13 +37,13 @@ _REFUSALS = ("authorization", "authentication", "credentials")
 _log = logging.getLogger(__name__)
 
 
-class Client:
+class NatsClient:
     """A connection to the first of the given servers that lets us in.
 
     Not safe to use from several threads.
     """
 
-    def __init__(self, options: ConnectOptions) -> None:
+    def __init__(self, options: ClientOptions) -> None:
         """Connect.
 
         Raises:
@@ -56,7 +56,7 @@ class Client:
         """Texts of the server's errors that did not close the connection."""
         self._options = options
         self._reader = FrameReader()
-        self._backlog: collections.deque[Message] = collections.deque()
+        self._backlog: collections.deque[ReceivedMessage] = collections.deque()
         self._pongs = 0
         self._sids = 0
         self._inbox = b"_INBOX." + secrets.token_hex(11).encode()
@@ -107,7 +107,7 @@ class Client:
         with self._network("writing to the server"):
             self._socket.sendall(data)
 
-    def receive(self, timeout_s: float) -> list[Message]:
+    def receive(self, timeout_s: float) -> list[ReceivedMessage]:
         """Return deliveries as soon as there are any.
 
         None when `timeout_s` has passed, or when the server has added a complaint to `errors`.
@@ -130,7 +130,7 @@ class Client:
         """End a subscription; messages under way may still arrive."""
         self.send(client_side.unsubscribe_line(sid))
 
-    def request(self, subject: bytes, payload: bytes, headers: bytes = b"") -> Message:
+    def request(self, subject: bytes, payload: bytes, headers: bytes = b"") -> ReceivedMessage:
         """Return the first answer to a request; `headers` is a whole block or empty.
 
         Raises:
@@ -142,7 +142,7 @@ class Client:
         self.send(client_side.publish_frame(subject, reply, headers, payload))
         deadline = time.monotonic() + self._options.request_timeout_s
         while time.monotonic() < deadline:
-            answer: Message | None = None
+            answer: ReceivedMessage | None = None
             for message in self._read(deadline):
                 if message.subject == reply and answer is None:
                     answer = message
@@ -174,7 +174,7 @@ class Client:
             if f'"{subject.decode()}"' in text or '"_INBOX' in text:
                 raise AuthorizationError(f"the server answers: {text}")
 
-    def _read(self, deadline: float) -> list[Message]:
+    def _read(self, deadline: float) -> list[ReceivedMessage]:
         """Read once, answer what the protocol wants answered, and return the deliveries."""
         self._socket.settimeout(max(0.001, deadline - time.monotonic()))
         try:
@@ -295,7 +295,7 @@ class Client:
         }
 
 
-def tls_context(options: ConnectOptions) -> ssl.SSLContext:
+def tls_context(options: ClientOptions) -> ssl.SSLContext:
     """Return a context that trusts the given certificates, or else the system's.
 
     Raises:
@@ -312,7 +312,7 @@ def tls_context(options: ConnectOptions) -> ssl.SSLContext:
     return context
 
 
-def login_fields(options: ConnectOptions, info: dict[str, Any]) -> dict[str, str]:
+def login_fields(options: ClientOptions, info: dict[str, Any]) -> dict[str, str]:
     """Return the fields of CONNECT that name the user; `info` is the server's INFO.
 
     Raises:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
-from midge.client.client import Client
+from midge.client.client import NatsClient
 from midge.client.errors import (
     ClientError,
     NoAnswerError,
@@ -20,7 +20,7 @@ from midge.client.errors import (
     StreamNotFoundError,
 )
 from midge.client.headers import Headers, parse_headers
-from midge.protocol.client_side import Message, delivery_columns, publish_frame
+from midge.protocol.client_side import ReceivedMessage, delivery_columns, publish_frame
 
 PULL_MESSAGES = 16_384
 PULL_BYTES = 16 << 20
@@ -52,7 +52,7 @@ _SILENCE_S = 10.0
 
 
 @dataclass(frozen=True)
-class StreamState:
+class StreamSummary:
     """The current state of a stream. With no messages, `first_seq` is `last_seq + 1`."""
 
     name: str
@@ -68,7 +68,7 @@ class StreamState:
         return self.last_seq + 1
 
 
-class Deliveries(NamedTuple):
+class DeliveryColumns(NamedTuple):
     """Where messages stand in their stream, as columns, and how many match after the last."""
 
     seqs: list[int]
@@ -76,14 +76,14 @@ class Deliveries(NamedTuple):
     pending: int
 
 
-def parse_deliveries(messages: list[Message]) -> Deliveries:
+def parse_deliveries(messages: list[ReceivedMessage]) -> DeliveryColumns:
     """Take apart the reply subjects that messages of one consumer were delivered with.
 
     Raises:
         ServerError: one is not a valid subject.
     """
     try:
-        return Deliveries(*delivery_columns(messages))
+        return DeliveryColumns(*delivery_columns(messages))
     except ValueError as error:
         raise ServerError(str(error)) from error
 
@@ -91,7 +91,7 @@ def parse_deliveries(messages: list[Message]) -> Deliveries:
 class JetStream:
     """The JetStream API over one client; `domain` selects a leaf node's own JetStream."""
 
-    def __init__(self, client: Client, domain: str = "") -> None:
+    def __init__(self, client: NatsClient, domain: str = "") -> None:
         self.client = client
         self.prefix = f"$JS.{domain}.API" if domain else "$JS.API"
 
@@ -139,12 +139,12 @@ class JetStream:
             raise StreamNotFoundError(f"{shown}: {what}")
         return checked_answer(answer, shown)
 
-    def stream_state(self, stream: str) -> StreamState:
+    def stream_state(self, stream: str) -> StreamSummary:
         """Return what `stream` holds now."""
         info = self.call(f"STREAM.INFO.{stream}")
         try:
             state, config = info["state"], info["config"]
-            return StreamState(
+            return StreamSummary(
                 name=config["name"],
                 created=info["created"],
                 first_seq=max(1, state["first_seq"]),
@@ -155,7 +155,7 @@ class JetStream:
         except (KeyError, TypeError) as error:
             raise ServerError(f"STREAM.INFO.{stream}: the answer lacks {error}") from error
 
-    def seq_at_time(self, state: StreamState, moment: str) -> int:
+    def seq_at_time(self, state: StreamSummary, moment: str) -> int:
         """Return the first sequence stored at or after `moment` (RFC 3339), else the end."""
         start = {"deliver_policy": "by_start_time", "opt_start_time": moment}
         with PullConsumer(self, state.name, start, ()) as consumer:
@@ -218,7 +218,7 @@ class PullConsumer:
 
     def chunks(
         self, wanted: int, *, follow_s: float = 0.0
-    ) -> Iterator[tuple[list[Message], Deliveries]]:
+    ) -> Iterator[tuple[list[ReceivedMessage], DeliveryColumns]]:
         """Yield deliveries as they are read, in stream order.
 
         Ends when `wanted` messages came, or when nothing that matches is left in the stream and
@@ -294,7 +294,7 @@ class PullConsumer:
         )
         self._requested += count
 
-    def _statuses(self, received: list[Message]) -> list[Headers]:
+    def _statuses(self, received: list[ReceivedMessage]) -> list[Headers]:
         """Return what the server says to our inbox other than deliveries."""
         return [
             parse_headers(message.headers)
@@ -342,7 +342,7 @@ class PullConsumer:
         return pending if delivered > self._received else int(info.get("num_pending", 0))
 
 
-def is_no_responders(message: Message) -> bool:
+def is_no_responders(message: ReceivedMessage) -> bool:
     """Return whether the server answers that the request had no subscriber."""
     return bool(message.headers) and parse_headers(message.headers).status == 503
 
@@ -371,7 +371,7 @@ def _described(text: str, target: str) -> str:
     return re.sub(r"\bstream\b", noun, text)
 
 
-def checked_answer(answer: Message, asked: str) -> dict[str, Any]:
+def checked_answer(answer: ReceivedMessage, asked: str) -> dict[str, Any]:
     """Return the JSON object that JetStream answered with; `asked` names the request in errors.
 
     Raises:

@@ -22,7 +22,7 @@ CONNECT_NAMES = frozenset(
         *("tlsKeyFile", "tlsHostname", "tlsFirst", "connectTimeout", "requestTimeout", "domain"),
     }
 )
-"""The names of the options that `ConnectOptions.read` takes."""
+"""The names of the options that `ClientOptions.read` takes."""
 _STREAM_NAME = re.compile(r"[^\s.*>/\\\x00-\x1f\x7f]{1,255}")
 
 
@@ -41,7 +41,7 @@ class ServerAddress:
 
 
 @dataclass(frozen=True)
-class ConnectOptions:
+class ClientOptions:
     """How to reach and enter a NATS server."""
 
     servers: tuple[ServerAddress, ...]

@@ -69,10 +69,10 @@ def check(source: str, destination: str) -> None:
             has_fwc = True
         elif _BLANKS.search(token):
             raise TransformError(f"{_INVALID}: invalid transform")
-    Transform(source, destination)
+    StreamTransform(source, destination)
 
 
-class Transform:
+class StreamTransform:
     """Rewrites subjects that match `source`. Immutable."""
 
     def __init__(self, source: str, destination: str, random: Random | None = None) -> None:
@@ -92,7 +92,7 @@ class Transform:
         self._keeps_all = source == destination == _ALL
         self._source = source.encode("utf-8", "surrogateescape")
         self._rest = len(source_tokens) - 1 if has_fwc else -1
-        compiler = _Compiler(source_tokens, random)
+        compiler = _DestinationReader(source_tokens, random)
         self._parts = [compiler.compile(token) for token in (tokens[:-1] if has_fwc else tokens)]
 
     def apply(self, subject: bytes) -> bytes | None:
@@ -108,7 +108,7 @@ class Transform:
         return b".".join(pieces)
 
 
-class _Compiler:
+class _DestinationReader:
     """Turns the tokens of one destination into parts."""
 
     def __init__(self, source_tokens: list[str], random: Random | None) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from midge.client.errors import DataLossError, OptionError
-from midge.client.jetstream import StreamState
+from midge.client.jetstream import StreamSummary
 
 EARLIEST = "earliest"
 LATEST = "latest"
@@ -64,7 +64,7 @@ class Loss:
         warn("data loss accepted by failOnDataLoss=false: %s", self.text)
 
 
-def starting_seq(starting: str, state: StreamState, option: str = "startingOffsets") -> int:
+def starting_seq(starting: str, state: StreamSummary, option: str = "startingOffsets") -> int:
     """Return the sequence for `earliest`, `latest` or `{"STREAM": sequence}`.
 
     As in Spark's Kafka source, -2 and -1 in the JSON form mean earliest and latest.
@@ -104,7 +104,7 @@ def _seq_from_json(text: str, stream: str, option: str) -> int:
     return seq
 
 
-def find_loss(start: Offset, state: StreamState) -> Loss | None:
+def find_loss(start: Offset, state: StreamSummary) -> Loss | None:
     """Return the loss between `start` and the present state of the stream, None without one."""
     if start.created != state.created:
         return Loss(
@@ -124,14 +124,14 @@ def find_loss(start: Offset, state: StreamState) -> Loss | None:
     return None
 
 
-def resume_seq(start: Offset, state: StreamState) -> int:
+def resume_seq(start: Offset, state: StreamSummary) -> int:
     """Return where to read on after a loss: as much as there still is, nothing twice."""
     if start.created != state.created or start.seq > state.end_seq:
         return state.first_seq
     return max(start.seq, state.first_seq)
 
 
-def next_offset(start: Offset, state: StreamState, limit: int | None) -> Offset:
+def next_offset(start: Offset, state: StreamSummary, limit: int | None) -> Offset:
     """Return the end of the next batch: at most `limit` sequences on from `start`."""
     begin = resume_seq(start, state)
     end = state.end_seq if limit is None else min(state.end_seq, begin + limit)

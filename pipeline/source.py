@@ -44,7 +44,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from midge.client.client import Backoff, Client
+from midge.client.client import Backoff, NatsClient
 from midge.client.errors import (
     AuthorizationError,
     OptionError,
@@ -52,7 +52,7 @@ from midge.client.errors import (
     StreamError,
     StreamNotFoundError,
 )
-from midge.client.jetstream import JetStream, PullConsumer, StreamState
+from midge.client.jetstream import JetStream, PullConsumer, StreamSummary
 from midge.jetstream.json.times import parse_time
 from midge.pipeline.errors import exit_on_error, sentence_of
 from midge.pipeline.offsets import (
@@ -225,9 +225,9 @@ class _Planner:
 
     @cached_property
     def _jetstream(self) -> JetStream:
-        return JetStream(Client(self._options.connect), self._options.connect.domain)
+        return JetStream(NatsClient(self._options.connect), self._options.connect.domain)
 
-    def _state(self) -> StreamState:
+    def _state(self) -> StreamSummary:
         """Return the stream's state.
 
         Raises:
@@ -272,7 +272,7 @@ class _Planner:
         if jetstream is not None:
             jetstream.client.close()
 
-    def _starting_offset(self, state: StreamState, default: str) -> Offset:
+    def _starting_offset(self, state: StreamSummary, default: str) -> Offset:
         options = self._options
         if options.starting_timestamp:
             seq = self._seq_at_time(state, options.starting_timestamp)
@@ -282,10 +282,10 @@ class _Planner:
             seq = min(max(seq, state.first_seq), state.end_seq)
         return Offset(state.name, state.created, seq)
 
-    def _seq_at_time(self, state: StreamState, moment: str) -> int:
+    def _seq_at_time(self, state: StreamSummary, moment: str) -> int:
         return self._ask(lambda jetstream: jetstream.seq_at_time(state, moment))
 
-    def _plan(self, start: Offset, end: Offset, state: StreamState) -> list[NatsPartition]:
+    def _plan(self, start: Offset, end: Offset, state: StreamSummary) -> list[NatsPartition]:
         """Return the partitions from `start` up to `end`; losses fail or are warned about."""
         loss = find_loss(start, state)
         if loss is None and end.created != state.created:
@@ -334,7 +334,7 @@ class NatsReader(_Planner, DataSourceReader):
             self._disconnect()
 
     def _narrow(
-        self, by: Narrowing, start: Offset, end: Offset, state: StreamState
+        self, by: Narrowing, start: Offset, end: Offset, state: StreamSummary
     ) -> tuple[Offset, Offset]:
         first, last = max(start.seq, by.first_seq), end.seq
         if by.end_seq is not None:
@@ -348,7 +348,7 @@ class NatsReader(_Planner, DataSourceReader):
         # Beyond the stream's end there is nothing to read, and nothing lost.
         return replace(start, seq=min(first, state.end_seq)), replace(end, seq=last)
 
-    def _ending_offset(self, state: StreamState) -> Offset:
+    def _ending_offset(self, state: StreamSummary) -> Offset:
         options = self._options
         if options.ending_timestamp:
             seq = self._seq_at_time(state, options.ending_timestamp)
@@ -370,11 +370,11 @@ class NatsStoreReader(NatsReader):
         key = options.store_key.encode()
         return stored_stream(Path(options.store), options.stream, options.account, key)
 
-    def _state(self) -> StreamState:
+    def _state(self) -> StreamSummary:
         with self._stored() as stored:
             return stored.state
 
-    def _seq_at_time(self, _state: StreamState, moment: str) -> int:
+    def _seq_at_time(self, _state: StreamSummary, moment: str) -> int:
         with self._stored() as stored:
             return stored.store.seq_at_time(parse_time(moment).ns)
 
@@ -417,7 +417,7 @@ class NatsStreamReader(_Planner, DataSourceStreamReader, SupportsTriggerAvailabl
     _is_away = False
     _state_time = -IDLE_INTERVAL_S
     """When the stream's state was asked for last."""
-    _latest: StreamState | None = None
+    _latest: StreamSummary | None = None
     _idle_at: dict[str, Any] | None = None
     """The offset after which there was nothing at the last look."""
     _arrivals: PullConsumer | None = None
@@ -506,7 +506,7 @@ class NatsStreamReader(_Planner, DataSourceStreamReader, SupportsTriggerAvailabl
                 return []
         return list(self._plan(begin, until, state))
 
-    def _state_or_none(self) -> StreamState | None:
+    def _state_or_none(self) -> StreamSummary | None:
         """Return the stream's state, or None without `failOnDataLoss` while it is not there."""
         self._latest = None
         try:

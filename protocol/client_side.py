@@ -27,7 +27,7 @@ _LINE_MAX_BYTES = 1 << 20
 """The longest control line accepted: an INFO with thousands of cluster URLs is far below it."""
 
 
-class Message(NamedTuple):
+class ReceivedMessage(NamedTuple):
     """One delivery. `headers` is the raw block, empty without headers."""
 
     subject: bytes
@@ -59,7 +59,7 @@ class FrameReader:
         self._need_bytes = 1
         self._blanks = self._first = self._second = self._before = self._last = 0
 
-    def feed(self, data: bytes) -> list[Message]:
+    def feed(self, data: bytes) -> list[ReceivedMessage]:
         """Return the messages that `data` completes.
 
         Raises:
@@ -71,14 +71,14 @@ class FrameReader:
         if self._have_bytes < self._need_bytes:
             return []
         buffer = b"".join(self._chunks) if len(self._chunks) > 1 else data
-        messages: list[Message] = []
+        messages: list[ReceivedMessage] = []
         consumed = self._scan(buffer, messages)
         rest = buffer[consumed:]
         self._chunks = [rest] if rest else []
         self._have_bytes = len(rest)
         return messages
 
-    def _scan(self, buffer: bytes, messages: list[Message]) -> int:
+    def _scan(self, buffer: bytes, messages: list[ReceivedMessage]) -> int:
         """Append every whole message to `messages`; return where the first unfinished frame is."""
         position, size = 0, len(buffer)
         # Every index lies before `size`, so the pointer that this is in C stays within the bytes.
@@ -123,7 +123,7 @@ class FrameReader:
                 buffer[begin:body],
                 buffer[body:end],
             )
-            messages.append(new(Message, fields))
+            messages.append(new(ReceivedMessage, fields))
             position = end + 2
         self._need_bytes = 1
         return position
@@ -151,7 +151,7 @@ class FrameReader:
         return position
 
 
-def delivery_columns(messages: list[Message]) -> tuple[list[int], list[int], int]:
+def delivery_columns(messages: list[ReceivedMessage]) -> tuple[list[int], list[int], int]:
     """Return the sequences, times in ns, and the last pending count of messages of one consumer.
 
     Their reply subjects read `$JS.ACK.[domain.account.]stream.consumer.n.seq.cseq.time.pending`,

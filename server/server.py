@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from midge.server.peers.cluster_service import ClusterService
     from midge.server.peers.leaf_service import LeafNodeService
     from midge.server.peers.ledger import Ledger
-    from midge.server.recorder.recorder import Recorder
+    from midge.server.recorder.recorder import TrafficRecorder
     from midge.server.system_account.remote_connections import RemoteConnections
     from midge.server.tables.service import TableService
     from midge.server.workers.role import WorkerRole
@@ -78,7 +78,7 @@ class Server:
         self._load_again: Callable[[], Awaitable[None]] | None = None
         self._monitoring: MonitoringService | None = None
         self._https_tls: TlsContexts | None = None
-        self._recorder: Recorder | None = None
+        self._recorder: TrafficRecorder | None = None
         self._jetstream: Engine | None = None
         self._tables: TableService | None = None
         self._leafnodes: LeafNodeService | None = None
@@ -151,9 +151,11 @@ class Server:
             broker.router.spans = Spans.exporting(state.server_name, broker.clock.wall)
         if options.recorder.directory:
             # Imported here: only a recording server needs pyarrow and pays for the import.
-            from midge.server.recorder.recorder import Recorder  # noqa: PLC0415
+            from midge.server.recorder.recorder import TrafficRecorder  # noqa: PLC0415
 
-            self._recorder = Recorder(broker, None if self._worker is None else self._worker.index)
+            self._recorder = TrafficRecorder(
+                broker, None if self._worker is None else self._worker.index
+            )
             self._recorder.start()
             state.recorder = self._recorder
         if options.jetstream.enabled and self._is_first:

@@ -22,7 +22,7 @@ cdef class PatternNode:
     cpdef bint has_more(self) noexcept
 
 
-cdef class PatternSet:
+cdef class OverlapIndex:
     cdef PatternNode _root
     cdef list _ones
     cdef list _others
@@ -38,7 +38,7 @@ cdef class PatternSet:
     cpdef void remove(self, bytes pattern) except *
     @cython.locals(ones=list, others=list, one=PatternNode, node=PatternNode, below=PatternNode,
                    found=PatternNode)
-    cpdef void absorb(self, PatternSet other) except *
+    cpdef void absorb(self, OverlapIndex other) except *
     @cython.locals(one=PatternNode, other=PatternNode)
     cpdef long long first_overlap(self) except? -1
     @cython.locals(tokens=list, others=list, node=PatternNode, below=PatternNode,
@@ -46,7 +46,7 @@ cdef class PatternSet:
     cpdef bint matches(self, bytes subject) except -1
     @cython.locals(one=PatternNode, other=PatternNode)
     cpdef bint has_covered(self) except -1
-    cpdef bint overlaps(self, PatternSet other) except -1
+    cpdef bint overlaps(self, OverlapIndex other) except -1
 
     cdef void _begin(self, bint is_covering) except *
     cdef void _found(self, long long one, long long other) noexcept

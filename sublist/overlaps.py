@@ -81,7 +81,7 @@ class PatternNode:
         return self.nodes is not None or self.pwc is not None or self.fwc is not None
 
 
-class PatternSet:
+class OverlapIndex:
     """Patterns, each with a number; the same pattern may be in it several times.
 
     As for `subjects.overlaps`, a pattern ends with its first token ``>``. `steps` counts the nodes
@@ -134,7 +134,7 @@ class PatternSet:
             before = path[i - 1]
             before.drop(tokens[i - 1])
 
-    def absorb(self, other: PatternSet) -> None:
+    def absorb(self, other: OverlapIndex) -> None:
         """Take over the patterns of another set, which is empty then.
 
         It takes a step for each node that both have: what begins otherwise is taken over at once.
@@ -222,7 +222,7 @@ class PatternSet:
                 self._compare(one, other)
         return self._best != _NONE
 
-    def overlaps(self, other: PatternSet) -> bool:
+    def overlaps(self, other: OverlapIndex) -> bool:
         """Return True if a pattern of this set overlaps one of another set."""
         self._begin(False)
         self._compare(self._root, other._root)

@@ -13,18 +13,18 @@ from midge.server.embedded.settings import CONSUMER_DURATIONS, SECOND_NS, STREAM
 _DURATIONS = STREAM_DURATIONS | CONSUMER_DURATIONS
 
 
-class Info(dict[str, Any]):
+class JsonFields(dict[str, Any]):
     """A JSON object of an answer. A field that the server has left out has its zero value."""
 
     def __init__(self, fields: dict[str, Any]) -> None:
         super().__init__(fields)
         kinds = self._kinds()
         for name, value in fields.items():
-            kind = kinds.get(name, Info)
+            kind = kinds.get(name, JsonFields)
             self.__dict__[name] = _attribute(kind, name, value)
 
     @classmethod
-    def _kinds(cls) -> dict[str, type[Info]]:
+    def _kinds(cls) -> dict[str, type[JsonFields]]:
         """Return the classes of the fields that are objects."""
         return {}
 
@@ -37,7 +37,7 @@ class Info(dict[str, Any]):
             raise AttributeError(f"{type(self).__name__} has no {name!r}{hint}")
 
 
-class Config(Info):
+class Config(JsonFields):
     """The configuration of a stream or a consumer, by JetStream's keys."""
 
     if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Config(Info):
         def __getattr__(self, name: str) -> Any: ...
 
 
-class StreamState(Info):
+class StreamState(JsonFields):
     """The state of a stream."""
 
     messages: int = 0
@@ -59,7 +59,7 @@ class StreamState(Info):
     consumer_count: int = 0
 
 
-class StreamInfo(Info):
+class StreamInfo(JsonFields):
     """The configuration and the state of a stream."""
 
     config: Config
@@ -67,18 +67,18 @@ class StreamInfo(Info):
     created: str = ""
 
     @classmethod
-    def _kinds(cls) -> dict[str, type[Info]]:
+    def _kinds(cls) -> dict[str, type[JsonFields]]:
         return {"config": Config, "state": StreamState}
 
 
-class Sequences(Info):
+class Sequences(JsonFields):
     """A position of a consumer: in its own deliveries, and in the stream."""
 
     consumer_seq: int = 0
     stream_seq: int = 0
 
 
-class ConsumerInfo(Info):
+class ConsumerInfo(JsonFields):
     """The configuration and the state of a consumer."""
 
     name: str = ""
@@ -94,11 +94,11 @@ class ConsumerInfo(Info):
     paused: bool = False
 
     @classmethod
-    def _kinds(cls) -> dict[str, type[Info]]:
+    def _kinds(cls) -> dict[str, type[JsonFields]]:
         return {"config": Config, "delivered": Sequences, "ack_floor": Sequences}
 
 
-def _attribute(kind: type[Info], name: str, value: Any) -> Any:
+def _attribute(kind: type[JsonFields], name: str, value: Any) -> Any:
     """Return a value of the JSON as an attribute has it."""
     if isinstance(value, dict) and name != "metadata":
         return kind(value)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from midge.jetstream.consumer.consumer import Consumer
     from midge.jetstream.stream.stream import Stream
     from midge.protocol.frame import Frame
-    from midge.server.jetstream.account import AccountJetStream
+    from midge.server.jetstream.account import AccountEngine
     from midge.server.jetstream.engine import Engine
     from midge.server.routing.account import Account
 
@@ -201,7 +201,7 @@ def _streams_for(account: Account, subject: bytes) -> list[Stream]:
 # Consumers.
 
 
-def _consumer(jetstream: AccountJetStream, ack: _Ack) -> Consumer | None:
+def _consumer(jetstream: AccountEngine, ack: _Ack) -> Consumer | None:
     stream = jetstream.streams.streams.get(ack.stream)
     return None if stream is None else stream.consumers.get(ack.consumer)
 

@@ -150,12 +150,12 @@ class StreamWatches:
         added = streams.stream_added
 
         def watch(stream: Stream) -> Iterator[None]:
-            stream.followers.add(_StreamWatch(stream, self._captures))
+            stream.followers.add(_StreamWatch(stream, self._captures).wake)
             return added(stream)
 
         streams.stream_added = watch
         for stream in streams.streams.values():
-            stream.followers.add(_StreamWatch(stream, self._captures))
+            stream.followers.add(_StreamWatch(stream, self._captures).wake)
 
 
 class _StreamWatch:

@@ -19,7 +19,7 @@ from midge.protocol.errors import ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from midge.client.options import ConnectOptions, ServerAddress
+    from midge.client.options import ClientOptions, ServerAddress
 
 CRLF = b"\r\n"
 CONNECT_TIMEOUT_S = 10.0
@@ -67,7 +67,7 @@ class CountingClient(asyncio.Protocol):
         self.failed: asyncio.Future[None] = loop.create_future()
         """A future that fails with the error when the connection breaks."""
 
-    async def connect(self, options: ConnectOptions) -> None:
+    async def connect(self, options: ClientOptions) -> None:
         """Connect to the first of the servers, and complete the handshake.
 
         Raises:
@@ -87,7 +87,7 @@ class CountingClient(asyncio.Protocol):
             return
         raise BenchError(f"cannot connect to {options.servers[0]}: {reason}")
 
-    async def _shake_hands(self, options: ConnectOptions) -> None:
+    async def _shake_hands(self, options: ClientOptions) -> None:
         loop, address = asyncio.get_running_loop(), options.servers[0]
         context = tls_context(options) if options.tls else None
         transport, _ = await loop.create_connection(lambda: self, address.host, address.port)
@@ -113,7 +113,7 @@ class CountingClient(asyncio.Protocol):
         await self.flush()
 
     async def _start_tls(
-        self, transport: asyncio.Transport, context: ssl.SSLContext, options: ConnectOptions
+        self, transport: asyncio.Transport, context: ssl.SSLContext, options: ClientOptions
     ) -> None:
         hostname = options.tls_hostname or options.servers[0].host
         self._transport = await asyncio.get_running_loop().start_tls(

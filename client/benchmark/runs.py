@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Sequence
 
     from midge.client.benchmark.busy import CpuUsage
-    from midge.client.options import ConnectOptions
+    from midge.client.options import ClientOptions
 
 CHUNK_BYTES = 64 * 1024
 """Bytes that a publisher writes at once: enough to make the calls cheap, few enough for the other
@@ -34,7 +34,7 @@ _WINDOW_POLL_S = 0.001
 class Plan:
     """The parameters of one measurement."""
 
-    options: ConnectOptions
+    options: ClientOptions
     subject: bytes
     messages: int
     """Messages of all publishers or requesters together, or per subscriber without queue group."""

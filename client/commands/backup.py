@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from midge.client.client import Client
+from midge.client.client import NatsClient
 from midge.client.commands import output
 from midge.client.commands.quantities import (
     name,
@@ -25,7 +25,7 @@ from midge.client.commands.window import SILENCE_S
 from midge.client.errors import OptionError, ServerError, reason_of
 from midge.client.headers import parse_headers
 from midge.client.jetstream import checked_answer
-from midge.protocol.client_side import Message, publish_frame
+from midge.protocol.client_side import ReceivedMessage, publish_frame
 
 DATA_NAME = "stream.tar.s2"
 METADATA_NAME = "backup.json"
@@ -118,7 +118,7 @@ def _receive_into(session: Session, path: Path) -> tuple[dict[str, Any], int]:
     return answer, size
 
 
-def _snapshot_chunks(client: Client, sid: bytes, patience_s: float) -> Iterator[bytes]:
+def _snapshot_chunks(client: NatsClient, sid: bytes, patience_s: float) -> Iterator[bytes]:
     """Yield the chunks of a snapshot; each is acknowledged before it is yielded."""
     while True:
         messages = [one for one in client.receive(patience_s) if one.sid == sid]
@@ -134,7 +134,7 @@ def _snapshot_chunks(client: Client, sid: bytes, patience_s: float) -> Iterator[
             yield message.payload
 
 
-def _check_end(message: Message) -> None:
+def _check_end(message: ReceivedMessage) -> None:
     """Check that the message after the last chunk reports no failure."""
     if not message.headers:
         return
@@ -223,7 +223,7 @@ class _Upload:
         self._client.send(publish_frame(self._to, reply, b"", chunk))
         return reply
 
-    def _receive(self) -> list[Message]:
+    def _receive(self) -> list[ReceivedMessage]:
         messages = self._client.receive(self._patience_s)
         if not messages:
             raise ServerError(f"the server was silent for {self._patience_s:g} s in the restore")

@@ -10,7 +10,7 @@ from midge.client.headers import parse_headers
 from midge.client.jetstream import JetStream, PullConsumer, parse_deliveries
 from midge.jetstream.json.times import format_time
 from midge.protocol import key_value
-from midge.protocol.client_side import Message
+from midge.protocol.client_side import ReceivedMessage
 from midge.protocol.headers import format_headers
 from midge.protocol.key_value import PUT
 
@@ -106,7 +106,7 @@ class Bucket:
                 for message in messages:
                     yield self._entry(message)
 
-    def _entry(self, message: Message) -> BucketEntry:
+    def _entry(self, message: ReceivedMessage) -> BucketEntry:
         found = parse_deliveries([message])
         return BucketEntry(
             message.subject.decode(errors="backslashreplace")[len(self._prefix) :],

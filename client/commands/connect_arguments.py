@@ -9,7 +9,7 @@ import os
 
 from midge.client.contexts import read_context
 from midge.client.errors import OptionError
-from midge.client.options import ConnectOptions
+from midge.client.options import ClientOptions
 
 _OPTIONS = {
     "server": ("servers", "NATS_URL", "URL", "nats:// or tls://"),
@@ -43,20 +43,20 @@ def add_connect_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def connect_options(args: argparse.Namespace) -> ConnectOptions:
+def connect_options(args: argparse.Namespace) -> ClientOptions:
     """Return the options from the arguments, the environment and the context.
 
     Raises:
         OptionError: an option is invalid.
     """
     try:
-        return ConnectOptions.parse(given_options(args))
+        return ClientOptions.parse(given_options(args))
     except OptionError as error:
         raise OptionError(_with_source(args, str(error))) from error
 
 
 def given_options(args: argparse.Namespace) -> dict[str, str]:
-    """Return the given options under the names that `ConnectOptions.parse` takes.
+    """Return the given options under the names that `ClientOptions.parse` takes.
 
     Credentials of the context are left out where others are given.
 

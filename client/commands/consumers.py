@@ -25,7 +25,7 @@ from midge.client.commands.verbs import Session, Verb, add_yes, confirm
 from midge.client.errors import OptionError, ServerError
 from midge.client.headers import parse_headers
 from midge.jetstream.json.times import format_time
-from midge.protocol.client_side import Message, publish_frame
+from midge.protocol.client_side import ReceivedMessage, publish_frame
 
 _FOREVER_NS = 100 * 365 * 24 * 3600 * 10**9
 _ACKS = {"ack": b"+ACK", "nak": b"-NAK", "term": b"+TERM"}
@@ -222,7 +222,7 @@ def _next(session: Session) -> int:
     return 0 if seen else 1
 
 
-def _pulled(session: Session) -> Iterator[Message]:
+def _pulled(session: Session) -> Iterator[ReceivedMessage]:
     """Yield the messages of one pull request."""
     args, client = session.args, session.client
     inbox = client.new_inbox().replace(b"_INBOX.", b"_INBOX.next.")
@@ -250,7 +250,7 @@ def _pulled(session: Session) -> Iterator[Message]:
             raise ServerError(f"no answer from consumer {args.consumer}")
 
 
-def _is_end(message: Message, consumer: str) -> bool:
+def _is_end(message: ReceivedMessage, consumer: str) -> bool:
     """Return whether a status ends a pull request without an error."""
     status, description, _ = parse_headers(message.headers)
     if status == 503:

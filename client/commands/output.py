@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from midge.client.errors import ClientError, OptionError
 from midge.client.headers import parse_headers
 from midge.client.jetstream import parse_deliveries
-from midge.protocol.client_side import Message
+from midge.protocol.client_side import ReceivedMessage
 from midge.protocol.errors import MidgeError
 
 _ACK_PREFIX = b"$JS.ACK."
@@ -97,7 +97,7 @@ def print_fields(fields: Iterable[tuple[str, object]]) -> None:
         write(f"{name + ':':<{width + 1}} {value}")
 
 
-def place_of(message: Message) -> StreamPosition | None:
+def place_of(message: ReceivedMessage) -> StreamPosition | None:
     """Return the position of a message in its stream; None if no consumer delivered it."""
     if not message.reply.startswith(_ACK_PREFIX):
         return None
@@ -105,7 +105,7 @@ def place_of(message: Message) -> StreamPosition | None:
     return StreamPosition(found.seqs[0], found.times_ns[0], found.pending)
 
 
-def as_document(message: Message) -> dict[str, Any]:
+def as_document(message: ReceivedMessage) -> dict[str, Any]:
     """Return a message for JSON: the payload is text if it is UTF-8, else base64."""
     fields: dict[str, Any] = {"subject": decoded(message.subject)}
     place = place_of(message)
@@ -129,7 +129,7 @@ def payload_fields(payload: bytes) -> dict[str, str]:
         return {"payload_base64": base64.b64encode(payload).decode()}
 
 
-def print_message(message: Message) -> None:
+def print_message(message: ReceivedMessage) -> None:
     """Print a message for people: its subject, headers and payload."""
     place = place_of(message)
     where = f" seq {place.seq}" if place is not None else ""

@@ -9,12 +9,12 @@ from midge.client.commands import output, verbs
 from midge.client.commands.quantities import count, name, subject_filter
 from midge.client.commands.verbs import Session, Verb
 from midge.client.errors import AuthorizationError
-from midge.protocol.client_side import Message
+from midge.protocol.client_side import ReceivedMessage
 
 _POLL_S = 60.0
 
 
-def print_one(args: argparse.Namespace, message: Message) -> None:
+def print_one(args: argparse.Namespace, message: ReceivedMessage) -> None:
     """Print a message in the requested form, and flush."""
     if args.json:
         output.print_json_line(output.as_document(message))

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from midge.client.client import Client
+from midge.client.client import NatsClient
 from midge.client.commands import output
 from midge.client.commands.connect_arguments import add_connect_arguments, connect_options
 from midge.client.commands.quantities import timeout_ns
@@ -24,7 +24,7 @@ _QUIET_S = 0.5
 class Session(NamedTuple):
     """A connection and the words of the command."""
 
-    client: Client
+    client: NatsClient
     jetstream: JetStream
     args: argparse.Namespace
 
@@ -169,7 +169,7 @@ def run(args: argparse.Namespace) -> int:
             domain=args.domain or options.domain,
             name="midge",
         )
-        with Client(options) as client:
+        with NatsClient(options) as client:
             session = Session(client, JetStream(client, options.domain), args)
             return args.act(session) or 0
     except MidgeError as error:

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from midge.client.client import Client
+from midge.client.client import NatsClient
 from midge.client.errors import ServerError, StreamNotFoundError
 from midge.client.jetstream import checked_answer, is_no_responders
-from midge.protocol.client_side import Message, publish_frame
+from midge.protocol.client_side import ReceivedMessage, publish_frame
 
 _WINDOW_MESSAGES = 256
 _WINDOW_BYTES = 4 << 20
@@ -15,7 +15,7 @@ SILENCE_S = 10.0
 class AckWindow:
     """Publishes with a bounded number of outstanding acknowledgements."""
 
-    def __init__(self, client: Client, patience_s: float) -> None:
+    def __init__(self, client: NatsClient, patience_s: float) -> None:
         """Wait `patience_s` for the next acknowledgement."""
         self.stored = 0
         self.duplicates = 0
@@ -58,7 +58,7 @@ class AckWindow:
                 self._bytes -= waiting[1]
                 self._acknowledge(waiting[0].decode(errors="backslashreplace"), message)
 
-    def _acknowledge(self, subject: str, message: Message) -> None:
+    def _acknowledge(self, subject: str, message: ReceivedMessage) -> None:
         if is_no_responders(message):
             raise StreamNotFoundError(f"{subject}: no stream takes this subject")
         ack: dict[str, Any] = checked_answer(message, subject)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from midge.jetstream import errors
-from midge.jetstream.account.limits import NO_TIER, AccountLimits, ServerLimits, tier_of
+from midge.jetstream.account.limits import NO_TIER, JetStreamAccountLimits, ServerLimits, tier_of
 from midge.jetstream.archive.restored import RestoredStream
 from midge.jetstream.archive.transfers import Transfers
 from midge.jetstream.config import checks, names, source_checks
@@ -22,7 +22,7 @@ from midge.jetstream.store.store import Store
 from midge.jetstream.stream import admission
 from midge.jetstream.stream.contents import Usage
 from midge.jetstream.stream.stream import Stream
-from midge.sublist.overlaps import PatternSet
+from midge.sublist.overlaps import OverlapIndex
 
 UNFINISHED = b'{"restoring":true}'
 """The configuration of a store while a restore fills it; a start deletes such a store."""
@@ -50,19 +50,19 @@ class JetStreamAccount:
         surroundings: Surroundings,
         make_store: StoreMaker,
         server_limits: ServerLimits | None = None,
-        limits: dict[str, AccountLimits] | None = None,
+        limits: dict[str, JetStreamAccountLimits] | None = None,
         memory: Usage | None = None,
         storage: Usage | None = None,
     ) -> None:
         self.name = name
         self.surroundings = surroundings
         self.server_limits = server_limits or ServerLimits()
-        self.limits = limits or {NO_TIER: AccountLimits()}
+        self.limits = limits or {NO_TIER: JetStreamAccountLimits()}
         self.is_enabled = True
         self.is_strict = True
         self.server_name = ""
         self.streams: dict[str, Stream] = {}
-        self._subjects = PatternSet()  # of all streams
+        self._subjects = OverlapIndex()  # of all streams
         self.quarantined: dict[str, tuple[Store, str]] = {}
         self._with_origins: dict[Stream, None] = {}
         self._subscribing: dict[Stream, Iterator[None]] = {}
@@ -122,11 +122,11 @@ class JetStreamAccount:
 
     # Streams.
 
-    def set_limits(self, limits: dict[str, AccountLimits]) -> None:
+    def set_limits(self, limits: dict[str, JetStreamAccountLimits]) -> None:
         """Apply new limits."""
         self.limits = limits
         # There are no streams with more than one replica.
-        shown = limits.get(NO_TIER) or limits.get(tier_of(1)) or AccountLimits()
+        shown = limits.get(NO_TIER) or limits.get(tier_of(1)) or JetStreamAccountLimits()
         self.memory.limit = shown.max_memory
         self.storage.limit = shown.max_storage
 
@@ -411,7 +411,7 @@ class JetStreamAccount:
         """Return usage and limits as answers show them."""
         fields = self._usage(list(self.streams.values()))
         flat = self.limits.get(NO_TIER)
-        no_limits = AccountLimits(0, 0, 0, 0, 0, 0, 0)
+        no_limits = JetStreamAccountLimits(0, 0, 0, 0, 0, 0, 0)
         fields["limits"] = (flat or no_limits).fields()
         if self.surroundings.domain:
             fields["domain"] = self.surroundings.domain
@@ -437,7 +437,7 @@ class JetStreamAccount:
             "consumers": sum(len(one.consumers) + len(one.followers) for one in streams),
         }
 
-    def _make(self, config: StreamConfig, patterns: PatternSet) -> Stream:
+    def _make(self, config: StreamConfig, patterns: OverlapIndex) -> Stream:
         store = self._make_store(config)
         if config.first_seq > 1:
             store.skip_to(config.first_seq - 1)
@@ -447,7 +447,7 @@ class JetStreamAccount:
         return stream
 
     def _add(
-        self, config: StreamConfig, store: Store, created_ns: int, patterns: PatternSet
+        self, config: StreamConfig, store: Store, created_ns: int, patterns: OverlapIndex
     ) -> Stream:
         """Return a new stream; `patterns` has its subjects."""
         usage = self._usage_of(config)
@@ -486,7 +486,7 @@ class JetStreamAccount:
 
     # Limits.
 
-    def _limits_for(self, replicas: int) -> tuple[AccountLimits | None, str]:
+    def _limits_for(self, replicas: int) -> tuple[JetStreamAccountLimits | None, str]:
         flat = self.limits.get(NO_TIER)
         if flat is not None:
             return flat, NO_TIER
@@ -502,13 +502,13 @@ class JetStreamAccount:
             if name != config.name and tier in {NO_TIER, tier_of(stream.config.num_replicas)}
         ]
 
-    def _require_limits(self, replicas: int) -> AccountLimits:
+    def _require_limits(self, replicas: int) -> JetStreamAccountLimits:
         limits, _ = self._limits_for(replicas)
         if limits is None:
             raise errors.NO_LIMITS.error()
         return limits
 
-    def _check_count(self, limits: AccountLimits, config: StreamConfig) -> None:
+    def _check_count(self, limits: JetStreamAccountLimits, config: StreamConfig) -> None:
         """Refuse a stream beyond the limit of their number; raises JetStreamError."""
         # Below the limit with all streams, it is not exceeded by those of one tier.
         if 0 < limits.max_streams <= len(self.streams) and limits.max_streams <= len(
@@ -517,7 +517,7 @@ class JetStreamAccount:
             raise errors.MAXIMUM_STREAMS_LIMIT.error()
 
     def _check_room(
-        self, limits: AccountLimits, config: StreamConfig, size: int, already: int = 0
+        self, limits: JetStreamAccountLimits, config: StreamConfig, size: int, already: int = 0
     ) -> None:
         """Refuse a stream if account or server have no room for it; raises JetStreamError."""
         if 0 < limits.max_consumers < config.max_consumers:
@@ -557,7 +557,7 @@ class JetStreamAccount:
             raise
         self._subjects.absorb(joined)
 
-    def _require_free(self, patterns: PatternSet) -> None:
+    def _require_free(self, patterns: OverlapIndex) -> None:
         """Refuse subjects of which a stream has messages already; raises JetStreamError."""
         if self._subjects.overlaps(patterns):
             raise errors.STREAM_SUBJECT_OVERLAP.error()

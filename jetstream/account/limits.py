@@ -9,7 +9,7 @@ from msgspec import Struct
 UNLIMITED = -1
 
 
-class AccountLimits(Struct):
+class JetStreamAccountLimits(Struct):
     """The limits of an account; -1 means unlimited, and so does 0 for the bytes of one stream."""
 
     max_memory: int = UNLIMITED

@@ -11,8 +11,8 @@ from midge.jetstream.json.place import Place
 from midge.jetstream.json.structure import (
     Boolean,
     Field,
+    FieldType,
     Integer,
-    Kind,
     Structure,
     Text,
 )
@@ -77,15 +77,15 @@ class RestoreRequest(Struct):
     state: RestoreState = field(default_factory=RestoreState)
 
 
-class _Unread(Kind):
+class _Unread(FieldType):
     """A member that may be anything."""
 
     def decode(self, node: Node, place: Place, current: Any) -> Any:
-        """See `Kind.decode`."""
+        """See `FieldType.decode`."""
         return current
 
     def zero(self) -> Any:
-        """See `Kind.zero`."""
+        """See `FieldType.zero`."""
         return None
 
 

@@ -82,7 +82,7 @@ class _Pending(msgspec.Struct):
     Timestamp: _Number
 
 
-class _State(msgspec.Struct):
+class _ConsumerState(msgspec.Struct):
     """The state of a consumer."""
 
     delivered: _Positions
@@ -95,7 +95,7 @@ class _Archived(msgspec.Struct):
     """A consumer as archives hold it; `config` is read by Go's rules."""
 
     config: msgspec.Raw = msgspec.Raw()
-    state: _State | None = None
+    state: _ConsumerState | None = None
 
 
 _CONFIG_MAX_BYTES = 512 << 10
@@ -131,7 +131,7 @@ def read(name: str, data: bytes) -> StoredState:
     return stored
 
 
-def _take_state(stored: StoredState, state: _State) -> None:
+def _take_state(stored: StoredState, state: _ConsumerState) -> None:
     """Enter positions and pending messages."""
     delivered_consumer, delivered = state.delivered.consumer_seq, state.delivered.stream_seq
     floor_consumer, floor = state.ack_floor.consumer_seq, state.ack_floor.stream_seq

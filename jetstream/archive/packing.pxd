@@ -12,7 +12,7 @@ cdef tuple _ALL
 
 
 @cython.final
-cdef class Packer:
+cdef class MessagePacker:
     cdef readonly unsigned long long at
     cdef readonly bint is_waiting
     cdef readonly bint is_drained

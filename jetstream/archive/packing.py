@@ -15,7 +15,7 @@ _HEAD_MAX = 50  # five numbers of ten bytes
 _ALL: tuple[bytes, ...] = ()
 
 
-class Packer:
+class MessagePacker:
     """Writes the messages of a store into `output`; `at` is the last sequence written or passed.
 
     After `run`, `is_waiting` is True if the next message is being fetched from the disk, and

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from midge.jetstream.archive import entries
 from midge.jetstream.archive.consumers import ConsumerCut
 from midge.jetstream.archive.framing import S2Writer
-from midge.jetstream.archive.packing import MESSAGE_COST, Packer
+from midge.jetstream.archive.packing import MESSAGE_COST, MessagePacker
 from midge.jetstream.json.encode import encode
-from midge.jetstream.store.interface import Keeper, StoredMessage
+from midge.jetstream.store.interface import Keeper, LoadedMessage
 from midge.jetstream.stream import details
 from midge.protocol.errors import MidgeError
 
@@ -46,7 +46,7 @@ class Snapshot(Keeper):
     def __init__(self, stream: Stream, *, with_consumers: bool) -> None:
         self._store = stream.store
         self._end_seq = stream.store.last_seq
-        self._kept: dict[int, tuple[StoredMessage | None, int]] = {}  # and what each counts
+        self._kept: dict[int, tuple[LoadedMessage | None, int]] = {}  # and what each counts
         self._kept_order: list[int] = []
         self._kept_bytes = 0
         self._time_ns = stream.clock.wall_ns()
@@ -62,7 +62,7 @@ class Snapshot(Keeper):
         shown["consumer_count"] = len(self._cuts)
         self.shown_state: dict[str, Any] = shown
         self.output = S2Writer()
-        self._packer = Packer(self._store, self.output, max(self._store.first_seq, 1) - 1)
+        self._packer = MessagePacker(self._store, self.output, max(self._store.first_seq, 1) - 1)
         self.output.write(entries.MAGIC)
         self._write(entries.STATE, encode(shown))
         self._store.keepers.append(self)
@@ -148,7 +148,7 @@ class Snapshot(Keeper):
             self.removing(seq)
             seq = self._store.next_seq((), seq + 1, self._end_seq) if seq < self._end_seq else 0
 
-    def _keep(self, seq: int, size: int, message: StoredMessage | None) -> None:
+    def _keep(self, seq: int, size: int, message: LoadedMessage | None) -> None:
         """Keep a message that counts `size`, or note that it cannot be read."""
         if self._failure or self._is_done or self not in self._store.keepers:
             return

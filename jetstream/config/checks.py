@@ -22,7 +22,7 @@ from midge.jetstream.config.stream import (
 )
 from midge.jetstream.json.times import SECOND_NS, format_duration
 from midge.protocol.errors import quote
-from midge.sublist.overlaps import PatternSet
+from midge.sublist.overlaps import OverlapIndex
 
 DUPLICATE_WINDOW_NS = 120 * SECOND_NS
 """The default time for which message ids are remembered."""
@@ -47,7 +47,7 @@ def pedantic_error(text: str) -> errors.JetStreamError:
 
 def check(
     asked: StreamConfig, surroundings: ConfigContext, *, pedantic: bool = False
-) -> tuple[StreamConfig, PatternSet]:
+) -> tuple[StreamConfig, OverlapIndex]:
     """Return a copy of `asked` with its defaults, and the set of its subjects.
 
     Raises:
@@ -217,7 +217,7 @@ def _check_persist_mode(config: StreamConfig) -> None:
         raise invalid("async persist mode is not supported with atomic batch publish")
 
 
-def _check_subjects(config: StreamConfig) -> PatternSet:
+def _check_subjects(config: StreamConfig) -> OverlapIndex:
     """Refuse subjects that are malformed, overlap each other or belong to the server."""
     has_origin = config.mirror is not None or bool(config.sources)
     if config.mirror is not None and config.subjects:

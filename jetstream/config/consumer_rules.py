@@ -18,7 +18,7 @@ from midge.jetstream.config.names import SEQ_MAX
 from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.json.times import format_duration
 from midge.protocol.errors import quote
-from midge.sublist.overlaps import PatternSet
+from midge.sublist.overlaps import OverlapIndex
 from midge.sublist.subjects import is_literal, is_valid_subject, matches
 
 _LEAST_HEARTBEAT_NS = 100_000_000
@@ -328,7 +328,7 @@ class WorkQueue:
     """The filters of the consumers of a work queue stream, which may not overlap."""
 
     def __init__(self) -> None:
-        self._filters = PatternSet()
+        self._filters = OverlapIndex()
         self._unfiltered = 0
 
     def add(self, filters: Iterable[bytes]) -> None:
@@ -353,7 +353,7 @@ class WorkQueue:
         """Return True if a consumer takes a message that one of `filters` takes."""
         if self._unfiltered or not filters:
             return self._unfiltered > 0 and bool(filters)
-        asked = PatternSet()
+        asked = OverlapIndex()
         for one in filters:
             asked.insert(one)
         return self._filters.overlaps(asked)

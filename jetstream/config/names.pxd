@@ -3,7 +3,7 @@
 cimport cython
 
 from midge.sublist cimport subjects
-from midge.sublist.overlaps cimport PatternSet
+from midge.sublist.overlaps cimport OverlapIndex
 
 
 cpdef bytes to_bytes(str subject)
@@ -15,5 +15,5 @@ cpdef Py_ssize_t size(str text) except -1
 
 cpdef bint is_valid_subject(str subject) except -1
 
-@cython.locals(found=PatternSet, number=Py_ssize_t)
-cpdef PatternSet pattern_set(subjects_of)
+@cython.locals(found=OverlapIndex, number=Py_ssize_t)
+cpdef OverlapIndex pattern_set(subjects_of)

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable
 
 from midge.sublist import subjects
-from midge.sublist.overlaps import PatternSet
+from midge.sublist.overlaps import OverlapIndex
 
 SEQ_MAX = (1 << 63) - 1
 """The last sequence that a stream can use, so that sums of two still fit into 64 bits."""
@@ -60,9 +60,9 @@ def collide(one: str, other: str) -> bool:
     return one == other or subjects.overlaps(to_bytes(one), to_bytes(other))
 
 
-def pattern_set(subjects_of: Iterable[str]) -> PatternSet:
+def pattern_set(subjects_of: Iterable[str]) -> OverlapIndex:
     """Return a set of these subjects, each with its index for a number."""
-    found = PatternSet()
+    found = OverlapIndex()
     for number, subject in enumerate(subjects_of):
         found.insert(to_bytes(subject), number)
     return found

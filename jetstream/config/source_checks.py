@@ -50,7 +50,7 @@ def is_transform(source: str, destination: str) -> bool:
     if not destination:
         return True
     try:
-        transform.Transform(source, destination)
+        transform.StreamTransform(source, destination)
     except transform.TransformError:
         return False
     return True

@@ -9,7 +9,7 @@ from midge.jetstream.consumer.host cimport ConsumerHost
 from midge.jetstream.consumer.log cimport ConsumerLog
 from midge.jetstream.consumer.pending cimport Entry, Pending
 from midge.jetstream.consumer.position cimport Position
-from midge.jetstream.store.interface cimport StoredMessage
+from midge.jetstream.store.interface cimport LoadedMessage
 
 cdef int _ACK, _NO_ACKS, _ACK_ALL, _ACK_EXPLICIT
 
@@ -42,8 +42,8 @@ cdef class AckTracker(Position):
         self, unsigned long long seq, unsigned long long deliveries, bint is_first
     ) except *
     @cython.locals(entry=Entry, again="long long", deliveries="long long",
-                   seq="unsigned long long", message=StoredMessage)
-    cdef StoredMessage next_again(self)
+                   seq="unsigned long long", message=LoadedMessage)
+    cdef LoadedMessage next_again(self)
     cpdef void queue_due(self, long long now_ns) except *
     @cython.locals(entry=Entry, after=Entry)
     cpdef void queue_all(self) except *

@@ -13,7 +13,7 @@ from midge.jetstream.consumer.host import ConsumerHost
 from midge.jetstream.consumer.log import ConsumerLog
 from midge.jetstream.consumer.pending import Entry
 from midge.jetstream.consumer.position import Position
-from midge.jetstream.store.interface import StoredMessage
+from midge.jetstream.store.interface import LoadedMessage
 
 _DUE_AT_ONCE = 10_000
 """Messages that fall due together and are queued in one turn: 3 ms."""
@@ -258,7 +258,7 @@ class AckTracker(Position):
         else:
             self.pending.enqueue(entry)
 
-    def next_again(self) -> StoredMessage | None:
+    def next_again(self) -> LoadedMessage | None:
         """Take the next message to be delivered again out of the queue.
 
         None for one that has been delivered too often and is given up, or is there no more.

@@ -9,7 +9,7 @@ from midge.jetstream.consumer.host cimport ConsumerHost
 from midge.jetstream.consumer.receivers cimport Receivers
 from midge.jetstream.environment.sink cimport Receiver
 from midge.jetstream.headers cimport add_lines
-from midge.jetstream.store.interface cimport MessageView, StoredMessage
+from midge.jetstream.store.interface cimport MessageView, LoadedMessage
 from midge.jetstream.store.store cimport Store
 
 cdef Py_ssize_t _MESSAGE_COST
@@ -46,21 +46,21 @@ cdef class Deliverer:
                    pending="long long", size=Py_ssize_t, more=Py_ssize_t, found=int)
     cdef Py_ssize_t _deliver_run(self, Py_ssize_t budget) except -1
     cdef AckSubject _acks(self)
-    @cython.locals(message=StoredMessage, acks=AckTracker, receivers=Receivers,
+    @cython.locals(message=LoadedMessage, acks=AckTracker, receivers=Receivers,
                    deliveries="unsigned long long", pending="long long", reply=bytes,
                    headers=bytes, payload=bytes, size=Py_ssize_t, subject=bytes, ack=AckSubject)
     cdef Py_ssize_t _deliver_next(self) except -1
     @cython.locals(due_ns="long long")
     cdef void _note_delivery(self, unsigned long long seq) except *
-    cdef bint _held_back(self, StoredMessage message, Py_ssize_t size) except -1
-    @cython.locals(acks=AckTracker, store=Store, message=StoredMessage,
+    cdef bint _held_back(self, LoadedMessage message, Py_ssize_t size) except -1
+    @cython.locals(acks=AckTracker, store=Store, message=LoadedMessage,
                    visible="unsigned long long", start="unsigned long long",
                    seq="unsigned long long")
-    cdef StoredMessage _next_message(self)
+    cdef LoadedMessage _next_message(self)
     cdef bint _is_cached(self, unsigned long long seq) except -1
     @cython.locals(acks=AckTracker, store=Store, upto="unsigned long long",
-                   seq="unsigned long long", message=StoredMessage)
-    cdef StoredMessage _next_last(self)
+                   seq="unsigned long long", message=LoadedMessage)
+    cdef LoadedMessage _next_last(self)
     @cython.locals(due_ns="long long")
     cpdef void watch_acks(self) except *
     cdef void _arm_ack_timer(self, long long due_ns) except *

@@ -16,7 +16,7 @@ from midge.jetstream.consumer.host import ConsumerHost
 from midge.jetstream.consumer.receivers import NO_RECEIVERS, Receivers
 from midge.jetstream.environment.clock import Timer
 from midge.jetstream.headers import add_lines
-from midge.jetstream.store.interface import StoredMessage
+from midge.jetstream.store.interface import LoadedMessage
 
 MESSAGE_COST = 256
 """Fixed cost of a delivery in a turn's budget, besides the message's bytes, in the time to copy one
@@ -261,7 +261,7 @@ class Deliverer:
         if due_ns and (self._ack_timer_ns == 0 or due_ns < self._ack_timer_ns):
             self._arm_ack_timer(due_ns)
 
-    def _held_back(self, message: StoredMessage, size: int) -> bool:
+    def _held_back(self, message: LoadedMessage, size: int) -> bool:
         """Return whether a message must wait: for its time in a replay, or for the rate limit."""
         if self._pace is None:
             return False
@@ -282,7 +282,7 @@ class Deliverer:
 
     # The choice of a message.
 
-    def _next_message(self) -> StoredMessage | None:
+    def _next_message(self) -> LoadedMessage | None:
         """Return the message to deliver next, or None, and set `acks.deliveries`."""
         acks = self.acks
         while acks.pending.queued:
@@ -321,7 +321,7 @@ class Deliverer:
         self.is_fetching = not self.host.store.is_cached(seq, self)
         return not self.is_fetching
 
-    def _next_last(self) -> StoredMessage | None:
+    def _next_last(self) -> LoadedMessage | None:
         """Return the next message that was its subject's last when the consumer was made."""
         acks = self.acks
         store = self.host.store

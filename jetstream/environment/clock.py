@@ -11,7 +11,7 @@ class Timer(Protocol):
         """Cancel the call; do nothing if it has already been made."""
 
 
-class Clock(Protocol):
+class NanosecondClock(Protocol):
     """The clock and timers that JetStream runs on.
 
     Expiry, duplicate windows, pauses and schedules use wall time. Waits, heartbeats and the delays

@@ -8,7 +8,7 @@ from random import Random
 from typing import NamedTuple, Protocol
 
 from midge.jetstream.config.names import short_hash
-from midge.jetstream.environment.clock import Clock
+from midge.jetstream.environment.clock import NanosecondClock
 from midge.jetstream.environment.sink import Sink
 from midge.jetstream.json.times import SECOND_NS
 from midge.jetstream.store.turns import Turns
@@ -38,7 +38,7 @@ class Surroundings:
     def __init__(
         self,
         sink: Sink,
-        clock: Clock,
+        clock: NanosecondClock,
         random: Random,
         domain: str = "",
         max_payload: int = 1 << 20,

@@ -1,6 +1,6 @@
 """Go structs as JSON: read with Go's rules and refusals, written in Go's order.
 
-A `Structure` names the fields of one struct; each `Field` has a `Kind` that reads a node of
+A `Structure` names the fields of one struct; each `Field` has a `FieldType` that reads a node of
 `syntax` and knows which values are left out. Names match whatever their case; a name that comes
 twice is read twice, into the same object; null leaves numbers, texts and booleans alone. The first
 value that does not fit is the error, but malformed text anywhere comes first.
@@ -27,7 +27,7 @@ class JsonProblem(MidgeError):
     """A request cannot be read; the message is the text after ``invalid JSON:``."""
 
 
-class Kind:
+class FieldType:
     """The type of a field's value. `go_type` is its name in refusals.
 
     With `is_as_held` a value is written unchanged, and omitted when it is false. A value of
@@ -70,7 +70,7 @@ class Kind:
         return NOT_PLAIN
 
 
-class Text(Kind):
+class Text(FieldType):
     """A string."""
 
     go_type = "string"
@@ -78,21 +78,21 @@ class Text(Kind):
     plain_type = str
 
     def zero(self) -> Any:
-        """See `Kind.zero`."""
+        """See `FieldType.zero`."""
         return ""
 
     def decode(self, node: Node, place: Place, current: Any) -> Any:
-        """See `Kind.decode`."""
+        """See `FieldType.decode`."""
         if node[0] != syntax.STRING:
             raise place.unfit(node, self.go_type)
         return node[1]
 
     def plain(self, value: Any, current: Any) -> Any:
-        """See `Kind.plain`."""
+        """See `FieldType.plain`."""
         return value if type(value) is str else NOT_PLAIN
 
 
-class Integer(Kind):
+class Integer(FieldType):
     """A whole number of `bits`; one with a fraction or an exponent is refused, as in Go."""
 
     is_as_held = True
@@ -105,11 +105,11 @@ class Integer(Kind):
         self._high = (1 << (bits - 1 if is_signed else bits)) - 1
 
     def zero(self) -> Any:
-        """See `Kind.zero`."""
+        """See `FieldType.zero`."""
         return 0
 
     def decode(self, node: Node, place: Place, current: Any) -> Any:
-        """See `Kind.decode`."""
+        """See `FieldType.decode`."""
         if node[0] != syntax.NUMBER:
             raise place.unfit(node, self.go_type)
         text = node[1]
@@ -121,11 +121,11 @@ class Integer(Kind):
         return value
 
     def plain(self, value: Any, current: Any) -> Any:
-        """See `Kind.plain`."""
+        """See `FieldType.plain`."""
         return value if type(value) is int and self._low <= value <= self._high else NOT_PLAIN
 
 
-class Boolean(Kind):
+class Boolean(FieldType):
     """true or false."""
 
     go_type = "bool"
@@ -133,17 +133,17 @@ class Boolean(Kind):
     plain_type = bool
 
     def decode(self, node: Node, place: Place, current: Any) -> Any:
-        """See `Kind.decode`."""
+        """See `FieldType.decode`."""
         if node[0] != syntax.BOOL:
             raise place.unfit(node, self.go_type)
         return node[1]
 
     def plain(self, value: Any, current: Any) -> Any:
-        """See `Kind.plain`."""
+        """See `FieldType.plain`."""
         return value if type(value) is bool else NOT_PLAIN
 
 
-class Choice(Kind):
+class Choice(FieldType):
     """One of several words, which are compared as they are written in the request.
 
     `aliases` maps words to their synonyms. `refuse` makes the refusal of any other value.
@@ -160,7 +160,7 @@ class Choice(Kind):
         self._refuse = refuse or _can_not_unmarshal
 
     def decode(self, node: Node, place: Place, current: Any) -> Any:
-        """See `Kind.decode`."""
+        """See `FieldType.decode`."""
         raw = place.raw(node)
         word = self.words.get(raw)
         if word is None:
@@ -168,11 +168,11 @@ class Choice(Kind):
         return word
 
     def decode_null(self, node: Node, place: Place, current: Any) -> Any:
-        """See `Kind.decode_null`."""
+        """See `FieldType.decode_null`."""
         return self.decode(node, place, current)
 
     def plain(self, value: Any, current: Any) -> Any:
-        """See `Kind.plain`."""
+        """See `FieldType.plain`."""
         if type(value) is not str:
             return NOT_PLAIN
         return self.words.get(b'"%b"' % value.encode(), NOT_PLAIN)
@@ -182,13 +182,13 @@ def _can_not_unmarshal(_: Node, raw: bytes) -> str:
     return f"can not unmarshal {quote(raw)}"
 
 
-class Time(Kind):
+class Time(FieldType):
     """A pointer to a time in RFC 3339; None means null."""
 
     go_type = "time.Time"
 
     def decode(self, node: Node, place: Place, current: Any) -> Any:
-        """See `Kind.decode`."""
+        """See `FieldType.decode`."""
         if node[0] != syntax.STRING:
             raise place.unfit(node, self.go_type)
         try:
@@ -197,15 +197,15 @@ class Time(Kind):
             raise Unfit(str(problem)) from None
 
     def decode_null(self, node: Node, place: Place, current: Any) -> Any:
-        """See `Kind.decode_null`."""
+        """See `FieldType.decode_null`."""
         return None
 
     def is_empty(self, value: Any) -> bool:
-        """See `Kind.is_empty`."""
+        """See `FieldType.is_empty`."""
         return value is None
 
     def encode(self, value: Timestamp) -> Any:
-        """See `Kind.encode`."""
+        """See `FieldType.encode`."""
         return value.text()
 
 
@@ -213,19 +213,19 @@ class PlainTime(Time):
     """A time by value, not by pointer: null leaves it unchanged."""
 
     def decode_null(self, node: Node, place: Place, current: Any) -> Any:
-        """See `Kind.decode_null`."""
+        """See `FieldType.decode_null`."""
         return current
 
 
-class Items(Kind):
+class Items(FieldType):
     """A list of one kind."""
 
-    def __init__(self, kind: Kind, go_type: str) -> None:
+    def __init__(self, kind: FieldType, go_type: str) -> None:
         self._kind = kind
         self.go_type = go_type
 
     def decode(self, node: Node, place: Place, current: Any) -> Any:
-        """See `Kind.decode`."""
+        """See `FieldType.decode`."""
         if node[0] != syntax.ARRAY:
             raise place.unfit(node, self.go_type)
         values = []
@@ -240,17 +240,17 @@ class Items(Kind):
         return values
 
     def decode_null(self, node: Node, place: Place, current: Any) -> Any:
-        """See `Kind.decode_null`."""
+        """See `FieldType.decode_null`."""
         return []
 
     def encode(self, value: Any) -> Any:
-        """See `Kind.encode`."""
+        """See `FieldType.encode`."""
         if self._kind.is_as_held:
             return list(value)
         return [None if one is None else self._kind.encode(one) for one in value]
 
     def plain(self, value: Any, current: Any) -> Any:
-        """See `Kind.plain`."""
+        """See `FieldType.plain`."""
         if type(value) is not list or isinstance(self._kind, Structure):
             return NOT_PLAIN
         plain_type = self._kind.plain_type
@@ -260,13 +260,13 @@ class Items(Kind):
         return NOT_PLAIN if NOT_PLAIN in found else found
 
 
-class TextMap(Kind):
+class TextMap(FieldType):
     """An object of texts, written in the order of its names."""
 
     go_type = "map[string]string"
 
     def decode(self, node: Node, place: Place, current: Any) -> Any:
-        """See `Kind.decode`."""
+        """See `FieldType.decode`."""
         if node[0] != syntax.OBJECT:
             raise place.unfit(node, self.go_type)
         values = dict(current or {})
@@ -280,11 +280,11 @@ class TextMap(Kind):
         return values
 
     def decode_null(self, node: Node, place: Place, current: Any) -> Any:
-        """See `Kind.decode_null`."""
+        """See `FieldType.decode_null`."""
         return {}
 
     def encode(self, value: Any) -> Any:
-        """See `Kind.encode`."""
+        """See `FieldType.encode`."""
         if len(value) < 2:
             return dict(value)
         return dict(
@@ -292,7 +292,7 @@ class TextMap(Kind):
         )
 
     def plain(self, value: Any, current: Any) -> Any:
-        """See `Kind.plain`."""
+        """See `FieldType.plain`."""
         if type(value) is not dict or any(type(one) is not str for one in value.values()):
             return NOT_PLAIN
         return {**(current or {}), **value}
@@ -304,7 +304,7 @@ class Field:
     __slots__ = ("attribute", "is_optional", "kind", "name")
 
     def __init__(
-        self, name: str, kind: Kind, attribute: str | None = None, *, is_optional: bool = True
+        self, name: str, kind: FieldType, attribute: str | None = None, *, is_optional: bool = True
     ) -> None:
         self.name = name
         self.kind = kind
@@ -312,7 +312,7 @@ class Field:
         self.is_optional = is_optional
 
 
-class Structure(Kind):
+class Structure(FieldType):
     """A struct: `make` gives one with its zero values.
 
     As the kind of a field it is a pointer, None if missing, unless `is_value`.
@@ -337,7 +337,7 @@ class Structure(Kind):
         self._held = attrgetter(*[one.attribute for one in fields], "__class__")
 
     def decode(self, node: Node, place: Place, current: Any) -> Any:
-        """See `Kind.decode`."""
+        """See `FieldType.decode`."""
         if node[0] != syntax.OBJECT:
             raise place.unfit(node, self.go_type)
         made = self._make() if current is None else current
@@ -346,19 +346,19 @@ class Structure(Kind):
         return made
 
     def decode_null(self, node: Node, place: Place, current: Any) -> Any:
-        """See `Kind.decode_null`."""
+        """See `FieldType.decode_null`."""
         return current if self._is_value else None
 
     def zero(self) -> Any:
-        """See `Kind.zero`."""
+        """See `FieldType.zero`."""
         return self._make()
 
     def is_empty(self, value: Any) -> bool:
-        """See `Kind.is_empty`."""
+        """See `FieldType.is_empty`."""
         return value is None
 
     def encode(self, value: Any) -> Any:
-        """See `Kind.encode`."""
+        """See `FieldType.encode`."""
         fields = {}
         for (name, is_optional, kind), held in zip(self._written, self._held(value), strict=False):
             if not held and is_optional:
@@ -370,7 +370,7 @@ class Structure(Kind):
         return fields
 
     def plain(self, value: Any, current: Any) -> Any:
-        """See `Kind.plain`: `current` is changed unless something is not plain."""
+        """See `FieldType.plain`: `current` is changed unless something is not plain."""
         if type(value) is not dict:
             return NOT_PLAIN
         made = self._make() if current is None else current
@@ -390,7 +390,7 @@ class Structure(Kind):
             place.path.pop()
 
 
-def decode_node(kind: Kind, node: Node, place: Place, current: Any) -> Any:
+def decode_node(kind: FieldType, node: Node, place: Place, current: Any) -> Any:
     """Return the value of `node` as a `kind`."""
     if node[0] == syntax.NULL:
         return kind.decode_null(node, place, current)

@@ -5,7 +5,7 @@ cimport cython
 from midge.jetstream.store cimport layout, numbers
 from midge.jetstream.store.message_index cimport Block, MessageIndex
 from midge.jetstream.store.subject_index cimport Pattern, SubjectIndex
-from midge.sublist.overlaps cimport PatternSet
+from midge.sublist.overlaps cimport OverlapIndex
 
 cdef int _UNKNOWN, _NO, _YES
 cdef Py_ssize_t _MANY, _SCANNED_PER_WORK
@@ -19,7 +19,7 @@ cdef class Filters:
     cdef SubjectIndex _subjects
     cdef list _patterns
     cdef bytearray _noted
-    cdef PatternSet _set
+    cdef OverlapIndex _set
     cdef unsigned long long _cost
     cdef public unsigned long long work
     cdef public unsigned long long last_seq

@@ -8,7 +8,7 @@ from __future__ import annotations
 from midge.jetstream.store import layout, numbers
 from midge.jetstream.store.message_index import UNWANTED, WANTED, MessageIndex
 from midge.jetstream.store.subject_index import Pattern, SubjectIndex
-from midge.sublist.overlaps import PatternSet
+from midge.sublist.overlaps import OverlapIndex
 
 _UNKNOWN = 0
 _NO = UNWANTED
@@ -49,11 +49,11 @@ class Filters:
     def __init__(self, subjects: SubjectIndex, filters: tuple[bytes, ...]) -> None:
         self._subjects = subjects
         self._patterns = [Pattern(subject) for subject in filters]
-        self._set: PatternSet | None = None
+        self._set: OverlapIndex | None = None
         self._cost = len(filters)
         if len(filters) > _MANY:
             self._cost = _SET_COST
-            self._set = PatternSet()
+            self._set = OverlapIndex()
             for one in filters:
                 self._set.insert(one)
         self.work = 0

@@ -23,7 +23,7 @@ cdef class Run:
 
 
 @cython.final
-cdef class Incoming:
+cdef class AppendedMessage:
     cdef const unsigned char *subject
     cdef public Py_ssize_t subject_start
     cdef public Py_ssize_t subject_end
@@ -42,7 +42,7 @@ cdef class Incoming:
 cdef class Medium:
     cdef Indexes index
 
-    cdef unsigned long long place(self, Incoming incoming) except? 0xFFFFFFFF
+    cdef unsigned long long place(self, AppendedMessage incoming) except? 0xFFFFFFFF
     cdef Py_ssize_t place_lines(self, PublishedLines lines, Py_ssize_t first) except -1
     cdef bint view_at(
         self, MessageView view, Run run, unsigned long long offset, unsigned long long size,
@@ -93,7 +93,7 @@ cdef class Indexes:
     ) noexcept
     @cython.locals(subjects=SubjectIndex, seq="unsigned long long", number=Py_ssize_t, run=Run)
     cdef bint enter(
-        self, Incoming incoming, unsigned long long offset, unsigned long long size
+        self, AppendedMessage incoming, unsigned long long offset, unsigned long long size
     ) except -1
     @cython.locals(position=Py_ssize_t, size="unsigned long long", i=Py_ssize_t, run=Run,
                    following="unsigned long long")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from midge.jetstream.store.filters import Filters
-from midge.jetstream.store.interface import Keeper, MessageView, StoredMessage, Waiter
+from midge.jetstream.store.interface import Keeper, LoadedMessage, MessageView, Waiter
 from midge.jetstream.store.message_index import MessageIndex
 from midge.jetstream.store.numbers import BytesLike
 from midge.jetstream.store.published import PublishedLines
@@ -38,7 +38,7 @@ class Run:
         self.live_bytes = 0
 
 
-class Incoming:
+class AppendedMessage:
     """The message that is being stored: its parts are ranges of buffers.
 
     It is valid only while the message is being stored.
@@ -86,7 +86,7 @@ class Medium:
     def __init__(self, index: Indexes) -> None:
         self.index = index
 
-    def place(self, incoming: Incoming) -> int:
+    def place(self, incoming: AppendedMessage) -> int:
         """Write a message where the last run is, or begin a new one; return its offset."""
         raise NotImplementedError
 
@@ -124,7 +124,7 @@ class Medium:
         """Return whether `first_time_ns` can return without waiting for a disk."""
         return True
 
-    def fetch_departing(self, seq: int, take: Callable[[StoredMessage | None], object]) -> bool:
+    def fetch_departing(self, seq: int, take: Callable[[LoadedMessage | None], object]) -> bool:
         """Fetch a message from the disk that is about to be removed; False: it can be read now."""
         return False
 
@@ -202,7 +202,7 @@ class Indexes:
         fixed = self._fixed_bytes_with_headers if headers else self._fixed_bytes
         return fixed + subject + headers + payload
 
-    def enter(self, incoming: Incoming, offset: int, size: int) -> None:
+    def enter(self, incoming: AppendedMessage, offset: int, size: int) -> None:
         """Put a message, of which the bytes are in their place, into the index."""
         subjects = self.subject_index
         seq = incoming.seq

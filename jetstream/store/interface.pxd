@@ -7,7 +7,7 @@ from midge.protocol cimport memory
 cdef bytearray _NOTHING
 
 
-cdef class StoredMessage:
+cdef class LoadedMessage:
     cdef readonly unsigned long long seq
     cdef readonly long long time_ns
     cdef readonly bytes subject
@@ -28,7 +28,7 @@ cdef class MessageView:
     cdef public Py_ssize_t payload_end
 
     cpdef Py_ssize_t size(self) noexcept
-    cpdef StoredMessage copied(self)
+    cpdef LoadedMessage copied(self)
 
 
 cdef class SubjectState:

@@ -26,7 +26,7 @@ class StoreFailedError(StoreError):
     """A sync failed: the store refuses changes until it is opened again."""
 
 
-class StoredMessage:
+class LoadedMessage:
     """A message as it was stored.
 
     `headers` is the whole header block with its blank line, empty when the message has none.
@@ -83,9 +83,9 @@ class MessageView:
         """Return the length of subject, headers and payload together."""
         return self.subject_end - self.subject_start + self.payload_end - self.headers_start
 
-    def copied(self) -> StoredMessage:
+    def copied(self) -> LoadedMessage:
         """Return the message as an object of its own."""
-        return StoredMessage(
+        return LoadedMessage(
             self.seq,
             self.time_ns,
             memory.take(self.subject, self.subject_start, self.subject_end),

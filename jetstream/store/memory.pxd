@@ -3,7 +3,7 @@
 cimport cython
 
 from midge.jetstream.store cimport layout, numbers
-from midge.jetstream.store.indexes cimport Incoming, Indexes, Medium, Run
+from midge.jetstream.store.indexes cimport AppendedMessage, Indexes, Medium, Run
 from midge.jetstream.store.interface cimport MessageView
 from midge.jetstream.store.store cimport Store
 from midge.jetstream.store.published cimport PublishedLines
@@ -32,7 +32,7 @@ cdef class Chunks(Medium):
 
     @cython.locals(middle=Py_ssize_t, length=Py_ssize_t, chunk=Chunk, data=bytearray,
                    offset=Py_ssize_t)
-    cdef unsigned long long place(self, Incoming incoming) except? 0xFFFFFFFF
+    cdef unsigned long long place(self, AppendedMessage incoming) except? 0xFFFFFFFF
     @cython.locals(rows=bytearray, row=Py_ssize_t, length=Py_ssize_t, chunk=Chunk,
                    data=bytearray, end=Py_ssize_t, size=Py_ssize_t, offset=Py_ssize_t,
                    start=Py_ssize_t)

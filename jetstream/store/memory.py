@@ -7,7 +7,7 @@ one of which most has gone is copied into a smaller one.
 from __future__ import annotations
 
 from midge.jetstream.store import layout, numbers
-from midge.jetstream.store.indexes import Incoming, Indexes, Medium, Run
+from midge.jetstream.store.indexes import AppendedMessage, Indexes, Medium, Run
 from midge.jetstream.store.interface import MessageView
 from midge.jetstream.store.published import PublishedLines
 from midge.jetstream.store.store import Store
@@ -67,7 +67,7 @@ class Chunks(Medium):
         self._thin: list[Run] = []
         self._chunk: Chunk | None = None  # of the last run, where there is one
 
-    def place(self, incoming: Incoming) -> int:
+    def place(self, incoming: AppendedMessage) -> int:
         """See `Medium.place`."""
         middle = _HEAD + incoming.headers_end - incoming.headers_start
         length = middle + incoming.payload_end - incoming.payload_start

@@ -5,8 +5,8 @@ cimport cython
 from midge.jetstream.store cimport lookups, removing
 from midge.jetstream.store.entering cimport KnownSubjects, enter_lines
 from midge.jetstream.store.published cimport PublishedLines
-from midge.jetstream.store.indexes cimport Incoming, Indexes, Run
-from midge.jetstream.store.interface cimport MessageView, StoredMessage
+from midge.jetstream.store.indexes cimport AppendedMessage, Indexes, Run
+from midge.jetstream.store.interface cimport MessageView, LoadedMessage
 from midge.jetstream.store.message_index cimport Block
 from midge.protocol cimport lines as protocol_lines
 from midge.protocol.frame cimport Frame
@@ -16,17 +16,17 @@ cdef unsigned long long _FAR, _NEAR, _SEQ_MAX
 
 
 cdef class Store(Indexes):
-    cdef Incoming incoming
+    cdef AppendedMessage incoming
     cdef MessageView _view
     cdef KnownSubjects _known
     cdef public bytes saved_config
 
-    @cython.locals(incoming=Incoming)
+    @cython.locals(incoming=AppendedMessage)
     cpdef unsigned long long append(
         self, bytes subject, bytes headers, bytes payload, long long time_ns,
         unsigned long long seq=*, long long ttl_s=*, bytes msg_id=*
     ) except 0
-    @cython.locals(incoming=Incoming)
+    @cython.locals(incoming=AppendedMessage)
     cpdef unsigned long long append_frame(self, Frame frame, long long time_ns) except 0
     cpdef unsigned long long begin_epoch(self) except 0
     cpdef void remember_subject(
@@ -51,7 +51,7 @@ cdef class Store(Indexes):
     cpdef Py_ssize_t expire(
         self, long long before_ns, Py_ssize_t limit, object waiter=*
     ) except -1
-    cpdef StoredMessage load(self, unsigned long long seq)
+    cpdef LoadedMessage load(self, unsigned long long seq)
     cpdef void load_departing(self, unsigned long long seq, object take) except *
     @cython.locals(position=Py_ssize_t, block=Block, run=Run)
     cpdef bint show(self, unsigned long long seq, MessageView view) except -1
@@ -97,4 +97,4 @@ cdef class Store(Indexes):
                    found="unsigned long long")
     cpdef unsigned long long seq_at_time(self, long long time_ns) except? 0
     @cython.locals(length=Py_ssize_t, offset="unsigned long long", size="unsigned long long")
-    cdef bint _store(self, Incoming incoming) except -1
+    cdef bint _store(self, AppendedMessage incoming) except -1

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator
 from midge.jetstream.config.names import SEQ_MAX
 from midge.jetstream.store import lookups, removing
 from midge.jetstream.store.entering import KnownSubjects, enter_lines
-from midge.jetstream.store.indexes import Incoming, Indexes, Medium
+from midge.jetstream.store.indexes import AppendedMessage, Indexes, Medium
 from midge.jetstream.store.interface import (
+    LoadedMessage,
     MessageView,
-    StoredMessage,
     StoreError,
     Waiter,
 )
@@ -51,7 +51,7 @@ class Store(Indexes):
         fixed_bytes_with_headers: int,
     ) -> None:
         super().__init__(medium, seed, turns, fixed_bytes, fixed_bytes_with_headers)
-        self.incoming = Incoming()
+        self.incoming = AppendedMessage()
         self._view = MessageView()
         self._known: KnownSubjects | None = None
         self.saved_config = b""
@@ -250,11 +250,11 @@ class Store(Indexes):
 
     # Reading.
 
-    def load(self, seq: int) -> StoredMessage | None:
+    def load(self, seq: int) -> LoadedMessage | None:
         """Return the message of this sequence, visible or not; None if it does not exist."""
         return self._view.copied() if self.show(seq, self._view) else None
 
-    def load_departing(self, seq: int, take: Callable[[StoredMessage | None], object]) -> None:
+    def load_departing(self, seq: int, take: Callable[[LoadedMessage | None], object]) -> None:
         """Hand over a message that is about to be removed, None if it cannot be read.
 
         At once, or later if it has to be fetched from the disk.
@@ -482,7 +482,7 @@ class Store(Indexes):
 
     # How messages are stored.
 
-    def _store(self, incoming: Incoming) -> None:
+    def _store(self, incoming: AppendedMessage) -> None:
         """Place a message and enter it into the index."""
         length = incoming.subject_end - incoming.subject_start
         if incoming.seq <= self.last_seq:

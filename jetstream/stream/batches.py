@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from midge.jetstream import errors, headers
 from midge.jetstream.config.versions import is_known_level
-from midge.jetstream.environment.clock import Clock, Timer
+from midge.jetstream.environment.clock import NanosecondClock, Timer
 from midge.jetstream.environment.surroundings import BatchQuota
 from midge.jetstream.errors import ApiError
 from midge.jetstream.headers import INVALID, parse_ttl
@@ -37,7 +37,7 @@ class OpenBatches(Generic[Batch]):
 
     def __init__(
         self,
-        clock: Clock,
+        clock: NanosecondClock,
         quota: BatchQuota,
         timeout_ns: int,
         expired: Callable[[bytes], object],
@@ -93,7 +93,7 @@ _COMMIT = b"1"
 _COMMIT_BEFORE = b"eob"
 
 
-class _Batch:
+class _AtomicBatch:
     """One open batch."""
 
     __slots__ = ("messages", "size")
@@ -110,7 +110,7 @@ class AtomicBatches:
         self._stream = stream
         limits = stream.surroundings.bounds.batches
         self._size_max = limits.atomic_size
-        self._open: OpenBatches[_Batch] = OpenBatches(
+        self._open: OpenBatches[_AtomicBatch] = OpenBatches(
             stream.clock, limits.atomic, limits.timeout_ns, self._time_out
         )
 
@@ -161,7 +161,7 @@ class AtomicBatches:
         if len(batch_id) > _ID_MAX_BYTES:
             raise Refused(errors.ATOMIC_PUBLISH_INVALID_BATCH_ID)
 
-    def _begin(self, batch_id: bytes, sequence: int, commit: bytes | None) -> _Batch:
+    def _begin(self, batch_id: bytes, sequence: int, commit: bytes | None) -> _AtomicBatch:
         """Open a batch, which its first message must do."""
         if sequence != 1:
             if _size(sequence, commit) > self._size_max:
@@ -169,7 +169,7 @@ class AtomicBatches:
             raise Refused(errors.ATOMIC_PUBLISH_INCOMPLETE_BATCH)
         if not self._open.has_room():
             raise Refused(errors.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT)
-        batch = _Batch()
+        batch = _AtomicBatch()
         self._open.add(batch_id, batch)
         return batch
 
@@ -187,7 +187,7 @@ class AtomicBatches:
             raise Refused(errors.REQUIRED_API_LEVEL)
         message.headers = headers.remove(message.headers, names.REQUIRED_API_LEVEL)
 
-    def _commit(self, batch_id: bytes, batch: _Batch, last: Incoming, commit: bytes) -> None:
+    def _commit(self, batch_id: bytes, batch: _AtomicBatch, last: Incoming, commit: bytes) -> None:
         """Check and store all messages; the last one is acknowledged."""
         messages = batch.messages
         if commit == _COMMIT_BEFORE:

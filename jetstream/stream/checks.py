@@ -21,7 +21,7 @@ from midge.jetstream.stream.incoming import Incoming, Refused
 from midge.protocol.errors import quote
 
 if TYPE_CHECKING:
-    from midge.jetstream.store.interface import StoredMessage
+    from midge.jetstream.store.interface import LoadedMessage
 
 _EXPECTATIONS = (
     names.EXPECTED_STREAM,
@@ -176,7 +176,7 @@ def check_total_size(stream: StreamHost, message: Incoming) -> None:
         raise Refused(errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
 
 
-def read_total(last: StoredMessage | None) -> tuple[int, Sources]:
+def read_total(last: LoadedMessage | None) -> tuple[int, Sources]:
     """Return the total in a stored message, and the totals of its source streams.
 
     Raises:

@@ -47,7 +47,7 @@ class _Request:
         return self.operation in {_COMMIT, _COMMIT_BEFORE}
 
 
-class _Batch:
+class _FastBatch:
     """One open batch: the last sequence of it that came, that was stored, and that was acked."""
 
     __slots__ = (
@@ -76,7 +76,7 @@ class FastBatches:
     def __init__(self, stream: StreamHost) -> None:
         self._stream = stream
         limits = stream.surroundings.bounds.batches
-        self._open: OpenBatches[_Batch] = OpenBatches(
+        self._open: OpenBatches[_FastBatch] = OpenBatches(
             stream.clock, limits.fast, limits.timeout_ns, self._time_out
         )
 
@@ -121,17 +121,17 @@ class FastBatches:
         if not stream.config.allow_batched:
             raise Refused(errors.BATCH_PUBLISH_DISABLED)
 
-    def _begin(self, request: _Request) -> _Batch:
+    def _begin(self, request: _Request) -> _FastBatch:
         if request.sequence != 1:
             raise Refused(errors.BATCH_PUBLISH_UNKNOWN_BATCH_ID)
         if not self._open.has_room():
             raise Refused(errors.BATCH_PUBLISH_TOO_MANY_INFLIGHT)
         every = min(_FLOW_SHARE, request.flow) if not self._open else 1
-        batch = _Batch(request.gap_ok, request.flow, every)
+        batch = _FastBatch(request.gap_ok, request.flow, every)
         self._open.add(request.batch_id, batch)
         return batch
 
-    def _ping(self, request: _Request, batch: _Batch, reply: bytes) -> None:
+    def _ping(self, request: _Request, batch: _FastBatch, reply: bytes) -> None:
         """Answer with the progress of the batch; a message missing by then is a gap."""
         if request.sequence > batch.last:
             self._send_gap(reply, batch.last + 1, request.sequence + 1)
@@ -143,7 +143,7 @@ class FastBatches:
                 return
         self._send_flow(reply, batch.acked, batch.every)
 
-    def _follows(self, request: _Request, batch: _Batch, reply: bytes) -> bool:
+    def _follows(self, request: _Request, batch: _FastBatch, reply: bytes) -> bool:
         """Return whether a message is the next one, or may be taken for it."""
         expected = batch.last + 1
         if request.sequence > expected:
@@ -154,7 +154,7 @@ class FastBatches:
         self._commit(request.batch_id, batch, reply)
         return False
 
-    def _add(self, request: _Request, batch: _Batch, message: Incoming) -> None:
+    def _add(self, request: _Request, batch: _FastBatch, message: Incoming) -> None:
         """Store a message, or end the batch before it."""
         if request.operation == _COMMIT_BEFORE:
             batch.last -= 1
@@ -179,7 +179,7 @@ class FastBatches:
         else:
             self._check_flow(batch, message.reply)
 
-    def _duplicate(self, request: _Request, batch: _Batch, message: Incoming, seq: int) -> None:
+    def _duplicate(self, request: _Request, batch: _FastBatch, message: Incoming, seq: int) -> None:
         """Pass over a message that is stored already."""
         batch.stored = request.sequence
         self._check_flow(batch, message.reply)
@@ -193,7 +193,9 @@ class FastBatches:
             return
         self._commit(request.batch_id, batch, message.reply)
 
-    def _failed(self, request: _Request, batch: _Batch, message: Incoming, error: ApiError) -> None:
+    def _failed(
+        self, request: _Request, batch: _FastBatch, message: Incoming, error: ApiError
+    ) -> None:
         """Send the error of a message that cannot be stored; without gaps it ends the batch."""
         if not request.gap_ok and batch.last == 1:
             self._open.close(request.batch_id)
@@ -206,7 +208,7 @@ class FastBatches:
         batch.stored = batch.last
         self._commit(request.batch_id, batch, message.reply)
 
-    def _commit(self, batch_id: bytes, batch: _Batch, reply: bytes) -> None:
+    def _commit(self, batch_id: bytes, batch: _FastBatch, reply: bytes) -> None:
         """End a batch, and acknowledge its stored messages."""
         self._open.close(batch_id)
         shown = quote(batch_id).encode("utf-8", "surrogateescape")
@@ -215,7 +217,7 @@ class FastBatches:
             reply, b"", self._stream.ack_head + b"%d" % batch.stream_seq + tail, True
         )
 
-    def _check_flow(self, batch: _Batch, reply: bytes) -> bool:
+    def _check_flow(self, batch: _FastBatch, reply: bytes) -> bool:
         """Ack when enough has come, and let the publisher go faster or slower."""
         if batch.stored < batch.acked + batch.every:
             return False

@@ -17,13 +17,13 @@ from midge.jetstream.config.source import EXTERNAL, TRANSFORM, StreamSource
 from midge.jetstream.environment.clock import Timer
 from midge.jetstream.errors import ApiError
 from midge.jetstream.json.times import format_time
-from midge.jetstream.store.interface import StoredMessage
+from midge.jetstream.store.interface import LoadedMessage
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream import searching
 from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming
 from midge.jetstream.stream.pieces import WaitingPieces, in_turns
-from midge.jetstream.transform import Transform
+from midge.jetstream.transform import StreamTransform
 from midge.sublist.subjects import matches
 
 _TURN_BYTES = 1 << 20
@@ -59,7 +59,7 @@ class Follower:
             for one in source.subject_transforms
             if one.destination
         ]
-        self._compiled: dict[bytes, Transform] = {}  # each for the first message that matches
+        self._compiled: dict[bytes, StreamTransform] = {}  # each for the first message that matches
         self._origin: StreamHost | None = None
         self._awaited: StreamHost | None = None  # where to begin there is being looked for
         self._timer: Timer | None = None
@@ -89,7 +89,7 @@ class Follower:
         """Drop the origin."""
         self._awaited = None
         if self._origin is not None:
-            self._origin.followers.discard(self)
+            self._origin.followers.discard(self.wake)
             self._origin = None
 
     def wake(self, delay_s: float = 0.0) -> None:
@@ -180,11 +180,11 @@ class Follower:
         self._awaited = None
         self._origin = origin
         self.last_seq = seq - 1
-        origin.followers.add(self)
+        origin.followers.add(self.wake)
         origin.readers.announce_when_durable()
         self.wake()
 
-    def take(self, message: StoredMessage, origin: bytes) -> bool:
+    def take(self, message: LoadedMessage, origin: bytes) -> bool:
         """Store a message of the stream that has the identity `origin`; False: not possible now."""
         subject = self._mapped(message.subject)
         block = headers.remove_prefix(message.headers, b"Nats-Expected-")
@@ -212,12 +212,12 @@ class Follower:
                 transform = self._compiled.get(pattern)
                 if transform is None:
                     random = self._stream.surroundings.random
-                    transform = Transform(given.source, given.destination, random)
+                    transform = StreamTransform(given.source, given.destination, random)
                     self._compiled[pattern] = transform
                 return transform.apply(subject) or subject
         return subject
 
-    def _where(self, message: StoredMessage, origin: bytes) -> bytes:
+    def _where(self, message: LoadedMessage, origin: bytes) -> bytes:
         """Return stream, sequence, filter, destination, subject and identity of the origin."""
         name, pattern, destination = self.source.index_name().split(" ", 2)
         where = b"%b %d %b %b %b" % (

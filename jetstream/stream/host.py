@@ -7,7 +7,6 @@ stream's consumers and followers are in its `StreamReaders`, which announces mes
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from midge.jetstream import errors
 from midge.jetstream.config.stream import MEMORY, StreamConfig
@@ -21,23 +20,17 @@ from midge.jetstream.store.store import Store
 from midge.jetstream.stream.answers import Answers, StreamEvents
 from midge.jetstream.stream.contents import Backlog, Contents, Dedup, Usage
 from midge.jetstream.stream.incoming import Incoming
-from midge.jetstream.transform import Transform
+from midge.jetstream.transform import StreamTransform
 from midge.protocol.errors import quote
 
 _NO_BYTES = b""
 
 
-class Follower(Protocol):
-    """Listener that is called when a stream shows more messages than before."""
-
-    def wake(self) -> None:
-        """Called when further messages are visible."""
-
-
 class StreamReaders:
     """The consumers and the followers of one stream, notified when messages become visible.
 
-    `remove` removes a message that every consumer which needs it has acknowledged.
+    `remove` removes a message that every consumer which needs it has acknowledged. `followers` are
+    the functions to call when further messages are visible.
     """
 
     def __init__(
@@ -51,7 +44,7 @@ class StreamReaders:
         self._remove = remove
         self._announced_seq = store.visible_seq
         self._asked_group = 0
-        self.followers: set[Follower] = set()
+        self.followers: set[Callable[[], object]] = set()
         self.consumers = ConsumerSet(config, store, shared, remove, self._on_join)
 
     def follow(self, config: StreamConfig) -> None:
@@ -96,8 +89,8 @@ class StreamReaders:
         visible = store.visible_seq
         seq = self._announced_seq
         self._announced_seq = visible
-        for follower in self.followers:
-            follower.wake()
+        for wake in self.followers:
+            wake()
         if self.consumers.is_empty():
             return
         while seq < visible:
@@ -190,7 +183,7 @@ class StreamHost:
         self.dedup.window_ns = config.duplicate_window_ns
         given = config.transform()
         random = self.surroundings.random
-        self.transform = Transform(given.source, given.destination, random) if given else None
+        self.transform = StreamTransform(given.source, given.destination, random) if given else None
 
     # What the parts have a stream do.
 

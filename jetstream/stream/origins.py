@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from midge.jetstream import headers
 from midge.jetstream.config.names import to_bytes
 from midge.jetstream.json.encode import encode, text
-from midge.jetstream.store.interface import Keeper, StoredMessage
+from midge.jetstream.store.interface import Keeper, LoadedMessage
 from midge.jetstream.store.store import Store
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.follower import Follower
@@ -135,7 +135,7 @@ class PositionSearch(Keeper):
         if message is not None:
             self._note(message, is_last=True)
 
-    def _note(self, message: StoredMessage, *, is_last: bool) -> None:
+    def _note(self, message: LoadedMessage, *, is_last: bool) -> None:
         """Note which position a message tells; of its source it `is_last`, or may not be."""
         where = headers.find(message.headers, names.STREAM_SOURCE) if message.headers else None
         fields = text(where).split(" ") if where else []

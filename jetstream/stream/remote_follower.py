@@ -22,7 +22,7 @@ from midge.jetstream.consumer.ack_subject import AckNumbers
 from midge.jetstream.errors import ApiError
 from midge.jetstream.json.encode import encode
 from midge.jetstream.json.times import SECOND_NS, format_time
-from midge.jetstream.store.interface import StoredMessage
+from midge.jetstream.store.interface import LoadedMessage
 from midge.jetstream.stream.follower import Follower
 from midge.jetstream.stream.host import StreamHost
 
@@ -82,7 +82,7 @@ class _Delivered(msgspec.Struct):
     stream_seq: _Number
 
 
-class _Answer(msgspec.Struct):
+class _ConsumerAnswer(msgspec.Struct):
     """The answer to a request for a consumer, from a server that need not be trusted."""
 
     error: _Error | None = None
@@ -92,7 +92,7 @@ class _Answer(msgspec.Struct):
     num_pending: _Number = 0
 
 
-_ANSWER = msgspec.json.Decoder(_Answer)
+_ANSWER = msgspec.json.Decoder(_ConsumerAnswer)
 
 
 class Delivery(NamedTuple):
@@ -292,7 +292,7 @@ class RemoteFollower(Follower):
         self.last_seq = 0
         self.identity = b""
 
-    def _accepted(self, answer: _Answer, identity: bytes | None) -> None:
+    def _accepted(self, answer: _ConsumerAnswer, identity: bytes | None) -> None:
         """Take what the consumer delivers."""
         deliver_subject = to_bytes(answer.config.deliver_subject)
         durable = self.source.consumer
@@ -379,7 +379,7 @@ class RemoteFollower(Follower):
         stream.now_ns = self.seen_ns
         if self.is_mirror and not self._filters:
             self._skip(told.seq)
-        message = StoredMessage(told.seq, told.time_ns, subject, block, payload)
+        message = LoadedMessage(told.seq, told.time_ns, subject, block, payload)
         if not self.take(message, self.identity):
             self._let_go()  # later messages would be stored too early
             return

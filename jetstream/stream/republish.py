@@ -10,14 +10,14 @@ from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.json.times import format_time
 from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming
-from midge.jetstream.transform import Transform
+from midge.jetstream.transform import StreamTransform
 from midge.sublist.subjects import is_valid_publish_subject
 
 
 class Republisher:
     """The `republish` of a stream: subjects and headers of the messages published again."""
 
-    def __init__(self, transform: Transform, headers_only: bool) -> None:
+    def __init__(self, transform: StreamTransform, headers_only: bool) -> None:
         self._transform = transform
         self._headers_only = headers_only
         self._waiting = 0  # messages of the stream that are published again in later turns
@@ -30,7 +30,7 @@ class Republisher:
             return None
         if any(config_names.collide(given.destination, subject) for subject in config.subjects):
             return None  # each message would come back
-        return cls(Transform(given.source, given.destination, random), given.headers_only)
+        return cls(StreamTransform(given.source, given.destination, random), given.headers_only)
 
     def subject_for(self, subject: bytes) -> bytes | None:
         """Return where a message of `subject` is published again, None for nowhere."""

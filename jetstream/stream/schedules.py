@@ -25,7 +25,7 @@ from midge.jetstream.stream.pieces import WaitingPieces, in_turns, until_cached
 from midge.sublist.subjects import is_valid_publish_subject, matches
 
 if TYPE_CHECKING:
-    from midge.jetstream.store.interface import StoredMessage
+    from midge.jetstream.store.interface import LoadedMessage
 
 _PAUSE_S = 0.25
 """Least time between looks, as in nats-server."""
@@ -141,7 +141,7 @@ class Schedules:
         last = store.load(seq)
         return None if last is None else bool(headers.find(last.headers, names.SCHEDULE))
 
-    def _take_stored(self, message: StoredMessage) -> None:
+    def _take_stored(self, message: LoadedMessage) -> None:
         if message.headers:
             values = headers.nats_headers(message.headers) or {}
             wall_ns = self._stream.clock.wall_ns()
@@ -232,7 +232,7 @@ class Schedules:
                 room = _PIECE_BYTES
                 yield None
 
-    def _fire(self, schedule: StoredMessage, due_ns: int) -> WaitingPieces[Incoming | None]:
+    def _fire(self, schedule: LoadedMessage, due_ns: int) -> WaitingPieces[Incoming | None]:
         """Return the message that a schedule publishes; None if it is not a schedule."""
         now_ns = self._stream.clock.wall_ns()
         values = headers.nats_headers(schedule.headers) or {}

@@ -145,11 +145,11 @@ def _column(text: str) -> tuple[str, str]:
 
 
 def _serve(args: argparse.Namespace) -> None:
-    from midge.pipeline.tables.delta import StreamTable
+    from midge.pipeline.tables.delta import TableHandle
     from midge.pipeline.tables.serving import Job, TableServer
 
     for url in args.urls:
-        StreamTable(url)
+        TableHandle(url)
     logging.basicConfig(format="%(message)s")
     os.nice(_NICENESS)
     tables = TableServer()
@@ -186,9 +186,9 @@ def _ls(args: argparse.Namespace) -> None:
 
 
 def _rm(args: argparse.Namespace) -> None:
-    from midge.pipeline.tables.delta import StreamTable, remove
+    from midge.pipeline.tables.delta import TableHandle, remove
 
-    source = StreamTable(str(args.directory)).source
+    source = TableHandle(str(args.directory)).source
     confirm(args, f"delete the table {args.directory} and its quarantine")
     remove(args.directory)
     say(f"{args.directory}: deleted")
@@ -197,12 +197,12 @@ def _rm(args: argparse.Namespace) -> None:
 
 
 def _status(args: argparse.Namespace) -> None:
-    from midge.pipeline.tables.delta import StreamTable
+    from midge.pipeline.tables.delta import TableHandle
     from midge.pipeline.tables.landing import options_of, same_stream, stream_state
 
     rows = []
     for url in args.urls:
-        table = StreamTable(url)
+        table = TableHandle(url)
         state = same_stream(table, stream_state(options_of(table, given_options(args))))
         position = table.position  # a commit since then counts as lag
         lag = max(0, state.end_seq - 1 - position)
@@ -211,9 +211,9 @@ def _status(args: argparse.Namespace) -> None:
 
 
 def _compact(args: argparse.Namespace) -> None:
-    from midge.pipeline.tables.delta import LOCK_WAIT_S, StreamTable, locked
+    from midge.pipeline.tables.delta import LOCK_WAIT_S, TableHandle, locked
 
     for url in args.urls:
         with locked(url, LOCK_WAIT_S):
-            added, removed = StreamTable(url).compact()
+            added, removed = TableHandle(url).compact()
         say(f"{url}: {counted(removed, 'file')} joined into {added:,}")

@@ -27,7 +27,7 @@ from midge.protocol.client_side import (
     PING,
     PONG,
     FrameReader,
-    Message,
+    ReceivedMessage,
     connect_line,
     publish_frame,
     subscribe_line,
@@ -121,7 +121,7 @@ class FleetConnection(asyncio.Protocol):
         else:
             self._transport.abort()
 
-    def _receive(self, message: Message) -> None:
+    def _receive(self, message: ReceivedMessage) -> None:
         listening = self._listens.get(bytes(message.sid))
         if listening is not None and listening.answer_ms is not None and message.reply:
             self._answer_later(listening, bytes(message.reply).decode())

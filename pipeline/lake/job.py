@@ -68,7 +68,7 @@ class RunCounts:
     """Segment and reason of what went to the quarantine in this run."""
 
 
-class _Batch(NamedTuple):
+class _SegmentBatch(NamedTuple):
     """A batch under way."""
 
     number: int
@@ -269,7 +269,7 @@ class LakeJob:
             for name in DATA_SETS
         }
         with self._light() if is_small else nullcontext():
-            self._refine(_Batch(number, summary, newest, segments, is_small))
+            self._refine(_SegmentBatch(number, summary, newest, segments, is_small))
         # Last, since a batch that has its row here is known to be complete.
         self.lake.append("silver/batches", pa.Table.from_pylist([summary]), number)
         times = (time for time in (newest, summary["last_time"]) if time is not None)
@@ -294,7 +294,7 @@ class LakeJob:
                 else:
                     conf.set(name, old)
 
-    def _append(self, name: str, rows: _Rows, batch: _Batch) -> _Rows:
+    def _append(self, name: str, rows: _Rows, batch: _SegmentBatch) -> _Rows:
         """Add rows to a growing table; return those that the table has of the batch."""
         if batch.is_small and not isinstance(rows, pa.Table):
             rows = rows.toArrow()
@@ -306,7 +306,7 @@ class LakeJob:
     def _frame(self, rows: _Rows) -> "DataFrame":
         return self._spark.createDataFrame(rows) if isinstance(rows, pa.Table) else rows
 
-    def _append_bronze(self, batch: _Batch, data_set: DataSet) -> _Rows:
+    def _append_bronze(self, batch: _SegmentBatch, data_set: DataSet) -> _Rows:
         good = batch.segments[data_set.name]
         rows = (
             bronze.read_small(data_set, good)
@@ -338,7 +338,7 @@ class LakeJob:
         clients, interest = (self.lake.read_before(name, batch) for name in names)
         return silver.subscriptions(interest, silver.sessions(clients))
 
-    def _refine(self, batch: _Batch) -> None:
+    def _refine(self, batch: _SegmentBatch) -> None:
         """Bring the segments of a batch into bronze, and derive silver from them."""
         settings = self.settings
         known = None
@@ -381,7 +381,7 @@ class LakeJob:
             )
         )
 
-    def _matches(self, new: _Rows, known: "DataFrame | None", batch: _Batch) -> _Rows:
+    def _matches(self, new: _Rows, known: "DataFrame | None", batch: _SegmentBatch) -> _Rows:
         """Match the new messages; correct earlier matches where not all interest was `known`."""
         name = "silver/subscriptions"
         is_auto = self.settings.match_strategy == "auto"

@@ -16,13 +16,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from midge.client.client import Client
+from midge.client.client import NatsClient
 from midge.client.errors import OptionError, ServerError, reason_of
 from midge.client.headers import parse_headers
-from midge.client.options import ConnectOptions
+from midge.client.options import ClientOptions
 from midge.pipeline.records.files import RecordsError, next_number, write_segment
 from midge.pipeline.records.format import MESSAGES, segment_path
-from midge.protocol.client_side import Message
+from midge.protocol.client_side import ReceivedMessage
 from midge.sublist.subjects import is_valid_subject, overlaps
 
 UNKNOWN_ACCOUNT = "$G"
@@ -33,7 +33,7 @@ _WAIT_S = 0.25
 class TapOptions:
     """The subjects to record, and the size of segments."""
 
-    connect: ConnectOptions
+    connect: ClientOptions
     subjects: tuple[str, ...] = (">",)
     keeps_payload: bool = True
     roll_rows: int = 250_000
@@ -74,7 +74,7 @@ def tap(
     """
     with _writing(root):
         (root / MESSAGES.name).mkdir(parents=True, exist_ok=True)
-    with Client(options.connect) as client:
+    with NatsClient(options.connect) as client:
         segments = _Segments(root, str(client.info.get("server_name") or "nats"), options)
         for pattern in options.subjects:
             client.subscribe(pattern.encode())
@@ -114,7 +114,7 @@ class _Segments:
         # Files of an earlier run are kept.
         self._number = next_number(self.root, MESSAGES, self.server)
 
-    def add(self, messages: Sequence[Message]) -> None:
+    def add(self, messages: Sequence[ReceivedMessage]) -> None:
         """Add received messages; write a segment when it is full."""
         now = datetime.now(UTC)
         if self._rows and self._is_full(now):
@@ -148,7 +148,7 @@ class _Segments:
             or (now.date(), now.hour) != (first.date(), first.hour)
         )
 
-    def _row(self, message: Message, now: datetime) -> dict[str, Any]:
+    def _row(self, message: ReceivedMessage, now: datetime) -> dict[str, Any]:
         headers = parse_headers(message.headers).fields if message.headers else None
         return {
             "time": now,

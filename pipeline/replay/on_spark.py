@@ -13,7 +13,7 @@ from pyspark import BarrierTaskContext
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StringType, StructField, StructType
 
-from midge.client.client import Client
+from midge.client.client import NatsClient
 from midge.pipeline.lake import bronze
 from midge.pipeline.lake.storage import as_uri
 from midge.pipeline.records.files import BadSegment, list_segments, require_records
@@ -64,7 +64,7 @@ def replay_frame(
 ) -> Replayed:
     """Send the rows of a table such as `bronze/messages`; see `replay_from_spark`."""
     spark = messages.sparkSession
-    with Client(options.connect):
+    with NatsClient(options.connect):
         # Report an unreachable server here, once, and not in every task.
         pass
     wanted = _wanted(messages, options)
@@ -82,7 +82,7 @@ def replay_frame(
 
     def send(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         part = Replayed()
-        with Client(options.connect) as client:
+        with NatsClient(options.connect) as client:
             BarrierTaskContext.get().barrier()
             outgoing = prepare(batches, options, part)
             publish(client, outgoing, options.speed, part, first_s=first_s)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from midge.client.client import Client
+from midge.client.client import NatsClient
 from midge.client.errors import OptionError
-from midge.client.options import ConnectOptions
+from midge.client.options import ClientOptions
 from midge.pipeline.errors import PublishError
 from midge.pipeline.records.files import BadSegment, read_segment, servers_and_segments
 from midge.pipeline.records.format import MESSAGES
@@ -39,7 +39,7 @@ _MESSAGES_PER_PING = 10_000
 class ReplayOptions:
     """The source, target and pace of a replay."""
 
-    connect: ConnectOptions
+    connect: ClientOptions
     subjects: tuple[str, ...] = ()
     """Patterns: messages that match any of them are sent; without patterns, all messages are."""
     accounts: tuple[str, ...] = ()
@@ -125,14 +125,14 @@ def replay(
         PublishError: it refused messages.
     """
     done = Replayed()
-    with Client(options.connect) as client:
+    with NatsClient(options.connect) as client:
         outgoing = prepare(_in_order(records, done), options, done)
         publish(client, outgoing, options.speed, done, progress)
     return done
 
 
 def publish(
-    client: Client,
+    client: NatsClient,
     outgoing: Iterable[Outgoing],
     speed: float | None,
     done: Replayed,
@@ -256,7 +256,7 @@ def _single_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Re
             yield microseconds, batch.slice(index, 1)
 
 
-def _settle(client: Client, buffer: bytearray) -> None:
+def _settle(client: NatsClient, buffer: bytearray) -> None:
     """Send the rest, wait until the server has handled everything, and raise its errors."""
     _flush(client, buffer)
     client.ping()
@@ -264,7 +264,7 @@ def _settle(client: Client, buffer: bytearray) -> None:
         raise PublishError(f"the server refused messages: {client.errors[0]}")
 
 
-def _flush(client: Client, buffer: bytearray) -> None:
+def _flush(client: NatsClient, buffer: bytearray) -> None:
     if buffer:
         client.send(bytes(buffer))
         buffer.clear()

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import ClassVar, Self
 
 from midge.client.errors import OptionError
-from midge.client.options import CONNECT_NAMES, ConnectOptions, OptionReader
+from midge.client.options import CONNECT_NAMES, ClientOptions, OptionReader
 from midge.pipeline.offsets import EARLIEST, LATEST, check_offsets_option
 from midge.sublist import subjects
 
@@ -24,7 +24,7 @@ _UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600}
 class SourceOptions:
     """The stream to read, its range, and the size of portions."""
 
-    connect: ConnectOptions
+    connect: ClientOptions
     stream: str
     subjects: tuple[str, ...] = ()
     starting_offsets: str = ""
@@ -56,7 +56,7 @@ class SourceOptions:
         reader = _StreamOptionReader(options, _SOURCE_NAMES | CONNECT_NAMES)
         stream = reader.stream_name("stream", required=True)
         parsed = cls(
-            connect=ConnectOptions.read(reader),
+            connect=ClientOptions.read(reader),
             stream=stream,
             subjects=reader.subject_filters("subject"),
             starting_offsets=reader.offsets("startingOffsets", "", stream),
@@ -97,7 +97,7 @@ class SinkOptions:
     CORE: ClassVar[str] = "core"
     JETSTREAM: ClassVar[str] = "jetstream"
 
-    connect: ConnectOptions
+    connect: ClientOptions
     mode: str = JETSTREAM
     subject: str = ""
     stream: str = ""
@@ -125,7 +125,7 @@ class SinkOptions:
         if extra not in ("refuse", "ignore"):
             raise OptionError(f"extraColumns: expected refuse or ignore, got {extra!r}")
         return cls(
-            connect=ConnectOptions.read(reader),
+            connect=ClientOptions.read(reader),
             mode=mode,
             ignores_extra_columns=extra == "ignore",
             subject=subject,

@@ -13,14 +13,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from midge.client.client import Backoff, Client
+from midge.client.client import Backoff, NatsClient
 from midge.client.errors import AuthorizationError, ServerError, StreamNotFoundError
 from midge.client.headers import parse_headers
-from midge.client.jetstream import Deliveries, JetStream, PullConsumer, StreamState
+from midge.client.jetstream import DeliveryColumns, JetStream, PullConsumer, StreamSummary
 from midge.pipeline.offsets import Loss
 from midge.pipeline.spark_source.options import SourceOptions
 from midge.pipeline.spark_source.partitions import SequenceRange
-from midge.protocol.client_side import Message
+from midge.protocol.client_side import ReceivedMessage
 
 BATCH_ROWS = 8_192
 BATCH_BYTES = 8 << 20
@@ -87,7 +87,7 @@ class RangeReader:
         while self._cursor < self._end:
             position = self._cursor
             try:
-                with Client(self._options.connect) as client:
+                with NatsClient(self._options.connect) as client:
                     yield from self._read(JetStream(client, self._options.connect.domain))
             except AuthorizationError:
                 raise
@@ -142,7 +142,7 @@ class RangeReader:
         self._check_gap(jetstream)
         self._cursor = self._end
 
-    def _append(self, messages: list[Message], deliveries: Deliveries) -> bool:
+    def _append(self, messages: list[ReceivedMessage], deliveries: DeliveryColumns) -> bool:
         """Take messages into the columns; return True when the range's end is reached."""
         seqs, times_ns = deliveries.seqs, deliveries.times_ns
         if seqs[-1] >= self._end:
@@ -178,7 +178,7 @@ class RangeReader:
         self._columns = Columns(most_rows=min(2 * columns.most_rows, BATCH_ROWS))
         return columns
 
-    def _is_same_stream(self, state: StreamState) -> bool:
+    def _is_same_stream(self, state: StreamSummary) -> bool:
         if state.created == self._created:
             return True
         self._lose(

@@ -34,13 +34,13 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from midge.client.client import Backoff, Client
+from midge.client.client import Backoff, NatsClient
 from midge.client.errors import AuthorizationError, OptionError, ServerError
 from midge.client.headers import parse_headers
 from midge.pipeline.errors import PublishError
 from midge.pipeline.spark_source.options import SinkOptions
 from midge.pipeline.spark_source.spark_worker import plain_errors
-from midge.protocol.client_side import Message, publish_frame
+from midge.protocol.client_side import ReceivedMessage, publish_frame
 from midge.sublist import subjects
 
 MSG_ID_HEADER = "Nats-Msg-Id"
@@ -359,7 +359,7 @@ class _Publisher:
         self._waiting: dict[bytes, Row] = {}
         """The rows that are not known to be done, in order, by the text of their number."""
         self._backoff = Backoff(options.connect.request_timeout_s, f"writing partition {partition}")
-        self._client: Client | None = None
+        self._client: NatsClient | None = None
 
     def __enter__(self) -> Self:
         """Return the publisher itself; it connects for the first row."""
@@ -371,11 +371,11 @@ class _Publisher:
             self._client.close()
 
     @property
-    def _connection(self) -> Client:
+    def _connection(self) -> NatsClient:
         """The connection; the first use opens it and sends the waiting rows."""
         while self._client is None:
             try:
-                self._client = Client(self._options.connect)
+                self._client = NatsClient(self._options.connect)
                 self._opened(self._client)
             except AuthorizationError:
                 raise
@@ -387,7 +387,7 @@ class _Publisher:
                     self._buffer += self._frame(row)
         return self._client
 
-    def _opened(self, client: Client) -> None:
+    def _opened(self, client: NatsClient) -> None:
         """Prepare a new connection."""
 
     def _lost(self, error: ServerError) -> None:
@@ -429,7 +429,7 @@ class _Publisher:
     def _frame(self, row: Row) -> bytes:
         return publish_frame(row.subject, b"", row.headers, row.payload)
 
-    def _send(self, client: Client) -> None:
+    def _send(self, client: NatsClient) -> None:
         if self._buffer:
             client.send(bytes(self._buffer))
             self._buffer.clear()
@@ -469,7 +469,7 @@ class CorePublisher(_Publisher):
                 self._backoff.succeeded()
                 self._waiting.clear()
 
-    def _raise_refusal(self, client: Client) -> None:
+    def _raise_refusal(self, client: NatsClient) -> None:
         rows = list(self._waiting.values())
         for text in client.errors:
             for row in rows:
@@ -501,7 +501,7 @@ class JetStreamPublisher(_Publisher):
         self._collect(0)
         return Written(total, self._duplicates)
 
-    def _opened(self, client: Client) -> None:
+    def _opened(self, client: NatsClient) -> None:
         self._inbox = client.new_inbox().replace(b"_INBOX.", b"_INBOX.ack.")
         client.subscribe(self._inbox + b".*")
 
@@ -519,7 +519,7 @@ class JetStreamPublisher(_Publisher):
             except ServerError as error:
                 self._lost(error)
 
-    def _receive(self, client: Client) -> None:
+    def _receive(self, client: NatsClient) -> None:
         """Take the acknowledgements of one read."""
         deadline = time.monotonic() + self._options.ack_timeout_s
         while not (acks := client.receive(max(0.0, deadline - time.monotonic()))):
@@ -530,7 +530,7 @@ class JetStreamPublisher(_Publisher):
             self._take(ack)
         self._raise_refusal(client)
 
-    def _take(self, ack: Message) -> None:
+    def _take(self, ack: ReceivedMessage) -> None:
         number = ack.subject.rpartition(b".")[2]
         row = self._waiting.get(number)
         if row is None:
@@ -553,7 +553,7 @@ class JetStreamPublisher(_Publisher):
         self._backoff.succeeded()
         self._duplicates += bool(duplicate)
 
-    def _raise_refusal(self, client: Client) -> None:
+    def _raise_refusal(self, client: NatsClient) -> None:
         """Raise for the row that a permission error names: it will never be acknowledged."""
         for text in client.errors:
             for row in self._waiting.values():

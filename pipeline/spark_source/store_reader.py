@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from midge.client.errors import StreamNotFoundError
-from midge.client.jetstream import StreamState
+from midge.client.jetstream import StreamSummary
 from midge.jetstream.json.times import format_time
 from midge.jetstream.store.encrypted_disk import UserKeys
 from midge.jetstream.store.file.directory import StoreDirectory
@@ -32,7 +32,7 @@ class StoredStream(NamedTuple):
     """A stream in a store's directory."""
 
     store: FileStore
-    state: StreamState
+    state: StreamSummary
 
     def batches(
         self, start: int, end: int, subjects: tuple[bytes, ...], skipped: list[int]
@@ -96,9 +96,9 @@ def warn_of_skipped(what: str, skipped: list[int]) -> None:
         _log.warning("%s: %d messages cannot be read: %s", what, len(skipped), shown)
 
 
-def _state_of(store: FileStore) -> StreamState:
+def _state_of(store: FileStore) -> StreamSummary:
     stored = json.loads(store.config())
-    return StreamState(
+    return StreamSummary(
         name=store.name.decode(),
         created=format_time(stored["created"]),
         first_seq=max(1, store.first_seq),

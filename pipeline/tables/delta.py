@@ -73,7 +73,7 @@ class Layout(NamedTuple):
     partition_by: tuple[str, ...] = ()
 
 
-class StreamTable:
+class TableHandle:
     """A handle of the table at `url`."""
 
     def __init__(self, url: str, version: int | None = None) -> None:
@@ -238,7 +238,7 @@ class StreamTable:
 
 def create(
     url: str, decoder: Decoder, source: Source, partition_by: Iterable[str] = ()
-) -> StreamTable:
+) -> TableHandle:
     """Return the table at `url`, made empty if there is none yet.
 
     Raises:
@@ -246,7 +246,7 @@ def create(
     """
     layout = Layout(decoder.columns, tuple(partition_by))
     made(url, decoder.schema, _description(source), layout.partition_by)
-    table = StreamTable(url)
+    table = TableHandle(url)
     check_stream(table, source.stream, source.created)
     if table.source != source:
         pairs = zip(Source._fields, table.source, source, strict=True)
@@ -259,7 +259,7 @@ def create(
     return table
 
 
-def check_stream(table: StreamTable, stream: str, created: str) -> None:
+def check_stream(table: TableHandle, stream: str, created: str) -> None:
     """Check that a table is of the stream that was made at `created`.
 
     Raises:
@@ -293,7 +293,7 @@ def locked(url: str, wait_s: float = 0.0, *, makes: bool = False) -> Iterator[No
     path = Path(url) / _LOCK_FILE
     check_path(url)
     if not makes and not path.exists():
-        StreamTable(url)
+        TableHandle(url)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("ab")
@@ -313,7 +313,7 @@ def locked(url: str, wait_s: float = 0.0, *, makes: bool = False) -> Iterator[No
         yield
 
 
-def tables_in(directory: Path) -> Iterator[StreamTable]:
+def tables_in(directory: Path) -> Iterator[TableHandle]:
     """Yield the streams' tables within a directory.
 
     Raises:
@@ -326,7 +326,7 @@ def tables_in(directory: Path) -> Iterator[StreamTable]:
     for place in places:
         if (place / "_delta_log").is_dir():
             with suppress(TableError):  # another's Delta table, or a quarantine
-                yield StreamTable(str(place))
+                yield TableHandle(str(place))
 
 
 def remove(directory: Path) -> None:
@@ -336,7 +336,7 @@ def remove(directory: Path) -> None:
         TableError: there is no table of a stream, another process is writing to it, or the
             directory cannot be deleted.
     """
-    url = StreamTable(str(directory)).url
+    url = TableHandle(str(directory)).url
     try:
         with locked(url, LOCK_WAIT_S):
             shutil.rmtree(url)

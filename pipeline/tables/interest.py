@@ -12,7 +12,7 @@ from typing import Any
 
 from midge.client.errors import StreamError
 from midge.client.jetstream import JetStream, parse_deliveries
-from midge.protocol.client_side import Message, publish_frame
+from midge.protocol.client_side import ReceivedMessage, publish_frame
 
 _PULL_MESSAGES = 4096
 _PULL_SILENCE_S = 2.0
@@ -78,7 +78,7 @@ def _acknowledge_some(jetstream: JetStream, stream: str, name: str, position: in
     request = {"batch": _PULL_MESSAGES, "no_wait": True}
     subject = f"{jetstream.prefix}.CONSUMER.MSG.NEXT.{stream}.{name}".encode()
     client.send(publish_frame(subject, inbox, b"", json.dumps(request).encode()))
-    pulled: list[Message] = []
+    pulled: list[ReceivedMessage] = []
     is_done = False
     while not is_done and len(pulled) < _PULL_MESSAGES:
         received = [one for one in client.receive(_PULL_SILENCE_S) if one.sid == sid]

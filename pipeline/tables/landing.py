@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from midge.client.client import Client
+from midge.client.client import NatsClient
 from midge.client.errors import DataLossError, OptionError
-from midge.client.jetstream import JetStream, StreamState
+from midge.client.jetstream import JetStream, StreamSummary
 from midge.pipeline.errors import TableError
 from midge.pipeline.spark_source.options import SourceOptions
 from midge.pipeline.spark_source.partitions import SequenceRange
@@ -18,7 +18,7 @@ from midge.pipeline.tables.decoding import Decoded, Decoder, can_partition
 from midge.pipeline.tables.delta import (
     LOCK_WAIT_S,
     Source,
-    StreamTable,
+    TableHandle,
     check_stream,
     create,
     locked,
@@ -74,7 +74,7 @@ def create_table(
     decoder = Decoder(columns, infers=infer)
     check_partitions(decoder, partition_by)
     options = _options(server, stream, subject)
-    with Client(options.connect) as client:
+    with NatsClient(options.connect) as client:
         jetstream = JetStream(client, options.connect.domain)
         state = _checked(jetstream.stream_state(stream))
         if state.retention == "interest":
@@ -111,7 +111,7 @@ def land(
             or the table cannot be written to.
     """
     with locked(url):
-        table = StreamTable(url)
+        table = TableHandle(url)
         decoder = table.decoder()
         options = options_of(table, server)
         state = same_stream(table, stream_state(options))
@@ -142,7 +142,7 @@ def land(
                 )
             done.position = table.position
         if table.source.consumer:
-            with Client(options.connect) as client:
+            with NatsClient(options.connect) as client:
                 jetstream = JetStream(client, options.connect.domain)
                 consumer = table.source.consumer
                 acknowledge(jetstream, state.name, consumer, options.subjects, done.position)
@@ -157,17 +157,17 @@ def read_rows(
     return _joined([decoder.decode(columns) for columns in reader.batches()], decoder).rows
 
 
-def stream_state(options: SourceOptions) -> StreamState:
+def stream_state(options: SourceOptions) -> StreamSummary:
     """Return the state of a stream that can be a table.
 
     Raises:
         TableError: the stream is a work queue.
     """
-    with Client(options.connect) as client:
+    with NatsClient(options.connect) as client:
         return _checked(JetStream(client, options.connect.domain).stream_state(options.stream))
 
 
-def _checked(state: StreamState) -> StreamState:
+def _checked(state: StreamSummary) -> StreamSummary:
     if state.retention == "workqueue":
         raise TableError(
             f"stream {state.name} has workqueue retention and removes a message when its consumer "
@@ -181,7 +181,7 @@ def _consumer_of(url: str) -> str:
     return f"table-{hashlib.sha256(url.encode()).hexdigest()[:12]}"
 
 
-def same_stream(table: StreamTable, state: StreamState) -> StreamState:
+def same_stream(table: TableHandle, state: StreamSummary) -> StreamSummary:
     """Return the state when it is of the stream that the table was made of.
 
     Raises:
@@ -191,7 +191,7 @@ def same_stream(table: StreamTable, state: StreamState) -> StreamState:
     return state
 
 
-def options_of(table: StreamTable, server: Server) -> SourceOptions:
+def options_of(table: TableHandle, server: Server) -> SourceOptions:
     """Return how to read the stream of a table."""
     return _options(server, table.source.stream, table.source.subject)
 

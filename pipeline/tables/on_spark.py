@@ -5,7 +5,7 @@ import re
 from typing import TYPE_CHECKING
 
 from midge.pipeline.delta import files_of
-from midge.pipeline.tables.delta import StreamTable
+from midge.pipeline.tables.delta import TableHandle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -22,7 +22,7 @@ def read_table(spark: "SparkSession", url: str, version: int | None = None) -> "
     """
     from pyspark.sql.types import StructType
 
-    handle = StreamTable(url, version).handle
+    handle = TableHandle(url, version).handle
     # Delta's log has the columns in Spark's own form.
     schema = StructType.fromJson(json.loads(handle.schema().to_json()))
     files = files_of(url, handle)

@@ -23,7 +23,7 @@ from midge.pipeline.delta import reading
 from midge.pipeline.errors import TableError
 from midge.pipeline.spark_source.reader import BATCH_ROWS, Columns
 from midge.pipeline.tables.decoding import KINDS, OTHER, Decoded, Decoder
-from midge.pipeline.tables.delta import LOCK_WAIT_S, Layout, StreamTable, locked
+from midge.pipeline.tables.delta import LOCK_WAIT_S, Layout, TableHandle, locked
 from midge.pipeline.tables.landing import check_partitions
 from midge.protocol.key_value import OPERATION, PUT
 
@@ -47,7 +47,7 @@ def rebuild(
     decoder = Decoder(columns, infers=infer)
     check_partitions(decoder, partition_by)
     with locked(url, LOCK_WAIT_S):
-        table = StreamTable(url)
+        table = TableHandle(url)
         _check_payloads(table, decoder)
         bad = table.quarantined()
         if infer:  # the first pass finds the columns, the second fills them
@@ -66,7 +66,7 @@ def rebuild(
 class _Replacing:
     """Yields the rows of a table's messages for its new contents, and keeps the bad messages."""
 
-    def __init__(self, table: StreamTable, old_bad: pa.Table, decoder: Decoder) -> None:
+    def __init__(self, table: TableHandle, old_bad: pa.Table, decoder: Decoder) -> None:
         self.rows = 0
         self.bad = decoder.empty().bad
         self._table = table
@@ -95,7 +95,7 @@ def _in_thread(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield batch
 
 
-def _decoded(table: StreamTable, bad: pa.Table, decoder: Decoder) -> Iterator[Decoded]:
+def _decoded(table: TableHandle, bad: pa.Table, decoder: Decoder) -> Iterator[Decoded]:
     kinds = table.layout.columns
     files = table.handle.to_pyarrow_dataset()
     for batch in files.to_batches(batch_size=BATCH_ROWS):
@@ -163,7 +163,7 @@ def _headers_of(row: Mapping[str, Any], kinds: Mapping[str, str]) -> bytes:
     return f"NATS/1.0\r\n{''.join(lines)}\r\n".encode()
 
 
-def _check_payloads(table: StreamTable, decoder: Decoder) -> None:
+def _check_payloads(table: TableHandle, decoder: Decoder) -> None:
     has = table.source.infers or any(map(_is_of_payload, table.layout.columns.values()))
     needs = decoder.infers or any(map(_is_of_payload, decoder.columns.values()))
     if needs and not has:

@@ -19,7 +19,7 @@ from midge.extras import install_command
 from midge.pipeline.delta import files_of, load, reading
 from midge.pipeline.errors import PipelineError, TableError
 from midge.pipeline.spark_source.partitions import SequenceRange
-from midge.pipeline.tables.delta import StreamTable
+from midge.pipeline.tables.delta import TableHandle
 from midge.pipeline.tables.landing import (
     Server,
     options_of,
@@ -137,7 +137,7 @@ def latest(url: str, server: Server | None = _SERVER) -> pa.Table:
         TableError: there is no such table, its stream was deleted and made again, its rows cannot
             be read, or it has no column of the kind `operation`.
     """
-    kinds = StreamTable(url).layout.columns
+    kinds = TableHandle(url).layout.columns
     operation = next((name for name, kind in kinds.items() if kind == "operation"), "")
     if not operation:
         raise TableError(f"{url}: has no column of the kind operation")
@@ -172,7 +172,7 @@ def _quoted(name: str) -> str:
 def _parts(url: str, server: Server | None) -> _Parts:
     if server is None:
         return _Parts(load(url), None)
-    table = StreamTable(url)
+    table = TableHandle(url)
     options = options_of(table, server)
     state = stream_state(options)
     end = state.end_seq
@@ -189,7 +189,7 @@ def _parts(url: str, server: Server | None) -> _Parts:
     return _Parts(table.handle, later.cast(_as_landed(table, later.schema)) if later else None)
 
 
-def _as_landed(table: StreamTable, schema: pa.Schema) -> pa.Schema:
+def _as_landed(table: TableHandle, schema: pa.Schema) -> pa.Schema:
     """Return the schema with the types that the table's files have."""
     landed = table.handle.to_pyarrow_dataset().schema
     names = set(landed.names)

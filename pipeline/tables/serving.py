@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from midge.pipeline.delta import KEEP_HOURS
-from midge.pipeline.tables.delta import LOCK_WAIT_S, StreamTable, locked
+from midge.pipeline.tables.delta import LOCK_WAIT_S, TableHandle, locked
 from midge.pipeline.tables.landing import Landed, Server, create_table, land
 
 EVERY_S = 60.0
@@ -129,7 +129,7 @@ class TableTask:
         self._uncompacted += done.commits
         if job.compact_commits and self._uncompacted >= job.compact_commits:
             with locked(job.url, LOCK_WAIT_S):
-                StreamTable(job.url).compact(job.keep_hours)
+                TableHandle(job.url).compact(job.keep_hours)
             self._uncompacted = 0
 
 

@@ -16,7 +16,7 @@ from midge.pipeline.spark_source.store_reader import (
     warn_of_skipped,
 )
 from midge.pipeline.tables.decoding import Decoder
-from midge.pipeline.tables.delta import Source, StreamTable, create, locked
+from midge.pipeline.tables.delta import Source, TableHandle, create, locked
 from midge.pipeline.tables.landing import (
     BLOCK_BYTES,
     Landed,
@@ -53,12 +53,12 @@ def build(  # noqa: PLR0913 - most are keywords with defaults
         if not is_table(url):
             source = Source(stream, stored.state.created, subject, infer)
             create(url, decoder, source, partition_by)
-        table = StreamTable(url)
+        table = TableHandle(url)
         same_stream(table, stored.state)
         return _land(table, stored)
 
 
-def _land(table: StreamTable, stored: StoredStream) -> Landed:
+def _land(table: TableHandle, stored: StoredStream) -> Landed:
     done = Landed(position=table.position)
     last = stored.state.last_seq
     if last <= done.position:

@@ -45,7 +45,7 @@ def _nothing() -> None:
     """Do nothing."""
 
 
-class _Answer(Struct):
+class _CachedToken(Struct):
     """The token of an account or None, and the time of the request by the monotonic clock."""
 
     token: str | None
@@ -69,7 +69,7 @@ class UrlResolver:
         if context is not None:
             handlers.append(urllib.request.HTTPSHandler(context=context))
         self._opener = urllib.request.build_opener(*handlers)
-        self._answers: dict[str, _Answer] = {}
+        self._answers: dict[str, _CachedToken] = {}
         self._changed: Callable[[], None] = _nothing
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._threads = ThreadPoolExecutor(_THREADS, "midge-resolver")
@@ -85,7 +85,7 @@ class UrlResolver:
 
     def replace(self, account_key: str, token: str) -> None:
         """Keep another token of an account until the web server is asked again."""
-        self._answers[account_key] = _Answer(token, self._monotonic())
+        self._answers[account_key] = _CachedToken(token, self._monotonic())
 
     async def begin(self, system_account: str, changed: Callable[[], None]) -> None:
         """Try the web server, and request the system account; call `changed` after changes.
@@ -164,7 +164,7 @@ class UrlResolver:
         if token is None and len(self._answers) >= ACCOUNTS_MAX:
             self._answers = {key: one for key, one in self._answers.items() if one.token}
         if token is not None or len(self._answers) < ACCOUNTS_MAX:
-            self._answers[account_key] = _Answer(token, self._monotonic())
+            self._answers[account_key] = _CachedToken(token, self._monotonic())
         if before is not None and before.token not in {None, token}:
             self._changed()
 
@@ -197,5 +197,5 @@ class UrlResolver:
             raise OSError(f"the answer has more than {TOKEN_MAX_BYTES} bytes")
         return text.decode("ascii", errors="replace").strip()
 
-    def _age(self, known: _Answer) -> float:
+    def _age(self, known: _CachedToken) -> float:
         return self._monotonic() - known.asked_at

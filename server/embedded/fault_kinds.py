@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from midge.protocol.frame import Frame, compose
 from midge.server.embedded.inbox import Message
@@ -17,29 +17,44 @@ if TYPE_CHECKING:
 
     from midge.server.broker.broker import Broker
     from midge.server.clients.connection import Connection
+    from midge.server.clients.screens import Screen
     from midge.server.routing.account import Account
 
 ScriptFunction = Callable[[Message, Callable[..., None]], object]
 """Decides on a message; its second argument sends it, with another payload or its own."""
 
 
-class FaultHost(Protocol):
-    """The interface of a server's faults for a single fault."""
+class ActiveFaults:
+    """The faults in force on one server; `_screen` shows them its messages."""
 
     broker: Broker
     random: Random
+    _active: list[Fault]
+    _screen: Screen
 
     def end(self, fault: Fault) -> None:
         """End one fault."""
+        if fault in self._active:
+            self._active.remove(fault)
+            fault.undo()
+            if not self._active:
+                self.broker.remove_screen(self._screen)
 
     def route(self, account: Account, publisher: Connection | None, frame: Frame) -> None:
         """Route a message past the faults."""
+        result = account.sublist.match(frame.subject_bytes())
+        self.broker.internal.route_frame(account, result, frame, publisher)
+
+    def _begin(self, fault: Fault) -> Fault:
+        self._active.append(fault)
+        self.broker.add_screen(self._screen)
+        return fault
 
 
 class Fault:
     """One fault in force; `hits` counts how often it has struck."""
 
-    def __init__(self, faults: FaultHost) -> None:
+    def __init__(self, faults: ActiveFaults) -> None:
         self.hits = 0
         self._faults = faults
 
@@ -62,7 +77,7 @@ class MessageFault(Fault):
 
     def __init__(
         self,
-        faults: FaultHost,
+        faults: ActiveFaults,
         pattern: str,
         nth: int | Iterable[int] | None,
         probability: float,
@@ -193,7 +208,7 @@ class Restart(MessageFault):
 class Undoable(Fault):
     """A fault of connections, with the function that ends it."""
 
-    def __init__(self, faults: FaultHost, undo: Callable[[], object]) -> None:
+    def __init__(self, faults: ActiveFaults, undo: Callable[[], object]) -> None:
         super().__init__(faults)
         self.hits = 1
         self._undo = undo

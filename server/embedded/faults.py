@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
     from midge.server.clients.connection import Connection
     from midge.server.clients.screens import Passage
-    from midge.server.routing.account import Account
     from midge.server.routing.client import Client
     from midge.server.routing.subscription import RoutedSubscription
     from midge.server.server import Server
@@ -66,7 +65,8 @@ class Faults(StreamFaults, Screen):
         self.random = Random(seed)  # noqa: S311 - repeatable, not secret
         self._server = server
         self._restart = restart
-        self._active: list[Fault] = []
+        self._active = []
+        self._screen = self
         self._leaving: asyncio.Future[None] | None = None
 
     def seed(self, seed: int) -> None:
@@ -285,25 +285,6 @@ class Faults(StreamFaults, Screen):
                     setattr(info, name, value)
 
     # Internals.
-
-    def end(self, fault: Fault) -> None:
-        """End one fault."""
-        if fault in self._active:
-            self._active.remove(fault)
-            fault.undo()
-            if not self._active:
-                self.broker.remove_screen(self)
-
-    def route(self, account: Account, publisher: Connection | None, frame: Frame) -> None:
-        """Route a message past the faults."""
-        subject = frame.subject_bytes()
-        result = account.sublist.match(subject)
-        self.broker.internal.route_frame(account, result, frame, publisher)
-
-    def _begin(self, fault: Fault) -> Fault:
-        self._active.append(fault)
-        self.broker.add_screen(self)
-        return fault
 
     def _of(self, connection: Connection | None) -> list[MessageFault]:
         """List the faults of messages to `connection`, or of published messages for None."""

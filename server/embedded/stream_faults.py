@@ -17,7 +17,7 @@ from midge.jetstream.json.times import format_time
 from midge.protocol.errors import MidgeError
 from midge.server.config.account_names import GLOBAL_ACCOUNT
 from midge.server.config.type_check import nearest
-from midge.server.embedded.fault_kinds import Drop, Fault, FaultHost, MessageFault, Undoable
+from midge.server.embedded.fault_kinds import ActiveFaults, Drop, Fault, MessageFault, Undoable
 from midge.sublist.subjects import matches
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from midge.jetstream.store.disk import SuppliedDisk
     from midge.jetstream.stream.stream import Stream
     from midge.protocol.frame import Frame
-    from midge.server.jetstream.account import AccountJetStream
+    from midge.server.jetstream.account import AccountEngine
     from midge.server.jetstream.engine import Engine
     from midge.server.server import Server
 
@@ -38,7 +38,7 @@ _NO_CLIENT = 0  # not a cid: it matches no publish and no delivery
 _NO_ROOM = 1 << 62  # bytes, more than any limit
 
 
-class StreamFaults(FaultHost):
+class StreamFaults(ActiveFaults):
     """The faults of one server's streams; `account` is the streams' account."""
 
     _server: Server
@@ -193,10 +193,6 @@ class StreamFaults(FaultHost):
 
     # Internals.
 
-    def _begin(self, fault: Fault) -> Fault:
-        """Put a fault in force."""
-        raise NotImplementedError
-
     def _done(self, hits: int) -> Fault:
         """Return a fault that has already struck and ended."""
         fault = Undoable(self, lambda: None)
@@ -215,7 +211,7 @@ class StreamFaults(FaultHost):
             raise MidgeError("JetStream is not on: start the server with jetstream=True")
         return engine
 
-    def _jetstream(self, account: str) -> AccountJetStream:
+    def _jetstream(self, account: str) -> AccountEngine:
         accounts = self._engine().accounts
         if account not in accounts:
             known = ", ".join(sorted(accounts))
@@ -270,7 +266,7 @@ class AfterDeliveries(Fault):
     """An action after a number of deliveries of a stream to clients."""
 
     def __init__(
-        self, faults: FaultHost, stream: str, count: int, do: Callable[[], object]
+        self, faults: ActiveFaults, stream: str, count: int, do: Callable[[], object]
     ) -> None:
         super().__init__(faults)
         self._pattern = f"{_ACK_PREFIX}{stream}.>".encode()
@@ -293,7 +289,7 @@ class AfterDeliveries(Fault):
 class _FailingDisk(Fault):
     """A disk whose sync will fail, or has failed."""
 
-    def __init__(self, faults: FaultHost, disk: SuppliedDisk) -> None:
+    def __init__(self, faults: ActiveFaults, disk: SuppliedDisk) -> None:
         super().__init__(faults)
         self._disk = disk
         disk.sync_failed = self._failed
@@ -314,7 +310,7 @@ class _LosingSink(Sink, MessageFault):
     @classmethod
     def put_before(
         cls,
-        faults: FaultHost,
+        faults: ActiveFaults,
         stream: Stream,
         nth: int | Iterable[int] | None,
         probability: float,

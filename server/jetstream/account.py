@@ -30,7 +30,7 @@ from midge.server.routing.role import Role
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from midge.jetstream.account.limits import AccountLimits
+    from midge.jetstream.account.limits import JetStreamAccountLimits
     from midge.jetstream.stream.stream import Stream
     from midge.server.internal.service import Request
     from midge.server.jetstream.context import Context
@@ -77,7 +77,7 @@ class LoggedNotes(OriginNotes):
         )
 
 
-class AccountJetStream:
+class AccountEngine:
     """JetStream in one account, from `open` to `close`.
 
     `limits` is None where the account may not use JetStream: then requests are answered with that.
@@ -89,7 +89,7 @@ class AccountJetStream:
         self,
         context: Context,
         account: Account,
-        limits: dict[str, AccountLimits] | None,
+        limits: dict[str, JetStreamAccountLimits] | None,
         is_system: bool,
     ) -> None:
         self.account = account
@@ -161,7 +161,7 @@ class AccountJetStream:
         self._own.clear()
         self.streams.stop()
 
-    def reopen(self, limits: dict[str, AccountLimits] | None) -> None:
+    def reopen(self, limits: dict[str, JetStreamAccountLimits] | None) -> None:
         """Turn JetStream on or off; file streams stay on the disk, and are recovered later."""
         self.close()
         self.streams.release()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from midge.server.clock import Clock, Timer
 
 
-class NanosecondClock:
+class StreamClock:
     """`midge.jetstream.environment.clock.Clock` over the server's clock.
 
     The loop's real clock is read in whole nanoseconds, and so is a clock with `wall_ns` and

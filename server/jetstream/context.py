@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from midge.server.config.jetstream import JetStream
     from midge.server.internal.publisher import InternalPublisher
     from midge.server.internal.service import Services
-    from midge.server.jetstream.clock import NanosecondClock
+    from midge.server.jetstream.clock import StreamClock
     from midge.server.jetstream.stores import Stores
 
 
@@ -36,7 +36,7 @@ class Context(Struct):
     links: AccountLinks
     services: Services
     turns: FairTurns
-    clock: NanosecondClock
+    clock: StreamClock
     random: Random
     store_directory: Path
     stores: Stores

@@ -21,7 +21,7 @@ from midge.server.routing.role import Role
 from midge.server.routing.router import Router
 
 if TYPE_CHECKING:
-    from midge.server.jetstream.clock import NanosecondClock
+    from midge.server.jetstream.clock import StreamClock
 
 PORTION_BYTES = 256 * 1024
 """Most that one consumer delivers before the next one: some 500 messages of 256 B and
@@ -45,7 +45,7 @@ class Deliveries:
         account: Account,
         turn: ProducersTurn,
         router: Router,
-        clock: NanosecondClock,
+        clock: StreamClock,
     ) -> None:
         self._turns = turns
         self._clock = clock

@@ -9,7 +9,7 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from midge.jetstream.account.limits import AccountLimits
+from midge.jetstream.account.limits import JetStreamAccountLimits
 from midge.jetstream.environment.surroundings import Bounds
 from midge.jetstream.store.disk import SuppliedDisk
 from midge.jetstream.store.file.identity import establish
@@ -22,8 +22,8 @@ from midge.server.histogram import Histogram
 from midge.server.internal.publisher import InternalPublisher
 from midge.server.internal.service import Services
 from midge.server.jetstream import capacity
-from midge.server.jetstream.account import AccountJetStream
-from midge.server.jetstream.clock import NanosecondClock
+from midge.server.jetstream.account import AccountEngine
+from midge.server.jetstream.clock import StreamClock
 from midge.server.jetstream.context import Context
 from midge.server.jetstream.filesystem import strangers_in, unread_nats_streams, weakness_of
 from midge.server.jetstream.stores import FileStores, MemoryStores, keys_of
@@ -75,7 +75,7 @@ class Engine(Observer):
         self.context = self._make_context(broker)
         self.disk = disk
         self.sync_seconds = Histogram()
-        self.accounts: dict[str, AccountJetStream] = {}
+        self.accounts: dict[str, AccountEngine] = {}
         self._broker = broker
 
     def _make_context(self, broker: Broker) -> Context:
@@ -94,7 +94,7 @@ class Engine(Observer):
                 publisher, waiting_max=waiting_max, overfull=self._overfull, is_prompt=True
             ),
             turns=broker.turns,
-            clock=NanosecondClock(broker.clock),
+            clock=StreamClock(broker.clock),
             random=broker.random,
             store_directory=capacity.store_directory(asked),
             stores=MemoryStores(),
@@ -214,7 +214,7 @@ class Engine(Observer):
         self.context.stores.close()
         self.accounts.clear()
 
-    def limits_of(self, name: str) -> dict[str, AccountLimits] | None:
+    def limits_of(self, name: str) -> dict[str, JetStreamAccountLimits] | None:
         """Return what the account of this name may use; None when it may not use JetStream."""
         plan = self._broker.admission.links.plans.get(name)
         if plan is None or plan.is_system or not plan.jetstream:
@@ -255,7 +255,7 @@ class Engine(Observer):
     def account_made(self, account: Account) -> None:
         """Offer JetStream in a new account, if it may have it."""
         is_system = account is self._broker.system_account
-        made = AccountJetStream(self.context, account, self.limits_of(account.name), is_system)
+        made = AccountEngine(self.context, account, self.limits_of(account.name), is_system)
         self.accounts[account.name] = made
         made.open()
 
@@ -327,8 +327,8 @@ def _told_as_setting(place: Path) -> Iterator[None]:
         raise ConfigError(text, key="jetstream.store_dir") from None
 
 
-def _limits(asked: AccountOptions) -> AccountLimits:
-    return AccountLimits(
+def _limits(asked: AccountOptions) -> JetStreamAccountLimits:
+    return JetStreamAccountLimits(
         max_memory=asked.max_memory_bytes,
         max_storage=asked.max_file_bytes,
         max_streams=asked.max_streams,

@@ -16,7 +16,7 @@ from midge.server.monitoring.long_lists import StepBudget, finish
 if TYPE_CHECKING:
     from midge.jetstream.consumer.consumer import Consumer
     from midge.jetstream.stream.stream import Stream
-    from midge.server.jetstream.account import AccountJetStream
+    from midge.server.jetstream.account import AccountEngine
     from midge.server.jetstream.engine import Engine
     from midge.server.monitoring.state import State
 
@@ -155,7 +155,7 @@ def _totals(engine: "Engine", *, with_leaders: bool) -> dict[str, Any]:
 
 
 async def _account(
-    engine: "Engine", home: "AccountJetStream", given: dict[str, bool], steps: StepBudget
+    engine: "Engine", home: "AccountEngine", given: dict[str, bool], steps: StepBudget
 ) -> dict[str, Any]:
     streams = home.streams
     detail: dict[str, Any] = {

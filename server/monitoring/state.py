@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from midge.server.monitoring.console.tail import Tails
     from midge.server.peers.cluster import Cluster
     from midge.server.peers.leaf_nodes import LeafNodes
-    from midge.server.recorder.recorder import Recorder
+    from midge.server.recorder.recorder import TrafficRecorder
     from midge.server.tables.service import TableService
     from midge.server.workers.role import WorkerRole
 
@@ -56,7 +56,7 @@ class State:
         self.leafnodes: LeafNodes | None = None
         self.cluster: Cluster | None = None
         self.tables: TableService | None = None
-        self.recorder: Recorder | None = None
+        self.recorder: TrafficRecorder | None = None
         self.loop_delay: Histogram | None = None
         self._wall_offset = 0.0
         self._tails: Tails | None = None

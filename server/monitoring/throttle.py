@@ -26,7 +26,7 @@ class Busy(Exception):
     """Too many requests; try again later."""
 
 
-class _Page:
+class _PendingPage:
     """A page that requests wait for: `response` is None until it is made, or if that fails."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Throttle:
 
     def __init__(self, limit_hits: Counter[str]) -> None:
         self._limits_met = limit_hits
-        self._asked: dict[str, _Page] = {}  # by path and query, until they are started
+        self._asked: dict[str, _PendingPage] = {}  # by path and query, until they are started
         self._waiting = 0
         self._turn = asyncio.Lock()
         self._unread_bytes = 0
@@ -64,7 +64,7 @@ class Throttle:
         page = self._asked.get(request.path_qs) if is_shared else None
         is_first = page is None
         if page is None:
-            page = _Page()
+            page = _PendingPage()
             if is_shared:
                 self._asked[request.path_qs] = page
         page.requests += 1
@@ -77,7 +77,7 @@ class Throttle:
         finally:
             self._let_go(page)
 
-    async def _make(self, page: _Page, request: web.Request, make: Make) -> None:
+    async def _make(self, page: _PendingPage, request: web.Request, make: Make) -> None:
         """Make `page` in its turn."""
         try:
             async with self._in_turn():
@@ -91,12 +91,12 @@ class Throttle:
             self._begin(page, request)
             page.done.set()
 
-    def _begin(self, page: _Page, request: web.Request) -> None:
+    def _begin(self, page: _PendingPage, request: web.Request) -> None:
         """Make later requests get a newer page."""
         if self._asked.get(request.path_qs) is page:
             del self._asked[request.path_qs]
 
-    def _let_go(self, page: _Page) -> None:
+    def _let_go(self, page: _PendingPage) -> None:
         """Drop a page after its last reader; the requests themselves may live on."""
         page.requests -= 1
         if page.requests == 0:
@@ -104,7 +104,7 @@ class Throttle:
             page.response, page.body = None, b""
             self._was_read.set()
 
-    async def _wait_for(self, page: _Page) -> None:
+    async def _wait_for(self, page: _PendingPage) -> None:
         """Wait until another request has made `page` and the earlier ones are being sent it."""
         place = page.requests
         with self._waits():
@@ -150,7 +150,7 @@ class Throttle:
             self._was_read.clear()
             await self._was_read.wait()
 
-    async def _send(self, page: _Page, request: web.Request) -> web.StreamResponse:
+    async def _send(self, page: _PendingPage, request: web.Request) -> web.StreamResponse:
         """Send `page` at the pace of the client's reading."""
         assert page.response is not None
         response = web.StreamResponse(status=page.response.status, headers=page.response.headers)

@@ -54,7 +54,7 @@ class RecorderCounts(NamedTuple):
     segments: int
 
 
-class Recorder(Observer):
+class TrafficRecorder(Observer):
     """Records a broker's routed messages, subscriptions and clients, from `start` to `stop`."""
 
     def __init__(self, broker: Broker, worker: int | None = None) -> None:

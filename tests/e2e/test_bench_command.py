@@ -14,7 +14,7 @@ from bench import servers
 from midge import cli
 from midge.client.benchmark.busy import CpuUsage, server_processes
 from midge.client.benchmark.client import CountingClient
-from midge.client.options import ConnectOptions
+from midge.client.options import ClientOptions
 
 NATS_SERVER = servers.Command.parse(str(Path(sys.executable).parent / "nats-server"))
 
@@ -105,7 +105,7 @@ async def test_subscribe_until_all_has_come(url: str, queue: str, publishes: int
         stdout=subprocess.PIPE,
     )
     publisher = CountingClient()
-    await publisher.connect(ConnectOptions.parse({"servers": url}))
+    await publisher.connect(ClientOptions.parse({"servers": url}))
     finished = asyncio.ensure_future(process.communicate())
     # Its subscriptions are there as soon as a request to their subject finds a responder, and
     # every publish may come too early: so publish until it has what it waits for.

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from midge.client.errors import DataLossError, OptionError
-from midge.client.jetstream import StreamState
+from midge.client.jetstream import StreamSummary
 from midge.pipeline.offsets import (
     Loss,
     Offset,
@@ -22,7 +22,7 @@ CREATED = "2026-01-01T00:00:00.123456789Z"
 
 
 def state(first=1, last=100, created=CREATED):
-    return StreamState("ORDERS", created, first, last, last - first + 1)
+    return StreamSummary("ORDERS", created, first, last, last - first + 1)
 
 
 def offset(seq, created=CREATED):

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict
 
-from midge.client.client import Client
+from midge.client.client import NatsClient
 from midge.client.errors import OptionError, StreamNotFoundError
-from midge.client.options import ConnectOptions
+from midge.client.options import ClientOptions
 from midge.pipeline.errors import TableError
 from midge.pipeline.source import NatsDataSource, register
 from tests.pipeline.conftest import Stream
@@ -30,7 +30,7 @@ def server(store):
 
 @pytest.fixture
 def orders(server):
-    with Client(ConnectOptions(servers=servers_of(server.url))) as client:
+    with NatsClient(ClientOptions(servers=servers_of(server.url))) as client:
         stream = Stream(client, "ORDERS", ["orders.>"])
         stream.publish(25_000)
         stream.publish(5, headers=b"NATS/1.0\r\nTrace: 7\r\n\r\n")

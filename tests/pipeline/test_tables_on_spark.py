@@ -5,14 +5,14 @@ import pytest
 from midge.pipeline.errors import TableError
 from midge.pipeline.spark_source.reader import Columns
 from midge.pipeline.tables.decoding import Decoder
-from midge.pipeline.tables.delta import Source, StreamTable, create
+from midge.pipeline.tables.delta import Source, TableHandle, create
 from midge.tables import read_table, rebuild, scan
 
 DAY_NS = 86_400_000_000_000
 
 
 def append(url, first, last):
-    table = StreamTable(url)
+    table = TableHandle(url)
     seqs = list(range(first, last + 1))
     payloads = [b'{"n": %d, "k%d": "x"}' % (seq, seq // 10) for seq in seqs]
     subjects = [b"a.%d%%20" % (seq % 3) for seq in seqs]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midge.protocol.client_side import Control, FrameReader, Message
+from midge.protocol.client_side import Control, FrameReader, ReceivedMessage
 from midge.protocol.errors import ProtocolError
 from midge.protocol.frame import compose
 from midge.server.routing.outbound import ChunkPool, Outbound
@@ -17,8 +17,8 @@ PAYLOADS = st.one_of(
 )
 HEADERS = st.sampled_from([b"", b"NATS/1.0\r\n\r\n", b"NATS/1.0 503\r\n\r\n"])
 MESSAGES = st.builds(
-    Message, SUBJECTS, st.sampled_from([b"1", b"sid"]), st.one_of(st.just(b""), SUBJECTS), HEADERS,
-    PAYLOADS,
+    ReceivedMessage, SUBJECTS, st.sampled_from([b"1", b"sid"]), st.one_of(st.just(b""), SUBJECTS),
+    HEADERS, PAYLOADS,
 )  # fmt: skip
 CONTROLS = st.sampled_from(
     [Control(b"PING", b""), Control(b"+OK", b""), Control(b"-ERR", b"'x'"), Control(b"INFO", b"{}")]
@@ -30,7 +30,7 @@ WORDS = st.sampled_from(
 JUNK = st.one_of(st.binary(max_size=60), st.lists(WORDS, max_size=30).map(b"".join))
 
 
-def written(items: list[Message | Control]) -> bytes:
+def written(items: list[ReceivedMessage | Control]) -> bytes:
     """Return what the server's own sending side writes for `items`."""
     transport, outbound = Transport(), Outbound(ChunkPool())
     outbound.attach(transport)
@@ -50,7 +50,7 @@ def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
     return [data[start:end] for start, end in zip([0, *ends], [*ends, len(data)], strict=True)]
 
 
-def read(parts: list[bytes]) -> tuple[list[Message], list[Control]] | None:
+def read(parts: list[bytes]) -> tuple[list[ReceivedMessage], list[Control]] | None:
     """Return all that a client reads; None when it is not the protocol."""
     reader = FrameReader()
     try:
@@ -61,8 +61,10 @@ def read(parts: list[bytes]) -> tuple[list[Message], list[Control]] | None:
 
 
 @given(st.lists(st.one_of(MESSAGES, CONTROLS), max_size=8), CUTS)
-def test_what_the_server_writes_is_read(items: list[Message | Control], cuts: list[int]) -> None:
-    messages = [item for item in items if isinstance(item, Message)]
+def test_what_the_server_writes_is_read(
+    items: list[ReceivedMessage | Control], cuts: list[int]
+) -> None:
+    messages = [item for item in items if isinstance(item, ReceivedMessage)]
     controls = [item for item in items if isinstance(item, Control)]
     assert read(pieces(written(items), cuts)) == (messages, controls)
 
@@ -74,7 +76,7 @@ def test_any_bytes_are_read_alike_however_they_are_cut(data: bytes, cuts: list[i
 
 @given(st.lists(MESSAGES, max_size=3), st.binary(max_size=8), st.integers(min_value=0))
 def test_damage_is_an_error_or_other_frames(
-    items: list[Message | Control], damage: bytes, at: int
+    items: list[ReceivedMessage | Control], damage: bytes, at: int
 ) -> None:
     data = written(items)
     at %= len(data) + 1

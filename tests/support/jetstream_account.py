@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from midge.jetstream.account.account import JetStreamAccount
-from midge.jetstream.account.limits import AccountLimits, ServerLimits
+from midge.jetstream.account.limits import JetStreamAccountLimits, ServerLimits
 from midge.jetstream.api import dispatch
 from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.environment.sink import Sink
@@ -91,7 +91,7 @@ class AccountRig:
     def __init__(
         self,
         domain: str = "",
-        limits: AccountLimits | None = None,
+        limits: JetStreamAccountLimits | None = None,
         server_limits: ServerLimits | None = None,
     ) -> None:
         self.clock = TurnedClock()

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from midge.client.client import Client
-from midge.client.options import ConnectOptions
+from midge.client.client import NatsClient
+from midge.client.options import ClientOptions
 
 
 class NatsServer:
@@ -86,12 +86,12 @@ class NatsServer:
             if "login" in options
             else self.url
         )
-        return Client(ConnectOptions(**{"servers": servers_of(url), **options}))
+        return NatsClient(ClientOptions(**{"servers": servers_of(url), **options}))
 
 
 def servers_of(url):
     """Return what the `servers` option makes of a URL."""
-    return ConnectOptions.parse({"servers": url}).servers
+    return ClientOptions.parse({"servers": url}).servers
 
 
 def nats_server_binary():

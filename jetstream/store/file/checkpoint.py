@@ -35,7 +35,7 @@ from midge.jetstream.store.file.frames import (
     CheckpointReader,
     CheckpointWriter,
     DeferredWriter,
-    Unfit,
+    UnfitCheckpoint,
 )
 from midge.jetstream.store.file.identity import CHECKPOINT, NEW
 
@@ -222,7 +222,7 @@ def read(
     file = disk.open(CHECKPOINT)
     try:
         if disk.is_outdated(file):
-            raise Unfit("it is not encrypted as the store is")
+            raise UnfitCheckpoint("it is not encrypted as the store is")
         source = CheckpointReader(file, seed)
         found = Checkpoint(source.number(), source.number(), source.number())
         source.expect(found.head_count <= head_count, "it is newer than the store's head")

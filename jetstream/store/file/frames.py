@@ -20,7 +20,7 @@ _FRAME_HEAD = 16
 _PIECE = 512 * 1024  # bytes of a frame that is written beside other work
 
 
-class Unfit(StoreError):
+class UnfitCheckpoint(StoreError):
     """A checkpoint cannot be used; the text says why."""
 
 
@@ -126,7 +126,7 @@ class CheckpointReader:
     def expect(self, is_so: bool, problem: str) -> None:
         """Raise Unfit with the problem unless it is so."""
         if not is_so:
-            raise Unfit(problem)
+            raise UnfitCheckpoint(problem)
 
     def number(self) -> int:
         """Read a number."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from midge.jetstream.json.encode import text
 from midge.jetstream.store.disk import Disk
 from midge.jetstream.store.file import checkpoint, records, replayed
-from midge.jetstream.store.file.frames import Unfit
+from midge.jetstream.store.file.frames import UnfitCheckpoint
 from midge.jetstream.store.file.group import Segment, segment_name, segment_number
 from midge.jetstream.store.file.identity import (
     CHECKPOINT,
@@ -142,7 +142,7 @@ class Opening:
         present = {one.number for one in self.segments}
         try:
             if told is None or told.short or not told.logs <= present:
-                raise Unfit("the store's head is not as it was")
+                raise UnfitCheckpoint("the store's head is not as it was")
             found = checkpoint.read(
                 self._disk,
                 self._log.seed,

@@ -11,7 +11,7 @@ from midge.jetstream.store.file import records
 from midge.jetstream.store.file.group import Group, Segment
 from midge.jetstream.store.file.log import Log
 from midge.jetstream.store.indexes import Indexes, Medium, Run
-from midge.jetstream.store.interface import MessageView, StoredMessage, Waiter
+from midge.jetstream.store.interface import LoadedMessage, MessageView, Waiter
 from midge.jetstream.store.numbers import BytesLike
 
 _HEAD = 48  # records.HEAD, as a C number
@@ -52,7 +52,7 @@ class RecordReader(Medium):
         self.is_trying = False
         self.is_away = False
 
-    def fetch_departing(self, seq: int, take: Callable[[StoredMessage | None], object]) -> bool:
+    def fetch_departing(self, seq: int, take: Callable[[LoadedMessage | None], object]) -> bool:
         """See `Medium.fetch_departing`."""
         position = self.index.message_index.locate(seq)
         if position < 0 or self.is_erasing:  # an erased message cannot be read later
@@ -77,7 +77,7 @@ class RecordReader(Medium):
         file: DiskFile,
         offset: int,
         seq: int,
-        take: Callable[[StoredMessage | None], object],
+        take: Callable[[LoadedMessage | None], object],
         data: BytesLike,
     ) -> None:
         """Hand over the message of a record, which no index knows any more."""

@@ -7,7 +7,7 @@ from midge.jetstream.store.file cimport records
 from midge.jetstream.store.file.group cimport Segment
 from midge.jetstream.store.file.stream cimport FileStore, StoredConsumers
 from midge.jetstream.store.file.writer cimport RecordWriter
-from midge.jetstream.store.indexes cimport Incoming, Run
+from midge.jetstream.store.indexes cimport AppendedMessage, Run
 
 cdef Py_ssize_t _HEAD
 cdef int _MESSAGE
@@ -31,7 +31,7 @@ cpdef void save(FileStore store, object out) except *
                live_bytes="unsigned long long", found_live=Py_ssize_t)
 cpdef void restore(FileStore store, object source, object segments) except *
 @cython.locals(seq="unsigned long long", kind="unsigned int", extra=Py_ssize_t,
-               end=Py_ssize_t, incoming=Incoming, headers=Py_ssize_t, size=Py_ssize_t)
+               end=Py_ssize_t, incoming=AppendedMessage, headers=Py_ssize_t, size=Py_ssize_t)
 cdef void _replay_message(
     FileStore store, bytearray data, Py_ssize_t at, Segment segment, Py_ssize_t offset
 ) except *

@@ -7,7 +7,7 @@ from midge.jetstream.store.file cimport records
 from midge.jetstream.store.file.group cimport Group, Segment
 from midge.jetstream.store.file.log cimport Log
 from midge.jetstream.store.file.reader cimport RecordReader
-from midge.jetstream.store.indexes cimport Incoming, Indexes, Run
+from midge.jetstream.store.indexes cimport AppendedMessage, Indexes, Run
 from midge.jetstream.store.message_index cimport Block
 from midge.jetstream.store.published cimport PublishedLines
 
@@ -34,7 +34,7 @@ cdef class RecordWriter(RecordReader):
     @cython.locals(log=Log, subject_length=Py_ssize_t, headers_length=Py_ssize_t, extra=bytes,
                    flags=int, middle=Py_ssize_t, length=Py_ssize_t, at=Py_ssize_t, group=Group,
                    data=bytearray)
-    cdef unsigned long long place(self, Incoming incoming) except? 0xFFFFFFFF
+    cdef unsigned long long place(self, AppendedMessage incoming) except? 0xFFFFFFFF
     @cython.locals(log=Log, group=Group, end=Py_ssize_t, placed=Py_ssize_t,
                    size="unsigned long long")
     cdef Py_ssize_t place_lines(self, PublishedLines lines, Py_ssize_t first) except -1

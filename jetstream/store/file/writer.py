@@ -8,7 +8,7 @@ from midge.jetstream.store.file.group import Segment
 from midge.jetstream.store.file.log import Log
 from midge.jetstream.store.file.reader import FIXED_BYTES, RecordReader
 from midge.jetstream.store.file.space import RESERVE
-from midge.jetstream.store.indexes import Incoming, Indexes, Run
+from midge.jetstream.store.indexes import AppendedMessage, Indexes, Run
 from midge.jetstream.store.published import PublishedLines
 
 _HEAD = 48  # records.HEAD and records.MESSAGE, as C numbers
@@ -72,7 +72,7 @@ class RecordWriter(RecordReader):
         """Make the messages up to `last_seq` visible: they are on the disk."""
         self.index.visible_seq = max(self.index.visible_seq, last_seq)
 
-    def place(self, incoming: Incoming) -> int:
+    def place(self, incoming: AppendedMessage) -> int:
         """See `Medium.place`."""
         log = self._log
         subject_length = incoming.subject_end - incoming.subject_start

@@ -22,9 +22,9 @@ from midge.server.routing.subscription import RoutedSubscription
 
 if TYPE_CHECKING:
     from midge.jetstream.consumer.consumer import Consumer
-    from midge.jetstream.store.interface import StoredMessage
+    from midge.jetstream.store.interface import LoadedMessage
     from midge.jetstream.stream.stream import Stream
-    from midge.server.jetstream.account import AccountJetStream
+    from midge.server.jetstream.account import AccountEngine
     from midge.server.monitoring.state import State
     from midge.sublist.result import SubListResult
 
@@ -150,7 +150,7 @@ async def _start_of_last(stream: Stream, pattern: bytes, count: int) -> int:
     return max(start, 1)
 
 
-def _home(state: State, account: str) -> AccountJetStream | None:
+def _home(state: State, account: str) -> AccountEngine | None:
     return None if state.jetstream is None else state.jetstream.accounts.get(account)
 
 
@@ -175,7 +175,7 @@ def _stream(stream: Stream) -> dict[str, Any]:
     }
 
 
-def _consumer(home: AccountJetStream, consumer: Consumer) -> dict[str, Any]:
+def _consumer(home: AccountEngine, consumer: Consumer) -> dict[str, Any]:
     info = info_of(consumer, with_versions=False)
     due_ns = consumer.acks.pending.next_due_ns()
     due_s = (due_ns - consumer.host.clock.monotonic_ns()) / _SECOND_NS if due_ns else None
@@ -193,7 +193,7 @@ def _consumer(home: AccountJetStream, consumer: Consumer) -> dict[str, Any]:
     }
 
 
-def _bound(home: AccountJetStream, consumer: Consumer) -> list[str]:
+def _bound(home: AccountEngine, consumer: Consumer) -> list[str]:
     """Return the clients that get what the consumer delivers, or wait for it."""
     if isinstance(consumer.receivers, PullRequests):
         subjects = {request.reply for request in consumer.receivers.queue}
@@ -221,7 +221,7 @@ def _client_name(client: Any) -> str:
 
 
 def _message(
-    seq: int, message: StoredMessage, limit_bytes: int = _PAYLOAD_MAX_BYTES
+    seq: int, message: LoadedMessage, limit_bytes: int = _PAYLOAD_MAX_BYTES
 ) -> dict[str, Any]:
     return {
         "seq": seq,

@@ -123,6 +123,6 @@ class Wire:
             answer.set_result(message)
 
 
-def _by_name(message: client_side.Message) -> tuple[bytes, ...]:
+def _by_name(message: client_side.ReceivedMessage) -> tuple[bytes, ...]:
     """Return the parts of a delivery, the subscription's name first."""
     return (message.sid, message.subject, message.reply, message.headers, message.payload)

@@ -10,24 +10,24 @@ from typing import Any
 
 import pytest
 
-from midge.client.client import Client
-from midge.client.options import ConnectOptions
+from midge.client.client import NatsClient
+from midge.client.options import ClientOptions
 from midge.protocol.client_side import publish_frame
 from tests.e2e.client_commands.conftest import Run
 from tests.support.processes import Server
 
 
-def options(server: Server) -> ConnectOptions:
-    return ConnectOptions.parse({"servers": server.url})
+def options(server: Server) -> ClientOptions:
+    return ClientOptions.parse({"servers": server.url})
 
 
 @pytest.fixture
 def listener(jetstream_server: Server) -> Any:
-    with Client(options(jetstream_server)) as client:
+    with NatsClient(options(jetstream_server)) as client:
         yield client
 
 
-def test_a_message_is_published_with_headers_and_reply(ok: Run, listener: Client) -> None:
+def test_a_message_is_published_with_headers_and_reply(ok: Run, listener: NatsClient) -> None:
     listener.subscribe(b"greet.>")
     listener.ping()
     ok("pub", "greet.joe", "hello", "-H", "A: 1", "-H", "A: 2", "--reply", "answers")
@@ -38,7 +38,7 @@ def test_a_message_is_published_with_headers_and_reply(ok: Run, listener: Client
     assert message.headers == b"NATS/1.0\r\nA: 1\r\nA: 2\r\n\r\n"
 
 
-def test_lines_of_standard_input_are_messages(ok: Run, listener: Client) -> None:
+def test_lines_of_standard_input_are_messages(ok: Run, listener: NatsClient) -> None:
     listener.subscribe(b"lines")
     listener.ping()
     done = ok("pub", "lines", "--lines", "--json", stdin=b"one\ntwo\r\nthree")
@@ -49,7 +49,7 @@ def test_lines_of_standard_input_are_messages(ok: Run, listener: Client) -> None
     assert seen == [b"one", b"two", b"three"]
 
 
-def test_standard_input_is_one_message(ok: Run, listener: Client) -> None:
+def test_standard_input_is_one_message(ok: Run, listener: NatsClient) -> None:
     listener.subscribe(b"whole")
     listener.ping()
     ok("pub", "whole", "--count", 2, stdin=b"\x00\xff\n")
@@ -83,7 +83,7 @@ def test_what_the_server_would_not_take_is_not_sent(run: Run) -> None:
 def responder(jetstream_server: Server) -> Any:
     """Answer requests to `svc.<n>` n times with the request's payload."""
     stop = threading.Event()
-    with Client(options(jetstream_server)) as client:
+    with NatsClient(options(jetstream_server)) as client:
         client.subscribe(b"svc.*")
         client.ping()
 
@@ -131,13 +131,15 @@ def spawn(*words: str) -> subprocess.Popen[bytes]:
     )
 
 
-def publish_until_ended(client: Client, subject: bytes, process: subprocess.Popen[bytes]) -> None:
+def publish_until_ended(
+    client: NatsClient, subject: bytes, process: subprocess.Popen[bytes]
+) -> None:
     while process.poll() is None:
         client.send(publish_frame(subject, b"", b"", "é€".encode()))
         client.receive(0.02)
 
 
-def test_messages_are_printed_as_they_come(jetstream_server: Server, listener: Client) -> None:
+def test_messages_are_printed_as_they_come(jetstream_server: Server, listener: NatsClient) -> None:
     words = ["sub", "news.>", "--count", "2", "--json", "--server", jetstream_server.url]
     with spawn(*words) as process:
         publish_until_ended(listener, b"news.today", process)
@@ -148,23 +150,23 @@ def test_messages_are_printed_as_they_come(jetstream_server: Server, listener: C
 
 
 def test_a_subscriber_ends_with_its_timeout(
-    ok: Run, run: Run, listener: Client, monkeypatch: pytest.MonkeyPatch
+    ok: Run, run: Run, listener: NatsClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert ok("sub", "silence", "--timeout", "100ms").out == ""
-    ping = Client.ping
+    ping = NatsClient.ping
 
-    def ping_and_publish(client: Client) -> None:
+    def ping_and_publish(client: NatsClient) -> None:
         ping(client)
         listener.send(publish_frame(b"tick", b"", b"", b"one"))
         ping(listener)
 
-    monkeypatch.setattr(Client, "ping", ping_and_publish)
+    monkeypatch.setattr(NatsClient, "ping", ping_and_publish)
     few = run("sub", "tick", "--raw", "--timeout", "500ms", "--count", 2)
     assert (few.code, few.out) == (1, "one\n")
     assert few.err == "midge sub: 1 of 2 came, and no other within 0.5 s\n"
 
 
-def test_an_acknowledgement_is_awaited_until_the_timeout(run: Run, listener: Client) -> None:
+def test_an_acknowledgement_is_awaited_until_the_timeout(run: Run, listener: NatsClient) -> None:
     listener.subscribe(b"unstored")
     listener.ping()
     done = run("pub", "unstored", "x", "--ack", "--timeout", "100ms")
@@ -172,7 +174,7 @@ def test_an_acknowledgement_is_awaited_until_the_timeout(run: Run, listener: Cli
 
 
 def test_a_reader_that_has_had_enough_is_no_traceback(
-    jetstream_server: Server, listener: Client
+    jetstream_server: Server, listener: NatsClient
 ) -> None:
     command = f'"{sys.executable}" -m midge sub tick --raw --server {jetstream_server.url}'
     with subprocess.Popen(

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from midge import cli
-from midge.client.client import Client
+from midge.client.client import NatsClient
 from midge.client.errors import StreamError
 from midge.client.jetstream import JetStream
-from midge.client.options import ConnectOptions
+from midge.client.options import ClientOptions
 from midge.protocol.client_side import publish_frame
 from midge.protocol.headers import format_headers
 from tests.support.processes import Server, midge_command, nats_server_command
@@ -56,7 +56,7 @@ class Peer:
     def __init__(self, name: str, server: Server) -> None:
         self.is_midge = name == "midge"
         self.url = server.url
-        self.client = Client(ConnectOptions.parse({"servers": server.url}))
+        self.client = NatsClient(ClientOptions.parse({"servers": server.url}))
         self.js = JetStream(self.client)
 
     def make(self, name: str, **config: Any) -> None:

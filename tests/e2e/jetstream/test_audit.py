@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from midge.client.client import Client
-from midge.client.options import ConnectOptions
+from midge.client.client import NatsClient
+from midge.client.options import ClientOptions
 from midge.protocol.client_side import publish_frame
 from tests.support.processes import Server, midge_command, nats_server_command
 
@@ -41,18 +41,18 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
         yield running
 
 
-def client(server: Server, user: str) -> Client:
+def client(server: Server, user: str) -> NatsClient:
     url = server.url.replace("nats://", f"nats://{user}:{user}@")
-    return Client(ConnectOptions.parse({"servers": url}))
+    return NatsClient(ClientOptions.parse({"servers": url}))
 
 
-def answer(asking: Client, subject: str, body: object = None) -> dict[str, Any]:
+def answer(asking: NatsClient, subject: str, body: object = None) -> dict[str, Any]:
     text = b"" if body is None else json.dumps(body).encode()
     found: dict[str, Any] = json.loads(asking.request(subject.encode(), text).payload)
     return found
 
 
-def archive(asking: Client) -> tuple[dict[str, Any], list[bytes]]:
+def archive(asking: NatsClient) -> tuple[dict[str, Any], list[bytes]]:
     """Take a snapshot of the stream S; return the answer to that, and its chunks."""
     inbox = asking.new_inbox()
     sid = asking.subscribe(inbox)

@@ -38,9 +38,9 @@ class Client:
         self._reader = reader
         self._writer = writer
         self._frames = client_side.FrameReader()
-        self._waiting: list[client_side.Message] = []
+        self._waiting: list[client_side.ReceivedMessage] = []
 
-    async def message(self) -> client_side.Message:
+    async def message(self) -> client_side.ReceivedMessage:
         while not self._waiting:
             async with asyncio.timeout(60):
                 self._waiting = list(self._frames.feed(await self._reader.read(1 << 18)))

@@ -33,9 +33,9 @@ class Client:
         self.writer = writer
         self._shared = shared
         self._frames = client_side.FrameReader()
-        self._waiting: list[client_side.Message] = []
+        self._waiting: list[client_side.ReceivedMessage] = []
 
-    async def message(self) -> client_side.Message:
+    async def message(self) -> client_side.ReceivedMessage:
         while not self._waiting:
             async with asyncio.timeout(60):
                 data = await self._reader.read(1 << 18)
@@ -46,7 +46,7 @@ class Client:
             self._frames.controls.clear()
         return self._waiting.pop(0)
 
-    async def request(self, subject: str, payload: bytes = b"") -> client_side.Message:
+    async def request(self, subject: str, payload: bytes = b"") -> client_side.ReceivedMessage:
         self.writer.write(client_side.publish_frame(subject.encode(), b"r", b"", payload))
         while (message := await self.message()).sid != b"1":
             pass

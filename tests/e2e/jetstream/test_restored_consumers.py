@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from midge.client.client import Client
-from midge.client.options import ConnectOptions
+from midge.client.client import NatsClient
+from midge.client.options import ClientOptions
 from midge.jetstream.archive.entries import CONSUMERS, END, MAGIC, STATE, pack
 from midge.jetstream.archive.framing import S2Writer
 from tests.support.processes import Server, midge_command, nats_server_command
@@ -72,7 +72,7 @@ def archive() -> bytes:
 
 def told(server: Server, content: bytes) -> list[str]:
     """Restore the stream at a server, and return its reports on each consumer and on all."""
-    client = Client(ConnectOptions.parse({"servers": server.url}))
+    client = NatsClient(ClientOptions.parse({"servers": server.url}))
 
     def ask(subject: str, body: bytes = b"") -> str:
         return client.request(subject.encode(), body).payload.decode()

@@ -14,9 +14,9 @@ from urllib.error import HTTPError
 import pytest
 from cryptography import x509
 
-from midge.client.client import Client
+from midge.client.client import NatsClient
 from midge.client.jetstream import JetStream
-from midge.client.options import ConnectOptions
+from midge.client.options import ClientOptions
 from midge.protocol.client_side import publish_frame
 from midge.server.auth.nkeys import KeyKind
 from midge.server.config.options import JetStream as JetStreamOptions
@@ -56,7 +56,7 @@ def _table(
 
 
 def client_of(server, **login):
-    return Client(ConnectOptions.parse({"servers": server.url, **login}))
+    return NatsClient(ClientOptions.parse({"servers": server.url, **login}))
 
 
 def make_stream(client, name="ORDERS", subjects=("orders.>",), **more):

@@ -5,7 +5,7 @@ import argparse
 import pytest
 
 from midge.client.errors import OptionError
-from midge.client.options import ConnectOptions, ServerAddress
+from midge.client.options import ClientOptions, ServerAddress
 from midge.pipeline.commands import record as record_command
 from midge.pipeline.records.files import RecordsError, list_segments, read_table
 from midge.pipeline.records.format import MESSAGES
@@ -15,7 +15,7 @@ from midge.protocol.client_side import publish_frame
 
 @pytest.fixture
 def connect(nats_server):
-    return ConnectOptions(servers=(ServerAddress("127.0.0.1", nats_server.port, tls=False),))
+    return ClientOptions(servers=(ServerAddress("127.0.0.1", nats_server.port, tls=False),))
 
 
 def publisher(nats_server, *frames):

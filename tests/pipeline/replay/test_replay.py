@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from midge.client.client import Client
+from midge.client.client import NatsClient
 from midge.client.errors import OptionError, ServerError
-from midge.client.options import ConnectOptions, ServerAddress
+from midge.client.options import ClientOptions, ServerAddress
 from midge.pipeline.errors import PublishError
 from midge.pipeline.records.files import read_batches, write_records
 from midge.pipeline.records.format import MESSAGES
@@ -77,7 +77,7 @@ class Listener:
 
 
 def options(server, **more):
-    connect = ConnectOptions(servers=(ServerAddress("127.0.0.1", server.port, tls=False),))
+    connect = ClientOptions(servers=(ServerAddress("127.0.0.1", server.port, tls=False),))
     return ReplayOptions(connect, **{"speed": None, **more})
 
 
@@ -131,7 +131,7 @@ def test_messages_wait_for_their_time(tmp_path, nats_server):
     waited = []
     chosen = options(nats_server, speed=4.0)
     done = Replayed()
-    with Client(chosen.connect) as client:
+    with NatsClient(chosen.connect) as client:
         outgoing = prepare(read_batches(tmp_path, MESSAGES), chosen, done)
         publish(client, outgoing, 4.0, done, sleep=waited.append)
     # Nothing sleeps here, so every delay is complete: n times 20 ms over 4, minus the passed time.
@@ -160,13 +160,13 @@ def test_a_refusal_of_the_server_is_an_error(records, make_nats_server):
         "authorization { users = [ {user: u, password: p, permissions: {publish: 'stock.>'}} ] }"
     )
     refused = options(server)
-    connect = ConnectOptions(refused.connect.servers, user="u", password="p")
+    connect = ClientOptions(refused.connect.servers, user="u", password="p")
     with pytest.raises(PublishError, match="Permissions Violation for Publish"):
         replay(records, ReplayOptions(connect, speed=None))
 
 
 def test_no_server_is_an_error(records):
-    connect = ConnectOptions(servers=(ServerAddress("127.0.0.1", 9, tls=False),))
+    connect = ClientOptions(servers=(ServerAddress("127.0.0.1", 9, tls=False),))
     with pytest.raises(ServerError, match="cannot connect"):
         replay(records, ReplayOptions(connect))
 
@@ -198,6 +198,6 @@ def test_spark_keeps_the_order_of_every_subject(spark, records, nats_server, lis
 
 
 def test_spark_names_a_server_that_is_not_there(spark, records):
-    connect = ConnectOptions(servers=(ServerAddress("127.0.0.1", 9, tls=False),))
+    connect = ClientOptions(servers=(ServerAddress("127.0.0.1", 9, tls=False),))
     with pytest.raises(ServerError, match="cannot connect"):
         replay_from_spark(spark, str(records), ReplayOptions(connect))

@@ -24,7 +24,7 @@ from midge import cli
 from midge.pipeline.delta import delta_reason_of
 from midge.pipeline.errors import TableError
 from midge.pipeline.tables.decoding import Decoder
-from midge.pipeline.tables.delta import QUARANTINE_SUFFIX, StreamTable
+from midge.pipeline.tables.delta import QUARANTINE_SUFFIX, TableHandle
 from midge.pipeline.tables.on_spark import read_table
 from midge.tables import (
     create_table,
@@ -224,7 +224,7 @@ def test_a_table_is_made_beside_the_files_of_others(command, orders, server, tmp
     place = Place(tmp_path / "t", server)
     a_directory_of_others(Path(place.url))
     works(place, command, capsys)
-    assert StreamTable(place.url).source.stream == "ORDERS"
+    assert TableHandle(place.url).source.stream == "ORDERS"
     assert Path(place.url, "notes.txt").read_text() == "mine"
 
 
@@ -307,7 +307,7 @@ def test_a_stream_that_was_made_again(place, orders, server, capsys):
     assert works(place, "sql --landed", capsys) == ["sum(n)", "10"]
     works(place, "compact", capsys)
     works(place, "rebuild", capsys)
-    assert (numbers(scan(place.url, None)), StreamTable(place.url).position) == ([0, 1, 2, 3, 4], 5)
+    assert (numbers(scan(place.url, None)), TableHandle(place.url).position) == ([0, 1, 2, 3, 4], 5)
 
 
 @on_midge
@@ -505,7 +505,7 @@ def test_a_damaged_quarantine(place, orders, server, capsys):
         code, lines = ran(place.words("serve"), first_error)
     assert (code, len(lines)) == (1, 3)
     assert lines[0].startswith(f"{place.url}: not landed: {said}")
-    assert (numbers(scan(place.url, None)), StreamTable(place.url).position) == ([0, 1, 2, 3, 4], 6)
+    assert (numbers(scan(place.url, None)), TableHandle(place.url).position) == ([0, 1, 2, 3, 4], 6)
     mend()
     land(place.url, server.url)
     assert numbers(scan(place.url, None)) == list(range(10))
@@ -513,7 +513,7 @@ def test_a_damaged_quarantine(place, orders, server, capsys):
 
 
 def quarantined(url):
-    return StreamTable(url).quarantined().sort_by("sequence").column("payload").to_pylist()
+    return TableHandle(url).quarantined().sort_by("sequence").column("payload").to_pylist()
 
 
 # A full disk.
@@ -554,7 +554,7 @@ def test_a_disk_that_fills_while_messages_land(place, orders, server, library):
         found.add((len(rows), len(bad)))
         land(url, server.url)
         assert (numbers(scan(url, None)), quarantined(url)) == (after, [b"bad 1", b"bad 2"])
-        assert StreamTable(url).position == 102
+        assert TableHandle(url).position == 102
     assert found == {(50, 1), (50, 2), (100, 2)}  # the quarantine comes first
 
 
@@ -572,7 +572,7 @@ def test_a_disk_that_fills_while_a_table_is_written_anew(
     failed = set()
     for writes, said in enumerate(filled(library, place.url, *given)):
         url = f"{place.url}{writes}"
-        table = StreamTable(url)
+        table = TableHandle(url)
         assert numbers(scan(url, None)) == list(range(30))
         assert (table.position, quarantined(url)) == (33, [b"bad"] * 3)
         of_quarantine = bool(said) and f"{url}{QUARANTINE_SUFFIX}: " in said[0]
@@ -667,7 +667,7 @@ def test_a_clock_that_is_an_hour_off(place, orders, server, library):
 
         def landed(_, end=end):
             deadline = time.monotonic() + WAIT_S
-            while StreamTable(place.url).position < end:
+            while TableHandle(place.url).position < end:
                 assert time.monotonic() < deadline
                 time.sleep(0.02)
             return ""
@@ -692,7 +692,7 @@ def test_a_table_that_a_clock_an_hour_off_made(off_s, orders, server, library, t
     place = Place(tmp_path / "t", server)
     preload = {"LD_PRELOAD": library, "CLOCK_OFF_S": str(off_s)}
     assert ran(place.words("build"), **preload)[0] == 0
-    assert StreamTable(place.url).position == 10
+    assert TableHandle(place.url).position == 10
     create_table(place.url, "ORDERS", server.url, columns={"n": "int64"})  # it is there already
     fill(orders, 10, start=10)
     land(place.url, server.url)

@@ -15,11 +15,11 @@ import duckdb
 import pytest
 from deltalake import DeltaTable
 
-from midge.client.client import Client
+from midge.client.client import NatsClient
 from midge.client.jetstream import JetStream
-from midge.client.options import ConnectOptions
+from midge.client.options import ClientOptions
 from midge.pipeline.errors import TableError
-from midge.pipeline.tables.delta import QUARANTINE_SUFFIX, StreamTable
+from midge.pipeline.tables.delta import QUARANTINE_SUFFIX, TableHandle
 from midge.tables import create_table, land, rebuild, scan, scan_duckdb, scan_polars
 from tests.pipeline.conftest import Stream
 from tests.pipeline.tables.workers import FAIL_POINTS, Workers, compile_kill_points
@@ -43,7 +43,7 @@ def is_good(n):
 
 
 def client_of(url):
-    return Client(ConnectOptions(servers=servers_of(url)))
+    return NatsClient(ClientOptions(servers=servers_of(url)))
 
 
 class Rig:
@@ -107,7 +107,7 @@ class Rig:
             thread.join()
         assert not self.errors, self.errors
         land(self.url, self.server)
-        StreamTable(self.url).compact(0)
+        TableHandle(self.url).compact(0)
         handle = DeltaTable(self.url)
         names = {path.name for path in Path(self.url).glob("*.parquet*")}
         assert names == {uri.rpartition("/")[2] for uri in handle.file_uris()}
@@ -197,10 +197,10 @@ def rig(server, workers, tmp_path):
 def kill_at_random(rig, kills, number=0):
     chosen = random.Random(kills)
     for _ in range(kills):
-        position = StreamTable(rig.url).position
+        position = TableHandle(rig.url).position
         rig.start(number=number)
         if chosen.random() < 0.5:
-            until(lambda before=position: StreamTable(rig.url).position > before)
+            until(lambda before=position: TableHandle(rig.url).position > before)
         time.sleep(chosen.random())
         assert rig.kill(number) == -9
 
@@ -260,9 +260,9 @@ def test_messages_that_are_removed_before_and_after_they_were_read(rig, kills):
         rig.start()
         time.sleep(chosen.random())
         if chosen.random() < 0.5:  # all that is in the table
-            rig.stream.purge(seq=StreamTable(rig.url).position + 1)
+            rig.stream.purge(seq=TableHandle(rig.url).position + 1)
         else:
-            position, end = StreamTable(rig.url).position, rig.stream.state().end_seq
+            position, end = TableHandle(rig.url).position, rig.stream.state().end_seq
             rig.removed.update(range(position + 1, end))
             rig.stream.purge(seq=end)
         time.sleep(chosen.random())
@@ -273,7 +273,7 @@ def test_messages_that_are_removed_before_and_after_they_were_read(rig, kills):
 def test_a_stream_that_is_made_again_changes_nothing(server, workers, tmp_path):
     with Rig(server, workers, str(tmp_path / "orders")) as rig:
         rig.start()
-        until(lambda: StreamTable(rig.url).position > 50)
+        until(lambda: TableHandle(rig.url).position > 50)
         rig.kill()
         rig.check()
         rig.start()

@@ -17,11 +17,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from midge.client.client import Client
-from midge.client.options import ConnectOptions
+from midge.client.client import NatsClient
+from midge.client.options import ClientOptions
 from midge.pipeline import delta
 from midge.pipeline.errors import TableError
-from midge.pipeline.tables.delta import StreamTable
+from midge.pipeline.tables.delta import TableHandle
 from midge.tables import create_table, land, rebuild, scan, scan_duckdb, scan_polars
 from tests.pipeline.conftest import Stream
 from tests.pipeline.tables.test_exactly_once import is_good, payload
@@ -176,7 +176,7 @@ def server():
 
 @pytest.fixture
 def orders(server):
-    with Client(ConnectOptions(servers=servers_of(server.url))) as client:
+    with NatsClient(ClientOptions(servers=servers_of(server.url))) as client:
         stream = Stream(client, "ORDERS", ["orders.>"])
         yield stream
         stream.delete()
@@ -199,7 +199,7 @@ def check(url, count):
     rows = scan(url, None).to_table().sort_by("sequence").to_pylist()
     assert [row["n"] for row in rows] == [n for n in range(count) if is_good(n)]
     assert [row["sequence"] - 1 for row in rows] == [row["n"] for row in rows]
-    bad = StreamTable(url).quarantined().sort_by("sequence").to_pylist()
+    bad = TableHandle(url).quarantined().sort_by("sequence").to_pylist()
     assert [row["payload"] for row in bad] == [payload(n) for n in range(count) if not is_good(n)]
 
 
@@ -235,7 +235,7 @@ def test_every_way_of_reading(table, store, orders, server):
     assert store.conditional_puts > 0
     rebuild(table, {"n": "double"}, infer=True)
     land(table, server.url)
-    assert StreamTable(table).compact(0)[0] >= 1
+    assert TableHandle(table).compact(0)[0] >= 1
     check(table, 80)
 
 
@@ -249,7 +249,7 @@ def test_faults_at_random_points(table, store, orders, server, of_commit):
         store.plan(fault, 1 if of_commit else chosen.randint(1, 14), of_commit=of_commit)
         failed += bool(land_or_fail(table, server))
         if point % 10 == 9:
-            StreamTable(table).compact()
+            TableHandle(table).compact()
     store.plan("", 0)
     land(table, server.url)
     check(table, POINTS * 12)
@@ -298,7 +298,7 @@ def test_a_store_that_is_lost_in_mid_operation(table, store, orders, server, ope
         action = {
             "land": lambda: land(table, server.url),
             "rebuild": lambda kind=kind: rebuild(table, {"n": kind}, infer=True),
-            "compact": lambda: StreamTable(table).compact(0),
+            "compact": lambda: TableHandle(table).compact(0),
         }[operation]
         store.plan("gone", at)
         reasons.append(reason_why(action))

@@ -9,7 +9,7 @@ from midge.client.errors import OptionError
 from midge.pipeline.errors import TableError
 from midge.pipeline.spark_source.reader import Columns
 from midge.pipeline.tables.decoding import Decoder
-from midge.pipeline.tables.delta import Source, StreamTable, create
+from midge.pipeline.tables.delta import Source, TableHandle, create
 from midge.tables import rebuild, scan
 
 pytestmark = pytest.mark.timeout(60)
@@ -39,7 +39,7 @@ def make(url, columns, payloads=PAYLOADS, infer=False):
 
 def contents(url):
     rows = scan(url, None).to_table().to_pylist()
-    bad = StreamTable(url).quarantined().to_pylist()
+    bad = TableHandle(url).quarantined().to_pylist()
     for row in rows:
         row["_other"] = json.loads(row.get("_other") or "{}")
     for row in bad:  # blanks between keys and values are not kept
@@ -48,7 +48,7 @@ def contents(url):
     return {
         "rows": sorted(rows, key=lambda row: row["sequence"]),
         "bad": sorted(bad, key=lambda row: row["sequence"]),
-        "position": StreamTable(url).position,
+        "position": TableHandle(url).position,
     }
 
 
@@ -66,7 +66,7 @@ def test_a_rebuilt_table_is_as_if_it_had_been_made_so(before, after, tmp_path):
 def test_a_rebuild_infers_columns_and_partitions(tmp_path):
     url = make(str(tmp_path / "t"), None)
     rebuild(url, {"day": "date", "place": "token(2)"}, infer=True, partition_by=["day", "place"])
-    table = StreamTable(url)
+    table = TableHandle(url)
     assert table.layout.partition_by == ("day", "place")
     assert table.layout.columns["x"] == "double?"
     assert table.layout.columns["n"] == "json?"
@@ -95,7 +95,7 @@ class FailPointError(Exception):
 @pytest.mark.parametrize("is_after", [False, True])
 def test_a_rebuild_that_is_cut_off_loses_nothing(tmp_path, monkeypatch, step, is_after):
     url = make(str(tmp_path / "t"), {"n": "int64"})
-    real = getattr(StreamTable, step)
+    real = getattr(TableHandle, step)
 
     def failing(self, *arguments):
         if is_after:
@@ -103,7 +103,7 @@ def test_a_rebuild_that_is_cut_off_loses_nothing(tmp_path, monkeypatch, step, is
         raise FailPointError
 
     with monkeypatch.context() as patched:
-        patched.setattr(StreamTable, step, failing)
+        patched.setattr(TableHandle, step, failing)
         with pytest.raises((FailPointError, TableError)):
             rebuild(url, {"n": "string"})
     kept = contents(url)

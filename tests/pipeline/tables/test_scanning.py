@@ -10,11 +10,11 @@ import pytest
 
 from midge import cli
 from midge.client.errors import DataLossError
-from midge.client.jetstream import StreamState
+from midge.client.jetstream import StreamSummary
 from midge.pipeline.spark_source.reader import Columns
 from midge.pipeline.tables import landing, scanning
 from midge.pipeline.tables.decoding import Decoder
-from midge.pipeline.tables.delta import Source, StreamTable, create
+from midge.pipeline.tables.delta import Source, TableHandle, create
 from midge.tables import create_table, land, rebuild, scan, scan_duckdb, scan_polars, scan_rows
 from tests.pipeline.tables.test_tables import fill, numbers, orders, server, table
 
@@ -59,7 +59,7 @@ class Simulated:
 
     def state(self, _options):
         self.act()
-        return StreamState("S", "then", self.first, self.end - 1, len(self.messages))
+        return StreamSummary("S", "then", self.first, self.end - 1, len(self.messages))
 
     def read(self, _options, _created, wanted, decoder):
         self.act()
@@ -83,7 +83,7 @@ class Simulated:
             self.messages.append(b'{"n": %d}' % self.end)
 
     def land(self):
-        table = StreamTable(self.url)
+        table = TableHandle(self.url)
         begin = table.position + 1
         upto = self.chosen.randint(begin - 1, self.end - 1)
         if upto >= begin:
@@ -96,14 +96,14 @@ class Simulated:
     def purge(self):
         """Remove messages that are in the table, as a writer's acknowledgements do."""
         upto = self.chosen.randint(
-            self.first - 1, max(self.first - 1, StreamTable(self.url).position)
+            self.first - 1, max(self.first - 1, TableHandle(self.url).position)
         )
         self.messages = self.messages[upto + 1 - self.first :]
         self.first = upto + 1
 
     def maintain(self):
         if self.chosen.random() < 0.5:
-            StreamTable(self.url).compact()
+            TableHandle(self.url).compact()
         else:
             rebuild(self.url, {"n": self.chosen.choice(["int64", "double", "json"])})
 
@@ -179,7 +179,7 @@ def test_reads_beside_a_process_that_lands_compacts_and_rebuilds(table, orders, 
             fill(orders, 50, start=count)
             count += 50
             assert [int(n) for n in numbers(scan(table, server.url))] == list(range(count))
-            versions.add(StreamTable(table).handle.version())
+            versions.add(TableHandle(table).handle.version())
             assert writer.poll() is None
     finally:
         writer.kill()

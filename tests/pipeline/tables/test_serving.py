@@ -12,7 +12,7 @@ from midge import cli
 from midge.pipeline.spark_source.reader import Columns
 from midge.pipeline.tables import serving
 from midge.pipeline.tables.decoding import Decoder
-from midge.pipeline.tables.delta import Source, StreamTable, create
+from midge.pipeline.tables.delta import Source, TableHandle, create
 from midge.pipeline.tables.landing import Landed
 from midge.pipeline.tables.serving import Job, TableServer, TableTask
 from midge.tables import create_table, land, scan
@@ -33,7 +33,7 @@ def test_add_makes_a_table_with_columns(orders, server, tmp_path, capsys):
     url = str(tmp_path / "t")
     add = ["table", "add", url, "ORDERS", "--server", server.url, "--column"]
     assert cli.main([*add, "n:int64"]) == 0
-    assert StreamTable(url).layout.columns == {"n": "int64"}
+    assert TableHandle(url).layout.columns == {"n": "int64"}
     assert cli.main([*add, "n:double"]) == 1
     assert cli.main([*add, "n"]) == 2
     assert capsys.readouterr().err.splitlines()[1:] == [
@@ -46,7 +46,7 @@ def test_status_shows_lag_and_size(table, orders, server, capsys):
     land(table, server.url)
     fill(orders, 12, start=30)
     assert cli.main(["table", "status", table, "--server", server.url]) == 0
-    assert StreamTable(table).size()[:2] == (30, 1)
+    assert TableHandle(table).size()[:2] == (30, 1)
     words = capsys.readouterr().out.replace("│", " ").split()
     at = words.index("ORDERS")
     assert words[at + 1 : at + 5] == ["30", "12", "30", "1"]
@@ -58,7 +58,7 @@ def test_compact_joins_files_and_keeps_rows_and_position(table, orders, server, 
         land(table, server.url)
     assert cli.main(["table", "compact", table]) == 0
     assert "5 files joined into 1" in capsys.readouterr().out
-    assert (StreamTable(table).size()[:2], StreamTable(table).position) == ((50, 1), 50)
+    assert (TableHandle(table).size()[:2], TableHandle(table).position) == ((50, 1), 50)
     fill(orders, 10, start=50)
     land(table, server.url)
     assert numbers(scan(table, None)) == list(range(60))
@@ -77,7 +77,7 @@ def test_serve_lands_until_sigterm_and_then_a_last_time(table, orders, server):
         [*command, "--server", server.url], stdout=subprocess.PIPE, text=True
     )
     try:
-        wait_for(lambda: StreamTable(table).position == 100)
+        wait_for(lambda: TableHandle(table).position == 100)
         fill(orders, 20, start=100)
         process.send_signal(signal.SIGTERM)
         out, _ = process.communicate(timeout=60)
@@ -136,7 +136,7 @@ def test_changed_jobs_add_remove_and_compact(table, orders, server, tmp_path):
     assert list(tables.tasks) == ["two"]
     assert tables.stop(60) == []
     assert numbers(scan(first, None)) == list(range(60))
-    assert StreamTable(first).size()[1] <= 3
+    assert TableHandle(first).size()[1] <= 3
 
 
 def test_ls_and_rm(table, orders, server, tmp_path, capsys):
@@ -165,7 +165,7 @@ def test_a_day_of_landings_leaves_few_files_and_opens_as_fast_as_at_first(
     minute_ns, rows = 60 * 10**9, 200
 
     def land_some(_url, _server):
-        table = StreamTable(url)
+        table = TableHandle(url)
         seqs = list(range(table.position + 1, table.position + 1 + rows))
         times = [seq * minute_ns // rows for seq in seqs]
         payloads = [b'{"n": %d}' % seq for seq in seqs]
@@ -181,9 +181,9 @@ def test_a_day_of_landings_leaves_few_files_and_opens_as_fast_as_at_first(
         if minute % 60 == 59:
             begin = time.process_time()
             for _ in range(5):
-                StreamTable(url)
+                TableHandle(url)
             costs.append((time.process_time() - begin) / 5)
-    count, files, _ = StreamTable(url).size()
+    count, files, _ = TableHandle(url).size()
     assert count == 24 * 60 * rows
     assert files <= 1.2 * (1 + len(partition_by))
     assert sum(costs[-3:]) <= 2 * sum(costs[:3]), costs

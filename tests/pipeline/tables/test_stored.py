@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from midge import cli
-from midge.client.client import Client
-from midge.client.options import ConnectOptions
-from midge.pipeline.tables.delta import StreamTable
+from midge.client.client import NatsClient
+from midge.client.options import ClientOptions
+from midge.pipeline.tables.delta import TableHandle
 from midge.tables import build, create_table, land, scan
 from tests.pipeline.conftest import Stream
 from tests.pipeline.tables.test_tables import numbers
@@ -30,7 +30,7 @@ def server(store):
 
 @pytest.fixture
 def orders(server):
-    with Client(ConnectOptions(servers=servers_of(server.url))) as client:
+    with NatsClient(ClientOptions(servers=servers_of(server.url))) as client:
         yield Stream(client, "ORDERS", ["orders.>"])
 
 
@@ -49,8 +49,8 @@ def test_beside_the_server_and_without_it(orders, server, store, tmp_path):
     done = build(by_store, store, "ORDERS", columns=columns)
     assert (done.rows, done.quarantined, done.lost, done.position) == (19_999, 3, 0, 20_003)
     assert contents(by_store) == contents(by_server)
-    assert StreamTable(by_store).quarantined() == StreamTable(by_server).quarantined()
-    assert StreamTable(by_store).source == StreamTable(by_server).source
+    assert TableHandle(by_store).quarantined() == TableHandle(by_server).quarantined()
+    assert TableHandle(by_store).source == TableHandle(by_server).source
     assert build(by_store, store, "ORDERS").commits == 0
     orders.publish(10, payload=b'{"n": %d}', start=20_000)
     assert land(by_store, server.url).rows == 10

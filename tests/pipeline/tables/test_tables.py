@@ -12,14 +12,14 @@ import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
 
-from midge.client.client import Client
+from midge.client.client import NatsClient
 from midge.client.errors import StreamNotFoundError
-from midge.client.options import ConnectOptions
+from midge.client.options import ClientOptions
 from midge.pipeline.errors import TableError
 from midge.pipeline.spark_source.reader import Columns
 from midge.pipeline.tables import delta, landing
 from midge.pipeline.tables.decoding import Decoded, Decoder
-from midge.pipeline.tables.delta import StreamTable, locked
+from midge.pipeline.tables.delta import TableHandle, locked
 from midge.pipeline.tables.interest import acknowledge
 from midge.tables import create_table, land, latest, rebuild, scan
 from tests.pipeline.conftest import Stream
@@ -47,7 +47,7 @@ on_midge = pytest.mark.parametrize("server", ["midge"], indirect=True)
 
 @pytest.fixture
 def orders(server):
-    with Client(ConnectOptions(servers=servers_of(server.url))) as client:
+    with NatsClient(ClientOptions(servers=servers_of(server.url))) as client:
         stream = Stream(client, "ORDERS", ["orders.>"])
         yield stream
         stream.delete()
@@ -137,7 +137,7 @@ def test_a_stream_that_was_made_again_is_another_source(table, orders, server):
 
 
 def test_work_queues_are_refused(server, tmp_path):
-    with Client(ConnectOptions(servers=servers_of(server.url))) as client:
+    with NatsClient(ClientOptions(servers=servers_of(server.url))) as client:
         stream = Stream(client, "JOBS", ["jobs.>"], retention="workqueue")
         with pytest.raises(TableError, match="JOBS has workqueue retention"):
             create_table(str(tmp_path / "jobs"), "JOBS", server.url)
@@ -146,7 +146,7 @@ def test_work_queues_are_refused(server, tmp_path):
 
 @pytest.fixture
 def news(server):
-    with Client(ConnectOptions(servers=servers_of(server.url))) as client:
+    with NatsClient(ClientOptions(servers=servers_of(server.url))) as client:
         stream = Stream(client, "NEWS", ["news.>"], retention="interest")
         yield stream
         stream.delete()
@@ -157,7 +157,7 @@ def test_an_interest_stream_keeps_messages_until_they_are_in_the_table(
 ):
     url = str(tmp_path / "news")
     create_table(url, "NEWS", server.url, columns={"n": "int64"})
-    assert StreamTable(url).source.consumer.startswith("table-")
+    assert TableHandle(url).source.consumer.startswith("table-")
     for start in range(0, 10_000, 5000):
         news.publish(5000, subject=b"news.a", payload=b'{"n": %d}', start=start)
         assert news.state().messages == 5000
@@ -262,14 +262,14 @@ def decoded(first, last):
 
 @on_midge
 def test_writers_with_old_handles_and_overlapping_rows_add_each_message_once(table):
-    handles = [StreamTable(table) for _ in range(4)]
+    handles = [TableHandle(table) for _ in range(4)]
     chosen = random.Random(7)
     for _ in range(60):
         handle, last = chosen.choice(handles), chosen.randint(1, 300)
         handle.append(decoded(max(1, handle.position - 5), last), last)
         if chosen.random() < 0.2:
             handle.reload()
-    position = StreamTable(table).position
+    position = TableHandle(table).position
     handles[0].append(decoded(1, 301), 301)
     assert position <= 301
     assert numbers(scan(table, None)) == list(range(1, 302))
@@ -278,7 +278,7 @@ def test_writers_with_old_handles_and_overlapping_rows_add_each_message_once(tab
 @on_midge
 def test_writers_at_once_add_each_message_once(table):
     def write():
-        handle = StreamTable(table)
+        handle = TableHandle(table)
         for last in range(10, 110, 10):
             handle.append(decoded(1, last), last)
 
@@ -292,10 +292,10 @@ def test_writers_at_once_add_each_message_once(table):
 
 @on_midge
 def test_no_rows_at_all_move_the_position(table):
-    handle = StreamTable(table)
+    handle = TableHandle(table)
     nothing = Decoded(Decoder({"n": "int64"}).schema.empty_table(), decoded(1, 1).bad)
     handle.append(nothing, 7)
-    assert StreamTable(table).position == 7
+    assert TableHandle(table).position == 7
 
 
 def test_scan_joins_the_table_and_the_messages_after_it(table, orders, server):
@@ -325,7 +325,7 @@ def test_scans_beside_a_writer_see_each_acknowledged_message_once(table, orders,
             fill(orders, 100, start=start)
             if start % 300 == 0:
                 # The table may be behind, so remove only the messages that are in it.
-                position = StreamTable(table).position
+                position = TableHandle(table).position
                 orders.purge(seq=position + 1)
             assert numbers(scan(table, server.url)) == list(range(start + 100))
     finally:
@@ -346,9 +346,9 @@ def test_every_message_is_there_once_after_kill_9(table, orders, server):
     chosen, count = random.Random(3), 0
     for _ in range(6):
         writer = subprocess.Popen([sys.executable, "-c", _LANDING, table, server.url])
-        before = StreamTable(table).position
+        before = TableHandle(table).position
         deadline = time.monotonic() + 60
-        while StreamTable(table).position == before:
+        while TableHandle(table).position == before:
             assert time.monotonic() < deadline, "the writer never committed"
             fill(orders, 40, start=count)
             count += 40
@@ -388,7 +388,7 @@ def test_the_log_has_checkpoints_and_the_position_outlives_it(table, orders, ser
     DeltaTable(table).alter.set_table_properties(
         {"delta.logRetentionDuration": "interval 1 second"}
     )
-    handle = StreamTable(table)
+    handle = TableHandle(table)
     for last in range(1, 205):
         if last % 5:
             handle.append(decoded(last, last), last)
@@ -397,16 +397,16 @@ def test_the_log_has_checkpoints_and_the_position_outlives_it(table, orders, ser
     log = Path(table) / "_delta_log"
     assert len(list(log.glob("*.checkpoint.parquet"))) >= 1
     assert len(list(log.glob("*.json"))) < 150
-    assert StreamTable(table).position == 204
+    assert TableHandle(table).position == 204
     handle.compact(0)
-    assert (StreamTable(table).size()[:2], StreamTable(table).position) == ((164, 1), 204)
+    assert (TableHandle(table).size()[:2], TableHandle(table).position) == ((164, 1), 204)
     assert len(list(Path(table).glob("*.parquet"))) == 1
 
 
 def test_the_latest_state_of_a_bucket(server, tmp_path):
     url = str(tmp_path / "t")
     columns = {"n": "int64", "what": "operation"}
-    with Client(ConnectOptions(servers=servers_of(server.url))) as client:
+    with NatsClient(ClientOptions(servers=servers_of(server.url))) as client:
         bucket = Stream(client, "KV_B", ["$KV.B.>"], max_msgs_per_subject=1, allow_rollup_hdrs=True)
         create_table(url, "KV_B", server.url, columns=columns)
         for n in range(3):

@@ -13,19 +13,19 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import NameOID
 
-from midge.client.client import Client
+from midge.client.client import NatsClient
 from midge.client.credentials import sign_nonce
 from midge.client.errors import AuthorizationError, OptionError, ServerError
 from midge.client.jetstream import parse_deliveries
-from midge.client.options import ConnectOptions, ServerAddress
-from midge.protocol.client_side import Message
+from midge.client.options import ClientOptions, ServerAddress
+from midge.protocol.client_side import ReceivedMessage
 from midge.protocol.credentials import split_credentials
 
 SEED_BYTES = bytes(range(32))
 
 
 def connect(url, **options):
-    return Client(ConnectOptions.parse({"servers": url, **options}))
+    return NatsClient(ClientOptions.parse({"servers": url, **options}))
 
 
 def encode(prefix, body):
@@ -145,13 +145,13 @@ def test_a_seed_with_a_typing_error_says_so():
 
 
 def test_second_server_when_the_first_is_down(nats_server):
-    options = ConnectOptions(
+    options = ClientOptions(
         (
             ServerAddress("127.0.0.1", 1, tls=False),
             ServerAddress("127.0.0.1", nats_server.port, tls=False),
         )
     )
-    with Client(options) as client:
+    with NatsClient(options) as client:
         client.ping()
 
 
@@ -218,7 +218,7 @@ def test_a_strange_server_is_refused_by_name(fake_server, answers, words):
 
 
 def delivered(reply):
-    return parse_deliveries([Message(b"a", b"1", reply, b"", b"")])
+    return parse_deliveries([ReceivedMessage(b"a", b"1", reply, b"", b"")])
 
 
 def test_reply_subjects_of_both_kinds():

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from midge.jetstream.transform import Transform, TransformError, check
+from midge.jetstream.transform import StreamTransform, TransformError, check
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_a_subject_is_changed(
     source: str, destination: str, subject: bytes, changed: bytes | None
 ) -> None:
     check(source, destination)
-    assert Transform(source, destination, Random(1)).apply(subject) == changed
+    assert StreamTransform(source, destination, Random(1)).apply(subject) == changed
 
 
 @pytest.mark.parametrize(
@@ -64,4 +64,4 @@ def test_a_bad_destination_is_refused(source: str, destination: str, refusal: st
 @pytest.mark.parametrize(("source", "destination"), [("a.>", "b"), ("*", "x.*"), ("a..b", "c")])
 def test_subjects_that_do_not_go_together_are_refused(source: str, destination: str) -> None:
     with pytest.raises(TransformError, match="invalid subject"):
-        Transform(source, destination)
+        StreamTransform(source, destination)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from midge.protocol import client_side
-from midge.protocol.client_side import Control, FrameReader, Message
+from midge.protocol.client_side import Control, FrameReader, ReceivedMessage
 from midge.protocol.errors import ProtocolError
 from tests.support.commands import Reading, publish
 from tests.support.each import each
@@ -25,12 +25,12 @@ STREAM = (
     b"+OK\r\nPONG\r\n"
 )
 MESSAGES = [
-    Message(b"a.b", b"1", b"", b"", b"hello"),
-    Message(b"a.b", b"12", b"re.ply", b"", b"\r\n"),
-    Message(b"x", b"3", b"$JS.ACK.S.c.1.2.3.4.5", b"NATS/1.0\r\n\r\n", b"abcde"),
-    Message(b"x", b"3", b"", b"NATS/1.0 404 No Messages\r\n\r\n\r\n"[:30], b""),
-    Message(b"_I.1", b"1", b"", b"", b"xyz"),
-    Message(b"\xff\x0b", b"1", b"", b"", b""),
+    ReceivedMessage(b"a.b", b"1", b"", b"", b"hello"),
+    ReceivedMessage(b"a.b", b"12", b"re.ply", b"", b"\r\n"),
+    ReceivedMessage(b"x", b"3", b"$JS.ACK.S.c.1.2.3.4.5", b"NATS/1.0\r\n\r\n", b"abcde"),
+    ReceivedMessage(b"x", b"3", b"", b"NATS/1.0 404 No Messages\r\n\r\n\r\n"[:30], b""),
+    ReceivedMessage(b"_I.1", b"1", b"", b"", b"xyz"),
+    ReceivedMessage(b"\xff\x0b", b"1", b"", b"", b""),
 ]
 CONTROLS = [
     Control(b"INFO", b'{"a":1}'),
@@ -73,7 +73,7 @@ def test_a_large_payload_in_small_pieces_is_joined_once() -> None:
         for start in range(0, len(data), 1000)
         for message in reader.feed(data[start : start + 1000])
     ]
-    assert got == [Message(b"big", b"1", b"", b"", payload)]
+    assert got == [ReceivedMessage(b"big", b"1", b"", b"", payload)]
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_what_is_not_nats_is_refused(junk: bytes) -> None:
     ],
 )
 def test_delivery_columns_of_both_forms(reply: bytes) -> None:
-    messages = [Message(b"a", b"1", reply, b"", b"")] * 2
+    messages = [ReceivedMessage(b"a", b"1", reply, b"", b"")] * 2
     found = client_side.delivery_columns(messages)
     assert found == ([12, 12], [1772438400000000001] * 2, 7)
 
@@ -123,7 +123,7 @@ def test_delivery_columns_of_both_forms(reply: bytes) -> None:
 )
 def test_a_reply_that_is_no_ack_subject_is_refused(reply: bytes) -> None:
     with pytest.raises(ValueError, match="expected a JetStream reply subject"):
-        client_side.delivery_columns([Message(b"a", b"1", reply, b"", b"")])
+        client_side.delivery_columns([ReceivedMessage(b"a", b"1", reply, b"", b"")])
 
 
 def test_info_is_read() -> None:

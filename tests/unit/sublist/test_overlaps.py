@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from midge.sublist.overlaps import PatternSet
+from midge.sublist.overlaps import OverlapIndex
 from midge.sublist.subjects import covers, overlaps
 
 MANY = 5_000
@@ -29,8 +29,8 @@ def patterns(rng: random.Random, count: int) -> list[bytes]:
     return made
 
 
-def filled(some: list[bytes]) -> PatternSet:
-    made = PatternSet()
+def filled(some: list[bytes]) -> OverlapIndex:
+    made = OverlapIndex()
     for number, pattern in enumerate(some):
         made.insert(pattern, number)
     return made

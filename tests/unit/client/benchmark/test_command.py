@@ -8,7 +8,7 @@ import pytest
 from midge.client.benchmark import command as bench_command
 from midge.client.benchmark.busy import CpuUsage
 from midge.client.benchmark.runs import Outcome, Plan
-from midge.client.options import ConnectOptions
+from midge.client.options import ClientOptions
 
 
 def parsed(*words: str) -> argparse.Namespace:
@@ -20,7 +20,7 @@ def parsed(*words: str) -> argparse.Namespace:
 @pytest.fixture
 def plan() -> Plan:
     return Plan(
-        options=ConnectOptions.parse({"servers": "nats://me:secret@host"}),
+        options=ClientOptions.parse({"servers": "nats://me:secret@host"}),
         subject=b"a.b",
         messages=10,
     )
@@ -83,7 +83,7 @@ def test_a_ca_file_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]
 
 
 def test_shares_add_up() -> None:
-    options = ConnectOptions.parse({"servers": "host"})
+    options = ClientOptions.parse({"servers": "host"})
     plan = Plan(options=options, subject=b"a", messages=10, clients=4)
     assert plan.shares() == [3, 3, 2, 2]
 

@@ -9,7 +9,7 @@ import pytest
 
 from midge.client.commands.connect_arguments import add_connect_arguments, connect_options
 from midge.client.errors import OptionError
-from midge.client.options import ConnectOptions
+from midge.client.options import ClientOptions
 
 VARIABLES = ("URL", "USER", "PASSWORD", "TOKEN", "CREDS", "CA", "CERT", "KEY", "CONTEXT")
 
@@ -26,7 +26,7 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return folder
 
 
-def options(*words: str) -> ConnectOptions:
+def options(*words: str) -> ClientOptions:
     parser = argparse.ArgumentParser(exit_on_error=False)
     add_connect_arguments(parser)
     return connect_options(parser.parse_args(words))
@@ -40,7 +40,7 @@ def select(folder: Path, name: str) -> None:
     (folder.parent / "context.txt").write_text(f"{name}\n")
 
 
-def addresses(found: ConnectOptions) -> list[str]:
+def addresses(found: ClientOptions) -> list[str]:
     return [str(one) for one in found.servers]
 
 

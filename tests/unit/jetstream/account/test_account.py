@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from midge.jetstream.account.limits import AccountLimits, ServerLimits
+from midge.jetstream.account.limits import JetStreamAccountLimits, ServerLimits
 from tests.support.jetstream_account import AccountRig
 
 
@@ -18,7 +18,9 @@ def create(rig: AccountRig, name: str, **keys: Any) -> int:
 
 
 def test_limits_of_the_account_hold() -> None:
-    limits = AccountLimits(1000, 2000, 2, 3, memory_max_stream_bytes=500, max_bytes_required=True)
+    limits = JetStreamAccountLimits(
+        1000, 2000, 2, 3, memory_max_stream_bytes=500, max_bytes_required=True
+    )
     rig = AccountRig(limits=limits)
     assert create(rig, "A") == 10113
     assert create(rig, "A", max_bytes=600) == 10122
@@ -44,9 +46,11 @@ def test_limits_of_the_server_hold() -> None:
 
 def test_tiers_have_limits_of_their_own() -> None:
     rig = AccountRig()
-    rig.account.set_limits({"R3": AccountLimits()})
+    rig.account.set_limits({"R3": JetStreamAccountLimits()})
     assert create(rig, "A") == 10120
-    rig.account.set_limits({"R1": AccountLimits(max_streams=1), "R3": AccountLimits()})
+    rig.account.set_limits(
+        {"R1": JetStreamAccountLimits(max_streams=1), "R3": JetStreamAccountLimits()}
+    )
     assert create(rig, "A") == 0
     assert create(rig, "B") == 10027
     tiers = rig.api("INFO")["tiers"]

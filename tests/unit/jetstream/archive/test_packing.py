@@ -6,7 +6,7 @@ import random
 
 from midge.jetstream.archive import entries
 from midge.jetstream.archive.framing import S2Writer
-from midge.jetstream.archive.packing import MESSAGE_COST, Packer
+from midge.jetstream.archive.packing import MESSAGE_COST, MessagePacker
 from midge.jetstream.store.file.directory import StoreDirectory
 from midge.jetstream.store.memory import MemoryStore
 from midge.testing.simulated_disk import SimulatedDisk
@@ -36,7 +36,7 @@ def test_entries_are_those_that_are_packed_one_by_one() -> None:
         store.append(subject, headers, payload, time_ns, seq)
         expected += entries.pack(subject, time_ns, seq, headers, payload)
     writer = S2Writer()
-    packer = Packer(store, writer, 0)
+    packer = MessagePacker(store, writer, 0)
     spent = 0
     while not packer.is_drained:
         took = packer.run(store.last_seq, 5_000, Nobody())
@@ -61,7 +61,7 @@ def test_a_message_that_cannot_be_read_is_left_out() -> None:
     inode.data[at] ^= 1
     writer = S2Writer()
     writer.write(entries.MAGIC)
-    packer = Packer(stream, writer, 0)
+    packer = MessagePacker(stream, writer, 0)
     packer.run(100, 1 << 30, Nobody())
     assert packer.is_drained
     writer.finish()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from midge.jetstream.account.limits import AccountLimits, ServerLimits
+from midge.jetstream.account.limits import JetStreamAccountLimits, ServerLimits
 from midge.jetstream.archive.entries import ArchiveEntry
 from tests.support.jetstream_account import AccountRig
 from tests.unit.jetstream.archive.test_tar_restore import OF_2_14
@@ -19,7 +19,7 @@ class LimitedRig(Rig):
     """An account with limits."""
 
     def __init__(self, server: ServerLimits | None = None, **limits: Any) -> None:
-        AccountRig.__init__(self, limits=AccountLimits(**limits), server_limits=server)
+        AccountRig.__init__(self, limits=JetStreamAccountLimits(**limits), server_limits=server)
         self.wire = Wire()
         self.outbox = self.wire
         self.account.surroundings.sink = self.wire
@@ -140,7 +140,7 @@ def test_limits_are_looked_at_again_at_the_end(lowered: dict[str, int], code: in
     rig.create("OLD", subjects=["old"])
     to = rig.begin("S", max_bytes=2_000)
     rig.take(to, messages(5))
-    rig.account.set_limits({"": AccountLimits(**lowered)})
+    rig.account.set_limits({"": JetStreamAccountLimits(**lowered)})
     answer = rig.take(to, b"")
     assert f"({code})" in answer["error"]["description"]
     assert set(rig.account.streams) == {"OLD"}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from midge.jetstream.account.limits import AccountLimits, ServerLimits
+from midge.jetstream.account.limits import JetStreamAccountLimits, ServerLimits
 from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.environment.surroundings import Surroundings
 from midge.jetstream.store.interface import StoreFailedError
@@ -74,7 +74,7 @@ def test_a_server_out_of_room_refuses() -> None:
 
 
 def test_an_account_keeps_within_its_limit() -> None:
-    rig = AccountRig(limits=AccountLimits(max_memory=100))
+    rig = AccountRig(limits=JetStreamAccountLimits(max_memory=100))
     rig.create()
     assert "seq" in rig.publish("a.1", b"x" * 60)
     assert err_code(rig.publish("a.1", b"x" * 60)) == 10002

@@ -10,7 +10,7 @@ import pytest
 
 from midge.server.config.options import JetStream, Listen, Options
 from midge.server.jetstream import account as account_jetstream
-from midge.server.jetstream.account import AccountJetStream
+from midge.server.jetstream.account import AccountEngine
 from midge.server.server import Server
 from tests.support.raw import Raw
 
@@ -20,7 +20,7 @@ SUBJECTS = [f"s.{i}.*" for i in range(3_500)]
 class Rig:
     """A server, a client of it, and how many subscriptions each step of its account changed."""
 
-    def __init__(self, server: Server, raw: Raw, jetstream: AccountJetStream) -> None:
+    def __init__(self, server: Server, raw: Raw, jetstream: AccountEngine) -> None:
         self.server = server
         self.raw = raw
         self.jetstream = jetstream
