@@ -36,8 +36,6 @@ cdef class SubListResult:
     @cython.locals(group=QueueGroup, count=Py_ssize_t)
     cpdef Py_ssize_t reach(self)
     @cython.locals(group=QueueGroup)
-    cpdef bint has_group(self, bytes name) except -1
-    @cython.locals(group=QueueGroup)
     cpdef Py_ssize_t count_members(self, bytes name) except -1
     @cython.locals(subscription=Subscription, owners=set)
     cpdef bint owners_differ(self) except -1

@@ -95,13 +95,6 @@ class SubListResult:
                 count += len(group.members)
         return count
 
-    def has_group(self, name: bytes) -> bool:
-        """Return whether the queue group `name` has a local member."""
-        for group in self.queues:  # noqa: SIM110 - no generator where it is compiled
-            if group.name == name:
-                return True
-        return False
-
     def group(self, name: bytes) -> QueueGroup | None:
         """Return the queue group `name` of local members, or None."""
         for group in self.queues:

@@ -55,10 +55,6 @@ class ArchiveEntry(NamedTuple):
     headers: bytes
     payload: bytes
 
-    def is_end(self) -> bool:
-        """Return whether this is the entry that ends an archive."""
-        return not (self.name or self.seq or self.time_ns or self.headers or self.payload)
-
 
 def pack(name: bytes, time_ns: int, seq: int, headers: bytes, payload: bytes) -> bytes:
     """Return an entry as bytes."""

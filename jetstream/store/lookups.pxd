@@ -58,7 +58,6 @@ cpdef list newest_between(
     Indexes store, tuple filters, unsigned long long start_seq, unsigned long long end_seq,
     unsigned long long upto_seq, Py_ssize_t most
 )
-cpdef unsigned long long count_subjects(Indexes store, bytes subject) except? 0
 @cython.locals(start="unsigned long long", end="unsigned long long", wanted=Filters,
                number=Py_ssize_t)
 cpdef unsigned long long count_pending(

@@ -231,11 +231,6 @@ def newest_between(
     return found
 
 
-def count_subjects(store: Indexes, subject: bytes) -> int:
-    """Return how many stored subjects match."""
-    return _count_last(store, store.filters_of((subject,)), 1, store.last_seq)
-
-
 def count_pending(
     store: Indexes,
     filters: tuple[bytes, ...],

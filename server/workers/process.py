@@ -76,11 +76,6 @@ class WorkerProcess:
         """The process id."""
         return self._process.pid
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether the process has ended."""
-        return self._has_ended
-
     def hand_over(self, note: handover.Note, handed: socket.socket) -> bool:
         """Send a copy of a socket; False when it does not fit."""
         if self._has_ended or not handover.hand_over(self._way, note, handed):

@@ -35,10 +35,6 @@ cdef extern from "midge/jetstream/store/file/native.h":
     unsigned int midge_crc(
         const unsigned char *data, size_t length, unsigned int seed
     ) noexcept nogil
-    void midge_seal_record(
-        unsigned char *record, unsigned int store_seed, unsigned long long segment,
-        unsigned long long position
-    ) noexcept nogil
     void midge_seal_group(
         unsigned char *data, long long used, unsigned int store_seed,
         unsigned long long segment, unsigned long long position
@@ -77,15 +73,6 @@ cdef inline unsigned int place_seed(
     unsigned int store_seed, unsigned long long segment, unsigned long long position
 ) noexcept:
     return midge_seed(store_seed, segment, position)
-
-
-cdef inline void seal_record(
-    bytearray data, Py_ssize_t at, unsigned int store_seed, unsigned long long segment,
-    unsigned long long position
-) noexcept:
-    midge_seal_record(
-        <unsigned char *>PyByteArray_AS_STRING(data) + at, store_seed, segment, position
-    )
 
 
 cdef inline void seal_group(

@@ -45,7 +45,7 @@ def _padded(length: int) -> int:
     return (length + 7) & ~7
 
 
-def seal_record(data: bytearray, at: int, store_seed: int, segment: int, position: int) -> None:
+def _seal_record(data: bytearray, at: int, store_seed: int, segment: int, position: int) -> None:
     """Put the checksums into the record at ``data[at]``, which goes to `position` of a segment."""
     seed = place_seed(store_seed, segment, position)
     end = at + numbers.u32_at(data, at + 8)
@@ -58,11 +58,11 @@ def seal_group(data: bytearray, used: int, store_seed: int, segment: int, positi
     chain = place_seed(store_seed, segment, position)
     at = _padded(numbers.u32_at(data, 8))
     while at < used:
-        seal_record(data, at, store_seed, segment, position + at)
+        _seal_record(data, at, store_seed, segment, position + at)
         chain = zlib.crc32(data[at : at + 4], chain)
         at += _padded(numbers.u32_at(data, at + 8))
     numbers.set_u32_at(data, _GROUP_CHAIN, chain)
-    seal_record(data, 0, store_seed, segment, position)
+    _seal_record(data, 0, store_seed, segment, position)
 
 
 def check_head(

@@ -40,10 +40,6 @@ cpdef void seal(
     bytearray data, Py_ssize_t used, unsigned int seed, unsigned long long segment,
     unsigned long long position
 ) noexcept
-cpdef void seal_one(
-    bytearray data, Py_ssize_t at, unsigned int seed, unsigned long long segment,
-    unsigned long long position
-) noexcept
 cpdef unsigned int checksum(
     const unsigned char *data, Py_ssize_t start, Py_ssize_t end, unsigned int seed
 ) noexcept

@@ -172,11 +172,6 @@ def seal(data: bytearray, used: int, seed: int, segment: int, position: int) -> 
     native.seal_group(data, used, seed, segment, position)
 
 
-def seal_one(data: bytearray, at: int, seed: int, segment: int, position: int) -> None:
-    """Put the checksums into one record."""
-    native.seal_record(data, at, seed, segment, position)
-
-
 def place_seed(seed: int, segment: int, position: int) -> int:
     """Return the initial value of the checksums of a record at a position of a segment."""
     return native.place_seed(seed, segment, position)

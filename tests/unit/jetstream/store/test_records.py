@@ -15,7 +15,7 @@ def _sealed() -> bytearray:
     data = bytearray(records.padded(length))
     records.start_record(data, 0, length, records.STREAM, 7, 1, 2)
     data[records.HEAD : length] = _BODY
-    records.seal_one(data, 0, 5, 3, 96)
+    records.seal(data, len(data), 5, 3, 96)
     return data
 
 
