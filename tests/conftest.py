@@ -148,6 +148,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in long]
 
 
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector off the items: it would walk over 13,000 again and again."""
+    gc.collect()
+    gc.freeze()
+
+
 def _place(nodeid: str) -> int:
     """Return the place of an item's path in `LONG`, or behind all."""
     return next((place for place, path in enumerate(LONG) if nodeid.startswith(path)), len(LONG))
@@ -195,6 +201,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail a run of continuous integration that skipped a test: there everything can run."""
+    gc.unfreeze()  # libraries look for what is left at the end
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter is not None else []
     if skipped and os.environ.get("CI") and session.exitstatus == pytest.ExitCode.OK:

@@ -113,7 +113,7 @@ def test_folder_imports_only_what_lies_below_it(root: Path, folder: str) -> None
         ("pipeline", "from midge.server import options"),
         ("client", "from midge.pipeline.errors import PublishError"),
         ("client", "import midge.server.config.options"),
-        ("server", "from midge.client.client import Client"),
+        ("server", "from midge.client.client import NatsClient"),
         ("testing", "import midge.pipeline"),
     ],
 )

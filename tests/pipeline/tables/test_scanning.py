@@ -158,7 +158,7 @@ def test_new_columns_of_the_later_messages_are_in_the_scan(orders, server, tmp_p
 
 _WRITING = """
 import random, sys
-from midge.pipeline.tables.delta import StreamTable, locked
+from midge.pipeline.tables.delta import TableHandle, locked
 from midge.tables import land, rebuild
 
 url, server = sys.argv[1:]
@@ -166,7 +166,7 @@ kinds = random.Random(1)
 while True:
     land(url, server, block_bytes=3000)
     with locked(url, 10):
-        StreamTable(url).compact()
+        TableHandle(url).compact()
     rebuild(url, {"n": kinds.choice(["int64", "double", "json"])})
 """
 
