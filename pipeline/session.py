@@ -127,6 +127,7 @@ def session_config(
         if _is_on_this_machine(master):
             merged |= _loopback_config(master or "local[*]")
             java_options.append("-XX:+UseSerialGC")
+        java_options += _archive_options()
     merged |= config
     java_options.append(config.get("spark.driver.extraJavaOptions", ""))
     merged["spark.driver.extraJavaOptions"] = " ".join(filter(None, java_options))
@@ -163,6 +164,16 @@ def _worker_python_path() -> str:
 def _log_option() -> str:
     properties = Path(str(resources.files("midge.pipeline") / "log4j2.properties")).resolve()
     return shlex.quote(f"-Dlog4j2.configurationFile={properties.as_uri()}")
+
+
+def _archive_options() -> list[str]:
+    """Return Java's options for the archive of classes that `MIDGE_SPARK_CLASSES` names, if any."""
+    if not (name := os.environ.get("MIDGE_SPARK_CLASSES")):
+        return []
+    path = Path(name).resolve()
+    use = "SharedArchiveFile" if path.exists() else "ArchiveClassesAtExit"
+    # Java says which classes it does not archive, and that it ignores what another Java has made.
+    return ["-Xshare:auto", "-Xlog:cds*=off", shlex.quote(f"-XX:{use}={path}")]
 
 
 def _is_on_this_machine(master: str | None) -> bool:

@@ -161,6 +161,19 @@ def test_user_configuration_wins_and_java_options_add_up():
     assert config["spark.driver.extraJavaOptions"].endswith("-Dmine=1")
 
 
+def test_an_archive_of_classes_is_written_and_then_read(tmp_path, monkeypatch):
+    def options():
+        return session.session_config("local[2]", {})["spark.driver.extraJavaOptions"]
+
+    monkeypatch.delenv("MIDGE_SPARK_CLASSES", raising=False)
+    assert "Archive" not in options()
+    path = tmp_path / "spark.jsa"
+    monkeypatch.setenv("MIDGE_SPARK_CLASSES", str(path))
+    assert f"-XX:ArchiveClassesAtExit={path}" in options()
+    path.touch()
+    assert f"-XX:SharedArchiveFile={path}" in options()
+
+
 def test_session_answers_a_query_and_its_workers_find_midge(spark):
     def where(rows):
         import midge
