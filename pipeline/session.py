@@ -167,7 +167,7 @@ def _log_option() -> str:
 
 
 def _archive_options() -> list[str]:
-    """Return Java's options for the archive of classes that `MIDGE_SPARK_CLASSES` names, if any."""
+    """Return Java's options for the archive of classes that `MIDGE_SPARK_CLASSES` names."""
     if not (name := os.environ.get("MIDGE_SPARK_CLASSES")):
         return []
     path = Path(name).resolve()

@@ -201,7 +201,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail a run of continuous integration that skipped a test: there everything can run."""
-    gc.unfreeze()  # libraries look for what is left at the end
+    gc.unfreeze()  # libraries look for leaks at the end
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter is not None else []
     if skipped and os.environ.get("CI") and session.exitstatus == pytest.ExitCode.OK:
