@@ -56,7 +56,7 @@ check: $(STAMPS)/dev $(STAMPS)/build ## Run the quick tests: no Spark, browser, 
 
 test: $(STAMPS)/dev $(STAMPS)/build $(STAMPS)/browser $(CLASSES) ## Install what the tests need and run them all (ARGS="..." goes to pytest)
 	@failed=0; \
-	export MIDGE_SPARK_CLASSES="$(abspath $(CLASSES))"; \
+	export SPARK_CLASS_ARCHIVE="$(abspath $(CLASSES))"; \
 	$(PYTEST) -n 2 -m "(measured or soak) and not ($(ELSEWHERE))" $(ARGS) $(passed); \
 	$(PYTEST) $(PARALLEL) -m "not (measured or soak or $(ELSEWHERE))" $(ARGS) $(passed); \
 	exit $$failed
@@ -65,7 +65,7 @@ test: $(STAMPS)/dev $(STAMPS)/build $(STAMPS)/browser $(CLASSES) ## Install what
 $(CLASSES): $(STAMPS)/dev
 	@mkdir -p $(@D) && rm -f $@
 	@echo "Archiving Spark's classes for the tests: half a minute, the first time only." >&2
-	@MIDGE_SPARK_CLASSES=$@ $(BIN)/python -m tests.pipeline.classes >/dev/null 2>&1 || true
+	@SPARK_CLASS_ARCHIVE=$@ $(BIN)/python -m tests.pipeline.classes >/dev/null 2>&1 || true
 	@touch $@
 
 # Where Chromium or haproxy cannot be installed, its tests are skipped, and the summary says so.

@@ -167,8 +167,8 @@ def _log_option() -> str:
 
 
 def _archive_options() -> list[str]:
-    """Return Java's options for the archive of classes that `MIDGE_SPARK_CLASSES` names."""
-    if not (name := os.environ.get("MIDGE_SPARK_CLASSES")):
+    """Return Java's options for the archive of classes that `SPARK_CLASS_ARCHIVE` names."""
+    if not (name := os.environ.get("SPARK_CLASS_ARCHIVE")):
         return []
     path = Path(name).resolve()
     use = "SharedArchiveFile" if path.exists() else "ArchiveClassesAtExit"

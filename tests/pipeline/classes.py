@@ -1,4 +1,4 @@
-"""Use Spark as the tests do, so that Java archives the classes (`MIDGE_SPARK_CLASSES`)."""
+"""Use Spark as the tests do, so that Java archives the classes (`SPARK_CLASS_ARCHIVE`)."""
 
 import tempfile
 

@@ -165,10 +165,10 @@ def test_an_archive_of_classes_is_written_and_then_read(tmp_path, monkeypatch):
     def options():
         return session.session_config("local[2]", {})["spark.driver.extraJavaOptions"]
 
-    monkeypatch.delenv("MIDGE_SPARK_CLASSES", raising=False)
+    monkeypatch.delenv("SPARK_CLASS_ARCHIVE", raising=False)
     assert "Archive" not in options()
     path = tmp_path / "spark.jsa"
-    monkeypatch.setenv("MIDGE_SPARK_CLASSES", str(path))
+    monkeypatch.setenv("SPARK_CLASS_ARCHIVE", str(path))
     assert f"-XX:ArchiveClassesAtExit={path}" in options()
     path.touch()
     assert f"-XX:SharedArchiveFile={path}" in options()
