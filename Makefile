@@ -29,9 +29,9 @@ export PYTHONUNBUFFERED := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-CLASSES := build/spark.jsa
 # The examples' own environment: it sees midge as a user does, as a wheel.
 EXAMPLES := build/examples
+CLASSES  := build/spark.jsa
 
 .PHONY: help run check test test-pure test-fuzz test-asan fuzz test-examples test-packaging test-full test-cluster test-object-stores test-third-party build lint types bench pipeline docs dist wheels clean
 
@@ -61,10 +61,10 @@ test: $(STAMPS)/dev $(STAMPS)/build $(STAMPS)/browser $(CLASSES) ## Install what
 	$(PYTEST) $(PARALLEL) -m "not (measured or soak or $(ELSEWHERE))" $(ARGS) $(passed); \
 	exit $$failed
 
-# Each of the tests' thirty Javas starts with Spark's classes from this archive, in half of the time.
+# The tests' Javas load Spark's classes from this archive, and start in half of the processor time.
 $(CLASSES): $(STAMPS)/dev
 	@mkdir -p $(@D) && rm -f $@
-	@echo "Archiving Spark's classes for the tests: half a minute, the first time only." >&2
+	@echo "Archiving Spark's classes for the tests: up to a minute, the first time only." >&2
 	@SPARK_CLASS_ARCHIVE=$@ $(BIN)/python -m tests.pipeline.classes >/dev/null 2>&1 || true
 	@touch $@
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from midge.server.embedded.fault_kinds import Fault
     from midge.server.embedded.faults import Faults
     from midge.server.embedded.inbox import Message
-    from midge.server.embedded.server_thread import ServerThread
     from midge.server.embedded.snapshots import ConnectionView, Stats, SubscriptionView
     from midge.server.embedded.threaded_jetstream import ThreadedJetStream
     from midge.server.interceptors.api import Interceptor

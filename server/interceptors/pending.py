@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 from midge.server.channels.reading import WAITING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from midge.server.clients.connection import Connection
 
 

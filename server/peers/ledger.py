@@ -203,7 +203,7 @@ class AccountLedger:
         return count
 
     def count_for_workers(self, subject: bytes, queue: bytes | None, place: bytes) -> int:
-        """Count the interest that other workers are told of: here, or at a `place` (role.py)."""
+        """Count the interest that is announced to workers: here, or at a `place` (role.py)."""
         count = 0
         if not place:
             count = self.count_here(_WORKER, subject, queue)
@@ -496,7 +496,7 @@ def _counts(link: AnnouncedLink) -> bool:
 
 
 def _is_outside(source: Any) -> bool:
-    """Return whether `source` is a link to another server, whose interest workers are told of."""
+    """Return whether `source` is a link to another server: workers hear of its interest."""
     return source.role != _WORKER and source.announcer is not None
 
 

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from midge.server.broker.connection_quota import ConnectionQuota
     from midge.server.broker.server_info import Neighbours
     from midge.server.clients.connection import Connection
-    from midge.server.workers.control import ControlChannel
-    from midge.server.workers.role import HandedSockets
 
 log = logging.get_logger()
 
@@ -268,7 +266,7 @@ class LoadReport(Observer):
         self._is_expected = False
 
     def start(self) -> None:
-        """Tell from now on."""
+        """Report from now on."""
         self._broker.observers.append(self)
         self._source.taken = self._expect
 
