@@ -161,8 +161,6 @@ async def test_workers_are_killed_under_load(rounds: int) -> None:
         assert len(children.split()) == 3
 
 
-# nats.py forgets a stream that it has connected to a paused worker and given up on.
-@pytest.mark.filterwarnings("ignore:unclosed <StreamWriter:ResourceWarning")
 @pytest.mark.full
 @pytest.mark.timeout(1500)
 async def test_workers_are_paused_under_load() -> None:
