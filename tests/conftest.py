@@ -32,10 +32,12 @@ SLOW = (
     "tests/durability/",
     "tests/e2e/cluster/test_chaos.py",
     "tests/e2e/cluster/test_mesh.py",
+    "tests/e2e/cluster/test_pools.py",
     "tests/e2e/jetstream/test_full_disk.py",
     "tests/e2e/leafnodes/test_hub.py",
     "tests/e2e/leafnodes/test_jetstream.py",
     "tests/e2e/leafnodes/test_links.py",
+    "tests/e2e/links/",
     "tests/e2e/store_commands/test_import.py",
     "tests/e2e/test_bench_command.py",
     "tests/e2e/test_crowd.py",
@@ -44,10 +46,11 @@ SLOW = (
     "tests/e2e/workers/",
     "tests/pipeline/replay/test_recorder_server.py",
     "tests/pipeline/tables/test_exactly_once.py",
+    "tests/unit/test_build.py",
     "tests/unit/testing/test_plugin.py",
     "tests/unit/testing/test_stream_plugin.py",
 )
-"""Paths that `make check` leaves to `make test`: they flood, kill or start a server per test."""
+"""Paths that `make check` leaves out: they flood, kill, compile or start a server per test."""
 
 MEASURED = (
     "tests/abuse/test_jetstream_work.py",
