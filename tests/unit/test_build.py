@@ -185,7 +185,7 @@ import os, runpy, sys
 from Cython.Build import cythonize
 setup = runpy.run_path("setup.py")
 folder, *modules = sys.argv[1:]
-setup["heed_no_gc"](), setup["heed_final"]()
+setup["heed_no_gc"](), setup["heed_final"](), setup["import_what_is_used"]()
 options = {
     "build_dir": folder, "compiler_directives": setup["DIRECTIVES"], "include_path": ["."]
 }

@@ -10,6 +10,7 @@ import importlib
 import os
 import re
 import runpy
+from collections import Counter
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
@@ -25,6 +26,7 @@ FINAL_METHOD = re.compile(
     re.MULTILINE,
 )
 TYPED_MEMORYVIEW = re.compile(r"^\s*cdef [^\n(]*\[:", re.MULTILINE)
+FOREIGN_VARIABLE = re.compile(r"^#define (__pyx_v_\w+) \(\*(__pyx_vp_\w+)\)", re.MULTILINE)
 HAVE_GC = 1 << 14  # Py_TPFLAGS_HAVE_GC: the collector walks over instances
 HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: set on every class made by a class statement
 
@@ -92,6 +94,31 @@ def test_final_methods_are_called_directly(modules: dict[str, Path], root: Path)
         if methods and path.exists():  # it is not beside an installed midge
             looked_at.append((name, calls_by_pointer(path.read_text(), methods)))
     assert [entry for entry in looked_at if entry[1]] == []
+
+
+def used_and_imported(generated: str) -> tuple[set[str], set[str]]:
+    """Name the C variables of other modules that generated C code uses, and those it imports."""
+    words = Counter(re.findall(r"\b__pyx_vp?_\w+", generated))
+    foreign = FOREIGN_VARIABLE.findall(generated)
+    used = {pointer for variable, pointer in foreign if words[variable] > 1}
+    return used, {pointer for _, pointer in foreign if words[pointer] > 2}
+
+
+def test_variables_are_imported_where_they_are_used(modules: dict[str, Path], root: Path) -> None:
+    """A variable that is used and not imported is a null pointer."""
+    for name in modules:
+        path = root.joinpath("build", "cython", "release", *name.split(".")).with_suffix(".c")
+        if path.exists():  # it is not beside an installed midge
+            used, imported = used_and_imported(path.read_text())
+            assert imported == used, name
+
+
+def test_a_variable_is_found_where_it_is_used_and_where_it_is_imported() -> None:
+    declared = "static int *__pyx_vp_a_B = 0;\n#define __pyx_v_a_B (*__pyx_vp_a_B)\n"
+    use, imported = "x = __pyx_v_a_B;\n", "{(void **)&__pyx_vp_a_B, (void **) NULL}"
+    assert used_and_imported(declared) == (set(), set())
+    assert used_and_imported(declared + use) == ({"__pyx_vp_a_B"}, set())
+    assert used_and_imported(declared + imported) == (set(), {"__pyx_vp_a_B"})
 
 
 def test_a_method_marked_final_is_found_and_so_is_a_call_by_pointer() -> None:
