@@ -40,7 +40,6 @@ SLOW = (
     "tests/e2e/links/",
     "tests/e2e/store_commands/test_import.py",
     "tests/e2e/test_bench_command.py",
-    "tests/e2e/test_crowd.py",
     "tests/e2e/test_load.py",
     "tests/e2e/test_recovery_bench.py",
     "tests/e2e/workers/",
