@@ -1,7 +1,7 @@
 """Generate the files that repeat the option tables: example, documentation and keyword types.
 
 `python -m midge.server.config.reference example` prints `config.example.toml`, `… markdown` the
-tables of `docs/configuration.md` and `… keywords` the module `midge.server.config.keywords`;
+tables of `docs/configuration.md` and `… keywords` the stub `midge.server.config.keywords`;
 tests hold the committed files to what they print.
 """
 
@@ -197,20 +197,25 @@ def _default_text(default: Any) -> str:
 
 
 def keywords() -> str:
-    """Return `server/config/keywords.py`: the types of the keywords of `midge.Server`."""
+    """Return `server/config/keywords.pyi`: the types of the keywords of `midge.Server`.
+
+    The first of several keywords for one setting has its text.
+    """
     from midge.server.config.from_keywords import keyword_names  # noqa: PLC0415 - only needed here
 
     settings, fields = schema.settings_by_path(), []
     tables: set[str] = set()
+    documented: set[tuple[str, ...]] = set()
     for name, path in keyword_names().items():
         if name == "interceptors":  # a parameter of its own
             continue
         setting = settings.get(path)
         table = JETSTREAM if name == "jetstream" else TABLE
         fields.append(f"    {name}: {_annotation(setting.type, tables) if setting else table}")
-        if setting is not None:
-            fields += [f'    """{setting.doc}"""'] if len(setting.doc) <= DOC_LENGTH_MAX else []
-    imports = ",\n".join(f"        {name}" for name in sorted(tables))
+        if setting is not None and path not in documented and len(setting.doc) <= DOC_LENGTH_MAX:
+            documented.add(path)
+            fields.append(f'    """{setting.doc}"""')
+    imports = ",\n".join(f"    {name}" for name in sorted(tables))
     return KEYWORDS.format(imports=imports, fields="\n".join(fields))
 
 
@@ -249,21 +254,15 @@ KEYWORDS = '''\
 Made by `python -m midge.server.config.reference keywords`; nothing reads it at run time.
 """
 
-from __future__ import annotations
+from collections import abc
+from os import PathLike
+from typing import Any, Literal, TypedDict
 
-from typing import TYPE_CHECKING, TypedDict
+from msgspec import Struct
 
-if TYPE_CHECKING:
-    from collections import abc
-    from os import PathLike
-    from typing import Any, Literal
-
-    from msgspec import Struct
-
-    from midge.server.config.options import (
+from midge.server.config.options import (
 {imports},
-    )
-
+)
 
 class Keywords(TypedDict, total=False):
     """Every setting under its keywords; tables may be given whole."""

@@ -15,7 +15,7 @@ from msgspec import inspect
 
 import midge
 from midge import cli
-from tests.unit.midge.surfaces.sources import module_sources
+from tests.unit.midge.surfaces.sources import ROOT, module_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,11 +73,10 @@ def choices(kind: Any) -> str:
 
 def keywords() -> Iterator[str]:
     """Yield the keywords that `midge.Server` takes."""
-    for path, tree in module_sources("server"):
-        if path.name == "keywords.py":
-            for node in ast.walk(tree):
-                if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                    yield node.target.id
+    stub = ROOT / "midge" / "server" / "config" / "keywords.pyi"
+    for node in ast.walk(ast.parse(stub.read_text())):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            yield node.target.id
 
 
 def commands() -> Iterator[str]:

@@ -22,8 +22,8 @@ def test_the_example_file_is_current() -> None:
 
 
 def test_the_keywords_of_a_server_are_typed() -> None:
-    again = "python -m midge.server.config.reference keywords > server/config/keywords.py"
-    there = (ROOT / "midge" / "server" / "config" / "keywords.py").read_text(encoding="utf-8")
+    again = "python -m midge.server.config.reference keywords > server/config/keywords.pyi"
+    there = (ROOT / "midge" / "server" / "config" / "keywords.pyi").read_text(encoding="utf-8")
     assert there == reference.keywords(), f"run: {again}"
 
 

@@ -3,27 +3,21 @@
 Made by `python -m midge.server.config.reference keywords`; nothing reads it at run time.
 """
 
-from __future__ import annotations
+from collections import abc
+from os import PathLike
+from typing import Any, Literal, TypedDict
 
-from typing import TYPE_CHECKING, TypedDict
+from msgspec import Struct
 
-if TYPE_CHECKING:
-    from collections import abc
-    from os import PathLike
-    from typing import Any, Literal
-
-    from msgspec import Struct
-
-    from midge.server.config.options import (
-        Account,
-        LeafRemote,
-        LeafUser,
-        Mapping,
-        StreamTable,
-        TlsCertificate,
-        User,
-    )
-
+from midge.server.config.options import (
+    Account,
+    LeafRemote,
+    LeafUser,
+    Mapping,
+    StreamTable,
+    TlsCertificate,
+    User,
+)
 
 class Keywords(TypedDict, total=False):
     """Every setting under its keywords; tables may be given whole."""
@@ -31,7 +25,6 @@ class Keywords(TypedDict, total=False):
     auth_timeout: float
     """Seconds a client has to authenticate; 0 means 2, or `tls.timeout_s` + 1 with TLS."""
     auth_timeout_s: float
-    """Seconds a client has to authenticate; 0 means 2, or `tls.timeout_s` + 1 with TLS."""
     http_port: int
     """Port for HTTP; 0 means none, -1 takes a free one."""
     websocket_port: int
@@ -53,15 +46,12 @@ class Keywords(TypedDict, total=False):
     max_payload_bytes: int
     """Largest message, in bytes, header included; -1 means no limit, 0 the default."""
     max_payload: int
-    """Largest message, in bytes, header included; -1 means no limit, 0 the default."""
     max_control_line_bytes: int
     """Longest protocol line, in bytes, without verb and line end."""
     max_control_line: int
-    """Longest protocol line, in bytes, without verb and line end."""
     max_pending_bytes: int
     """Most bytes that wait for one client before it is closed as a slow consumer."""
     max_pending: int
-    """Most bytes that wait for one client before it is closed as a slow consumer."""
     max_subscriptions: int
     """Most subscriptions of one connection; 0 means no limit."""
     max_subscription_tokens: int
@@ -71,7 +61,6 @@ class Keywords(TypedDict, total=False):
     write_deadline_s: float
     """Seconds that a client's socket has for the output that is pending when it falls behind."""
     write_deadline: float
-    """Seconds that a client's socket has for the output that is pending when it falls behind."""
     write_timeout_policy: Literal["close", "default", "retry"]
     """What happens then: `close`, or `retry` if the client took some of it; default `close`."""
     stall_producers: bool
@@ -81,7 +70,6 @@ class Keywords(TypedDict, total=False):
     ping_interval_s: float
     """Seconds between PINGs to a client that sends nothing."""
     ping_interval: float
-    """Seconds between PINGs to a client that sends nothing."""
     ping_max: int
     """Unanswered PINGs that make a connection stale."""
     queue_selection: Literal["random", "round_robin"]
@@ -95,15 +83,12 @@ class Keywords(TypedDict, total=False):
     flush_timeout_s: float
     """Seconds that pending output may take when the server stops."""
     flush_timeout: float
-    """Seconds that pending output may take when the server stops."""
     lame_duck_duration_s: float
     """Seconds over which lame duck mode closes the clients; at least 30."""
     lame_duck_duration: float
-    """Seconds over which lame duck mode closes the clients; at least 30."""
     lame_duck_grace_period_s: float
     """Seconds before lame duck mode closes the first client; less than the duration."""
     lame_duck_grace_period: float
-    """Seconds before lame duck mode closes the first client; less than the duration."""
     user: str
     """The only user's name; not together with `token` or `users`."""
     password: str
@@ -123,7 +108,6 @@ class Keywords(TypedDict, total=False):
     hook_timeout_s: float
     """Seconds the hook has before the client is refused; 0 means the default."""
     hook_timeout: float
-    """Seconds the hook has before the client is refused; 0 means the default."""
     hook_concurrency: int
     """Most hook calls in flight; further clients wait within their time-out."""
     debug: bool
@@ -143,17 +127,14 @@ class Keywords(TypedDict, total=False):
     file_size_limit_bytes: int
     """Size at which the log file is rotated; 0 means never."""
     file_size_limit: int
-    """Size at which the log file is rotated; 0 means never."""
     file_max_count: int
     """Log files kept, the current one included; 0 keeps all."""
     max_traced_message_bytes: int
     """Bytes of a payload that a trace shows; 0 means all."""
     max_traced_message: int
-    """Bytes of a payload that a trace shows; 0 means all."""
     max_lines_per_offender_per_s: int
     """Warnings about one peer per second, the rest is counted; 0 means no limit."""
     max_lines_per_offender_per: int
-    """Warnings about one peer per second, the rest is counted; 0 means no limit."""
     connect_error_reports: int
     """Log every n-th failed attempt to reach another server, and each cause once; 0: default."""
     reconnect_error_reports: int
@@ -171,106 +152,59 @@ class Keywords(TypedDict, total=False):
     server_busy_poll_us: int
     """Longest wait for a request without sleep, where that hardly costs CPU time; 0 means never."""
     listen_host: str
-    """Address to bind; `0.0.0.0` opens the server to every network, of IPv6 too."""
     listen_port: int
-    """Port for clients; -1 or 0 takes a free one."""
     listen_client_advertise: str
-    """`host[:port]` that INFO names instead of the bound address; empty means the latter."""
     listen_proxy_protocol: bool
-    """Expect a PROXY protocol header at the beginning of connections; see `proxies.addresses`."""
     proxies_trusted: abc.Sequence[str]
     """Public nkeys of proxies that speak NATS; they sign the nonce in CONNECT's `proxy_sig`."""
     proxies_addresses: abc.Sequence[str]
     limits_max_connections: int
-    """Most client connections; 0 admits none."""
     limits_max_connections_per_user: int
-    """Most connections of one user; 0 means no limit."""
     limits_max_connections_per_address: int
-    """Most connections from one source address; 0 means no limit."""
     limits_max_payload_bytes: int
-    """Largest message, in bytes, header included; -1 means no limit, 0 the default."""
     limits_max_control_line_bytes: int
-    """Longest protocol line, in bytes, without verb and line end."""
     limits_max_pending_bytes: int
-    """Most bytes that wait for one client before it is closed as a slow consumer."""
     limits_max_subscriptions: int
-    """Most subscriptions of one connection; 0 means no limit."""
     limits_max_subscription_tokens: int
-    """Most tokens in a subscription's subject; 0 means no limit."""
     limits_max_closed_clients: int
-    """How many closed connections the monitoring remembers."""
     limits_write_deadline_s: float
-    """Seconds that a client's socket has for the output that is pending when it falls behind."""
     limits_write_timeout_policy: Literal["close", "default", "retry"]
-    """What happens then: `close`, or `retry` if the client took some of it; default `close`."""
     limits_stall_producers: bool
-    """Hold a fast producer back when a receiver is nearly full, instead of dropping."""
     limits_header_support: bool
-    """Allow clients to send and receive message headers."""
     keepalive_ping_interval_s: float
-    """Seconds between PINGs to a client that sends nothing."""
     keepalive_ping_max: int
-    """Unanswered PINGs that make a connection stale."""
     routing_queue_selection: Literal["random", "round_robin"]
-    """Which member of a queue group gets the next message."""
     routing_cache_max: int
-    """Match results kept per account; 0 turns the cache off."""
     routing_cache_sweep_to: int
-    """Match results left when a full cache is swept."""
     routing_exact_match: bool
-    """Look literal subjects up in a dictionary before the trie is walked."""
     shutdown_flush_timeout_s: float
-    """Seconds that pending output may take when the server stops."""
     shutdown_lame_duck_duration_s: float
-    """Seconds over which lame duck mode closes the clients; at least 30."""
     shutdown_lame_duck_grace_period_s: float
-    """Seconds before lame duck mode closes the first client; less than the duration."""
     logging_debug: bool
-    """Log what helps to find a fault."""
     logging_trace: bool
-    """Log every protocol line."""
     logging_trace_verbose: bool
-    """Log the protocol of the system account too."""
     logging_logtime: bool
-    """Begin `nats` lines with the time."""
     logging_logtime_utc: bool
-    """Write times in UTC instead of local time."""
     logging_file: str
     """Path of the log file, reopened on SIGUSR1; empty means standard error."""
     logging_syslog: bool
-    """Send the log to the syslog daemon of this machine, unless there is a file."""
     logging_remote_syslog: str
-    """Send the log to the syslog daemon at this URL: `udp://`, `tcp://` or `unix://`."""
     logging_format: Literal["auto", "human", "json", "nats"]
     """`auto` is `human` on a terminal and `json` elsewhere; `nats` is nats-server's form."""
     logging_file_size_limit_bytes: int
-    """Size at which the log file is rotated; 0 means never."""
     logging_file_max_count: int
-    """Log files kept, the current one included; 0 keeps all."""
     logging_max_traced_message_bytes: int
-    """Bytes of a payload that a trace shows; 0 means all."""
     logging_max_lines_per_offender_per_s: int
-    """Warnings about one peer per second, the rest is counted; 0 means no limit."""
     logging_connect_error_reports: int
-    """Log every n-th failed attempt to reach another server, and each cause once; 0: default."""
     logging_reconnect_error_reports: int
-    """Likewise, after the link to that server has been up; 0: default."""
     authorization_user: str
-    """The only user's name; not together with `token` or `users`."""
     authorization_password: str
-    """The only user's password, plain or bcrypt."""
     authorization_token: str
-    """A token that clients send instead of a user name, plain or bcrypt."""
     authorization_proxy_required: bool
-    """Refuse clients with this user or token but through a proxy of `proxies.trusted`."""
     authorization_timeout_s: float
-    """Seconds a client has to authenticate; 0 means 2, or `tls.timeout_s` + 1 with TLS."""
     authorization_users: abc.Sequence[User | abc.Mapping[str, Any]]
-    """Users of the global account."""
     authorization_default_permissions: Any
-    """Permissions of users that have none of their own."""
     authorization_no_auth_user: str
-    """The user that a client without credentials becomes; empty refuses such clients."""
     authorization_auth_callout_issuer: str
     """Public account nkey (begins with `A`) that signs the service's users; empty means none."""
     authorization_auth_callout_account: str
@@ -282,11 +216,8 @@ class Keywords(TypedDict, total=False):
     authorization_auth_callout_allowed_accounts: abc.Sequence[str]
     """Accounts whose configured users it also decides on; empty means all accounts."""
     authorization_hook: str
-    """Async callable `module:function` that decides on every CONNECT; failing refuses."""
     authorization_hook_timeout_s: float
-    """Seconds the hook has before the client is refused; 0 means the default."""
     authorization_hook_concurrency: int
-    """Most hook calls in flight; further clients wait within their time-out."""
     interceptors_connect: str
     """Function `module:function` asked before a client is let in; failing refuses."""
     interceptors_subscribe: str
@@ -442,7 +373,6 @@ class Keywords(TypedDict, total=False):
     monitoring_host: str
     """Address to bind; empty takes `listen.host`."""
     monitoring_http_port: int
-    """Port for HTTP; 0 means none, -1 takes a free one."""
     monitoring_https_port: int
     """Port for HTTPS with the certificates of `tls`; 0 means none, -1 takes a free one."""
     monitoring_base_path: str
