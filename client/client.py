@@ -4,6 +4,7 @@ It connects, publishes, subscribes and asks. When the connection breaks, its cal
 with a `Backoff` between attempts, because only the caller knows its progress.
 """
 
+import base64
 import collections
 import logging
 import secrets
@@ -26,7 +27,9 @@ from midge.client.errors import (
 from midge.client.options import ClientOptions, ServerAddress
 from midge.protocol import client_side
 from midge.protocol.client_side import FrameReader, ReceivedMessage
+from midge.protocol.credentials import decode_user_seed, split_credentials
 from midge.protocol.errors import ProtocolError
+from midge.protocol.nkeys import USER_PREFIX, encode_nkey
 from midge.version import __version__
 
 _READ_BYTES = 1 << 18
@@ -320,15 +323,41 @@ def login_fields(options: ClientOptions, info: dict[str, Any]) -> dict[str, str]
     """
     fields: dict[str, str] = {}
     if options.credentials:
-        # Only nkeys need cryptography, which a cluster's executors may well lack.
-        from midge.client.credentials import sign_nonce
-
         fields |= sign_nonce(options.credentials, str(info.get("nonce", "")))
     if options.user:
         fields |= {"user": options.user, "pass": options.password}
     if options.token:
         fields["auth_token"] = options.token
     return fields
+
+
+def sign_nonce(credentials: str, nonce: str) -> dict[str, str]:
+    """Return the fields of CONNECT that authenticate by nkey, with the JWT if the text has one.
+
+    `credentials` is a credentials file's text, or a bare user seed (`SU…`).
+
+    Raises:
+        OptionError: it holds no valid user seed.
+
+    """
+    # Only nkeys need cryptography, which a cluster's executors may well lack.
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    jwt, seed = split_credentials(credentials)
+    if not seed:
+        raise OptionError("credentialsFile: expected a user's nkey seed (SU…) in it")
+    try:
+        key = Ed25519PrivateKey.from_private_bytes(decode_user_seed(seed))
+    except ValueError as error:
+        raise OptionError(f"credentialsFile: the nkey seed {error}") from error
+    signature = base64.urlsafe_b64encode(key.sign(nonce.encode())).rstrip(b"=").decode()
+    if jwt:
+        return {"jwt": jwt, "sig": signature}
+    public = key.public_key().public_bytes(
+        serialization.Encoding.Raw, serialization.PublicFormat.Raw
+    )
+    return {"nkey": encode_nkey(bytes([USER_PREFIX]) + public), "sig": signature}
 
 
 class Backoff:

@@ -88,7 +88,7 @@ def parse_deliveries(messages: list[ReceivedMessage]) -> DeliveryColumns:
         raise ServerError(str(error)) from error
 
 
-class JetStream:
+class JetStreamApi:
     """The JetStream API over one client; `domain` selects a leaf node's own JetStream."""
 
     def __init__(self, client: NatsClient, domain: str = "") -> None:
@@ -168,7 +168,7 @@ class PullConsumer:
     """An ephemeral pull consumer, deleted on leaving its `with` block."""
 
     def __init__(
-        self, jetstream: JetStream, stream: str, start: dict[str, Any], filters: tuple[str, ...]
+        self, jetstream: JetStreamApi, stream: str, start: dict[str, Any], filters: tuple[str, ...]
     ) -> None:
         """`start` holds the settings of the consumer that are not the default."""
         self._jetstream = jetstream

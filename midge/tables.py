@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from midge.pipeline.tables.landing import Landed, create_table, land
-from midge.pipeline.tables.on_spark import read_table
 from midge.pipeline.tables.rebuilding import rebuild
-from midge.pipeline.tables.scanning import latest, scan, scan_duckdb, scan_polars, scan_rows
+from midge.pipeline.tables.scanning import (
+    latest,
+    read_table,
+    scan,
+    scan_duckdb,
+    scan_polars,
+    scan_rows,
+)
 from midge.pipeline.tables.stored import build
 
 __all__ = [

@@ -52,7 +52,7 @@ from midge.client.errors import (
     StreamError,
     StreamNotFoundError,
 )
-from midge.client.jetstream import JetStream, PullConsumer, StreamSummary
+from midge.client.jetstream import JetStreamApi, PullConsumer, StreamSummary
 from midge.jetstream.json.times import parse_time
 from midge.pipeline.errors import exit_on_error, sentence_of
 from midge.pipeline.offsets import (
@@ -224,8 +224,8 @@ class _Planner:
         return {"_options": self._options, "_schema": self._schema}
 
     @cached_property
-    def _jetstream(self) -> JetStream:
-        return JetStream(NatsClient(self._options.connect), self._options.connect.domain)
+    def _jetstream(self) -> JetStreamApi:
+        return JetStreamApi(NatsClient(self._options.connect), self._options.connect.domain)
 
     def _state(self) -> StreamSummary:
         """Return the stream's state.
@@ -241,7 +241,7 @@ class _Planner:
             )
         return state
 
-    def _ask(self, question: Callable[[JetStream], Answer]) -> Answer:
+    def _ask(self, question: Callable[[JetStreamApi], Answer]) -> Answer:
         """Return the answer to a question, over a new connection when the old one broke.
 
         The first question of a batch read fails at once: the address may be wrong. All others are

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from midge.client.errors import OptionError, StreamError
 from midge.client.headers import parse_headers
-from midge.client.jetstream import JetStream, PullConsumer, parse_deliveries
+from midge.client.jetstream import JetStreamApi, PullConsumer, parse_deliveries
 from midge.jetstream.json.times import format_time
 from midge.protocol import key_value
 from midge.protocol.client_side import ReceivedMessage
@@ -32,7 +32,7 @@ class BucketEntry(NamedTuple):
 class Bucket:
     """The keys of one bucket."""
 
-    def __init__(self, jetstream: JetStream, name: str) -> None:
+    def __init__(self, jetstream: JetStreamApi, name: str) -> None:
         self.name = name
         self.stream = key_value.stream_of(name)
         self._jetstream = jetstream

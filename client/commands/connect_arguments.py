@@ -1,14 +1,15 @@
 """The options of a command that connects to a NATS server.
 
 Each is a flag. One that is not given comes from the environment variable that the `nats` tool reads
-for it, or else from a context of that tool; see `midge.client.contexts`.
+for it, or else from a context: the options of a connection that this tool keeps under a name.
 """
 
 import argparse
+import json
 import os
+from pathlib import Path
 
-from midge.client.contexts import read_context
-from midge.client.errors import OptionError
+from midge.client.errors import OptionError, reason_of
 from midge.client.options import ClientOptions
 
 _OPTIONS = {
@@ -26,6 +27,22 @@ _OPTIONS = {
 }
 _CREDENTIALS = {"user", "password", "token", "credentialsFile"}
 _SERVER = "nats://127.0.0.1:4222"
+
+_SETTINGS = {
+    "url": "servers",
+    "user": "user",
+    "password": "password",
+    "token": "token",
+    "creds": "credentialsFile",
+    "nkey": "credentialsFile",
+    "ca": "tlsCaFile",
+    "cert": "tlsCertFile",
+    "key": "tlsKeyFile",
+    "tls_first": "tlsFirst",
+    "jetstream_domain": "domain",
+}
+_FILE_SETTINGS = {"creds", "nkey", "ca", "cert", "key"}
+_UNKNOWN_HERE = ("nsc", "socks_proxy", "jetstream_api_prefix", "inbox_prefix", "user_jwt")
 
 
 def add_connect_arguments(parser: argparse.ArgumentParser) -> None:
@@ -72,6 +89,53 @@ def given_options(args: argparse.Namespace) -> dict[str, str]:
     if _CREDENTIALS & given.keys() or "@" in given.get("servers", ""):
         context = {key: value for key, value in context.items() if key not in _CREDENTIALS}
     return {"servers": _SERVER} | context | given
+
+
+def read_context(name: str = "") -> dict[str, str]:
+    """Return the options of a context under the names that `ClientOptions.parse` takes.
+
+    Without `name`, the environment's NATS_CONTEXT names it, or else the selection that
+    `nats context select` has made; without these there are no options. ADR-21 of NATS has the
+    files: `nats/context/NAME.json`, and `nats/context.txt` with the name of the selected context,
+    both in `$XDG_CONFIG_HOME`, by default `~/.config`.
+
+    Raises:
+        OptionError: there is no such context, it cannot be read, or it has a setting that midge
+            does not honour.
+    """
+    name = name or os.environ.get("NATS_CONTEXT", "") or _selected_context()
+    if not name:
+        return {}
+    path = (
+        Path(name) if Path(name).is_absolute() else _context_folder() / "context" / f"{name}.json"
+    )
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise OptionError(f"context {name}: cannot read {path}: {reason_of(error)}") from error
+    if not isinstance(settings, dict):
+        raise OptionError(f"context {name}: expected a JSON object in {path}")
+    for key in _UNKNOWN_HERE:
+        if settings.get(key):
+            raise OptionError(f"context {name}: midge cannot honour its {key!r}")
+    given = {key: settings[key] for key in _SETTINGS if settings.get(key)}
+    return {_SETTINGS[key]: _setting_text(key, value) for key, value in given.items()}
+
+
+def _selected_context() -> str:
+    try:
+        return (_context_folder() / "context.txt").read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _context_folder() -> Path:
+    root = os.environ.get("XDG_CONFIG_HOME", "")
+    return (Path(root) if root else Path.home() / ".config") / "nats"
+
+
+def _setting_text(key: str, value: object) -> str:
+    return str(Path(str(value)).expanduser()) if key in _FILE_SETTINGS else str(value)
 
 
 def _flag(args: argparse.Namespace, name: str) -> str:

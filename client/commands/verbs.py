@@ -13,7 +13,7 @@ from midge.client.commands import output
 from midge.client.commands.connect_arguments import add_connect_arguments, connect_options
 from midge.client.commands.quantities import timeout_ns
 from midge.client.errors import ClientError, OptionError, ServerError
-from midge.client.jetstream import JetStream, is_no_responders, json_object
+from midge.client.jetstream import JetStreamApi, is_no_responders, json_object
 from midge.protocol.client_side import publish_frame
 from midge.protocol.errors import MidgeError
 
@@ -25,7 +25,7 @@ class Session(NamedTuple):
     """A connection and the words of the command."""
 
     client: NatsClient
-    jetstream: JetStream
+    jetstream: JetStreamApi
     args: argparse.Namespace
 
     def call(self, operation: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def run(args: argparse.Namespace) -> int:
             name="midge",
         )
         with NatsClient(options) as client:
-            session = Session(client, JetStream(client, options.domain), args)
+            session = Session(client, JetStreamApi(client, options.domain), args)
             return args.act(session) or 0
     except MidgeError as error:
         return output.refuse(args.program, error, as_json=args.json)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from midge.client.client import Backoff, NatsClient
 from midge.client.errors import AuthorizationError, ServerError, StreamNotFoundError
 from midge.client.headers import parse_headers
-from midge.client.jetstream import DeliveryColumns, JetStream, PullConsumer, StreamSummary
+from midge.client.jetstream import DeliveryColumns, JetStreamApi, PullConsumer, StreamSummary
 from midge.pipeline.offsets import Loss
 from midge.pipeline.spark_source.options import SourceOptions
 from midge.pipeline.spark_source.partitions import SequenceRange
@@ -88,7 +88,7 @@ class RangeReader:
             position = self._cursor
             try:
                 with NatsClient(self._options.connect) as client:
-                    yield from self._read(JetStream(client, self._options.connect.domain))
+                    yield from self._read(JetStreamApi(client, self._options.connect.domain))
             except AuthorizationError:
                 raise
             except (ServerError, StreamNotFoundError) as error:
@@ -117,7 +117,7 @@ class RangeReader:
             )
             self._cursor = self._end
 
-    def _read(self, jetstream: JetStream) -> Iterator[Columns]:
+    def _read(self, jetstream: JetStreamApi) -> Iterator[Columns]:
         """Read from the cursor to the end over one connection."""
         if not self._is_same_stream(jetstream.stream_state(self._options.stream)):
             self._cursor = self._end
@@ -187,7 +187,7 @@ class RangeReader:
         )
         return False
 
-    def _check_gap(self, jetstream: JetStream) -> None:
+    def _check_gap(self, jetstream: JetStreamApi) -> None:
         """Raise if messages were removed while they were being read, and not before.
 
         Sequences are missing where messages were deleted one by one or do not match the filter.

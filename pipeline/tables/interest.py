@@ -11,7 +11,7 @@ import logging
 from typing import Any
 
 from midge.client.errors import StreamError
-from midge.client.jetstream import JetStream, parse_deliveries
+from midge.client.jetstream import JetStreamApi, parse_deliveries
 from midge.protocol.client_side import ReceivedMessage, publish_frame
 
 _PULL_MESSAGES = 4096
@@ -23,7 +23,9 @@ _ACK_PREFIX = b"$JS.ACK."
 _log = logging.getLogger(__name__)
 
 
-def make_consumer(jetstream: JetStream, stream: str, name: str, subjects: tuple[str, ...]) -> None:
+def make_consumer(
+    jetstream: JetStreamApi, stream: str, name: str, subjects: tuple[str, ...]
+) -> None:
     """Make the durable consumer of a table; one that is there already is kept.
 
     Raises:
@@ -44,7 +46,7 @@ def make_consumer(jetstream: JetStream, stream: str, name: str, subjects: tuple[
 
 
 def acknowledge(
-    jetstream: JetStream, stream: str, name: str, subjects: tuple[str, ...], position: int
+    jetstream: JetStreamApi, stream: str, name: str, subjects: tuple[str, ...], position: int
 ) -> None:
     """Acknowledge all messages up to the table's position.
 
@@ -70,7 +72,7 @@ def acknowledge(
             return
 
 
-def _acknowledge_some(jetstream: JetStream, stream: str, name: str, position: int) -> bool:
+def _acknowledge_some(jetstream: JetStreamApi, stream: str, name: str, position: int) -> bool:
     """Pull messages once; acknowledge those up to the position, and give the others back."""
     client = jetstream.client
     inbox = client.new_inbox().replace(b"_INBOX.", b"_INBOX.pull.")

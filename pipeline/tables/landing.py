@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from midge.client.client import NatsClient
 from midge.client.errors import DataLossError, OptionError
-from midge.client.jetstream import JetStream, StreamSummary
+from midge.client.jetstream import JetStreamApi, StreamSummary
 from midge.pipeline.errors import TableError
 from midge.pipeline.spark_source.options import SourceOptions
 from midge.pipeline.spark_source.partitions import SequenceRange
@@ -75,7 +75,7 @@ def create_table(
     check_partitions(decoder, partition_by)
     options = _options(server, stream, subject)
     with NatsClient(options.connect) as client:
-        jetstream = JetStream(client, options.connect.domain)
+        jetstream = JetStreamApi(client, options.connect.domain)
         state = _checked(jetstream.stream_state(stream))
         if state.retention == "interest":
             consumer = consumer or _consumer_of(url)
@@ -143,7 +143,7 @@ def land(
             done.position = table.position
         if table.source.consumer:
             with NatsClient(options.connect) as client:
-                jetstream = JetStream(client, options.connect.domain)
+                jetstream = JetStreamApi(client, options.connect.domain)
                 consumer = table.source.consumer
                 acknowledge(jetstream, state.name, consumer, options.subjects, done.position)
         return done
@@ -164,7 +164,7 @@ def stream_state(options: SourceOptions) -> StreamSummary:
         TableError: the stream is a work queue.
     """
     with NatsClient(options.connect) as client:
-        return _checked(JetStream(client, options.connect.domain).stream_state(options.stream))
+        return _checked(JetStreamApi(client, options.connect.domain).stream_state(options.stream))
 
 
 def _checked(state: StreamSummary) -> StreamSummary:

@@ -6,6 +6,7 @@ from the table's position on: so a message that a writer commits meanwhile is in
 and a message that the stream removed because it is in the table cannot be in neither.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -33,10 +34,13 @@ if TYPE_CHECKING:
     import duckdb
     import polars as pl
     from deltalake import DeltaTable
+    from pyspark.sql import DataFrame, SparkSession
 
 _SERVER = "nats://127.0.0.1:4222"
 _PATTERN = re.compile(r"[*?\[{]")
 """DuckDB expands these characters in a path."""
+_MEANT_BY_SPARK = re.compile(r"[*?{}]")
+"""Spark expands these characters in a path; a backslash makes them literal."""
 
 
 class _Parts(NamedTuple):
@@ -148,6 +152,24 @@ def latest(url: str, server: Server | None = _SERVER) -> pa.Table:
         table = rows.to_table(filter=_is_last_put(found, operation)).sort_by("subject")
     keys = pc.replace_substring_regex(table.column("subject"), r"^\$KV\.[^.]*\.", "")
     return table.add_column(0, "key", keys)
+
+
+def read_table(spark: "SparkSession", url: str, version: int | None = None) -> "DataFrame":
+    """Return a version of the table at `url`, the newest by default, as Spark reads its files.
+
+    Raises:
+        TableError: there is no such table or version, or it is not one of a stream.
+    """
+    from pyspark.sql.types import StructType
+
+    handle = TableHandle(url, version).handle
+    # Delta's log has the columns in Spark's own form.
+    schema = StructType.fromJson(json.loads(handle.schema().to_json()))
+    files = files_of(url, handle)
+    if not files:
+        return spark.createDataFrame([], schema)
+    paths = (_MEANT_BY_SPARK.sub(r"\\\g<0>", file) for file in files)
+    return spark.read.schema(schema).option("basePath", url).parquet(*paths)
 
 
 def _is_last_put(found: pa.Table, operation: str) -> pc.Expression:

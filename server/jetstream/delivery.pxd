@@ -4,13 +4,21 @@ cimport cython
 
 from midge.jetstream.consumer.consumer cimport Consumer
 from midge.server.channels.fair_turns cimport FairTurns
-from midge.server.internal.producer cimport Producer
 from midge.server.jetstream.receiver cimport ProducersTurn
 from midge.server.routing.account cimport Account
+from midge.server.routing.client cimport Client
 from midge.server.routing.router cimport Router
 
 cdef Py_ssize_t _PORTION_BYTES
 cdef long long _BUSY_NS
+
+
+cdef class Producer(Client):
+    cdef readonly Client held_by
+    cdef public object released
+
+    cpdef void pause_for(self, Client receiver) except *
+    cpdef void release(self) except *
 
 
 cdef class Deliveries:

@@ -70,7 +70,7 @@ class WorkerPool:
     def __init__(self, owner: PoolOwner, size: int, clock: Clock, silence_max_s: float) -> None:
         self.size = size
         self.balancer = Balancer(size)
-        self.ledger = Ledger()
+        self.connection_counts = ConnectionCounts()
         self.changing = asyncio.Lock()
         self.restarts = 0
         self._owner = owner
@@ -195,7 +195,7 @@ class WorkerPool:
         if kind == "load":
             self.balancer.seats[process.index].count(body["received"], body["open"])
         elif kind == "seats":
-            answers = self.ledger.hear(process.index, body["lines"])
+            answers = self.connection_counts.hear(process.index, body["lines"])
             if answers:
                 process.control.tell("seats", answers=answers)
         elif kind == "neighbours":
@@ -291,7 +291,7 @@ class WorkerPool:
             del self._processes[index]
         self._empty.set()
         self.balancer.seats[index].vacate()
-        self.ledger.forget(index)
+        self.connection_counts.forget(index)
         if self._is_stopping:
             return
         log.error("worker_ended", worker=index, worker_pid=process.pid, outcome=_outcome(code))
@@ -353,8 +353,8 @@ Key = tuple[str, str]
 """The key of a count: a kind, and a name of that kind."""
 
 
-class Ledger:
-    """The seats of all connections, by worker and client id."""
+class ConnectionCounts:
+    """The connections that count towards limits, by worker and client id."""
 
     def __init__(self) -> None:
         self._counts: Counter[Key] = Counter()
@@ -378,7 +378,7 @@ class Ledger:
         return answers
 
     def forget(self, worker: int) -> None:
-        """Free the seats of a worker that has ended."""
+        """Remove the connections of a worker that has ended."""
         for keys in self._held.pop(worker, {}).values():
             self._free(keys)
 
@@ -387,9 +387,9 @@ class Ledger:
         return self._counts[kind, name]
 
     def _take(self, worker: int, cid: int, claims: list[tuple[str, str, int]]) -> str:
-        """Seat a connection, in place of the seats that it has; return the limit that forbids it.
+        """Count a connection in place of its earlier claims; return the limit that forbids it.
 
-        A connection that is refused has no seat any more.
+        A refused connection counts towards nothing.
         """
         self._leave(worker, cid)
         for kind, name, most in claims:

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from midge.client.jetstream import JetStream
+from midge.client.jetstream import JetStreamApi
 from midge.pipeline.session import spark_session
 from midge.protocol.client_side import publish_frame
 from tests.support.nats_server import make_nats_server, nats_server
@@ -56,7 +56,7 @@ class Stream:
     def __init__(self, client, name, subjects, **config):
         self.client = client
         self.name = name
-        self.jetstream = JetStream(client)
+        self.jetstream = JetStreamApi(client)
         self._config = {"name": name, "subjects": subjects, "storage": "file", **config}
         self.create()
 

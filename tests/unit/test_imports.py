@@ -163,7 +163,7 @@ JETSTREAM_ROOMS = (
 
 CLIENT_ROOMS = (
     ("errors",),
-    ("contexts", "credentials", "headers", "options"),
+    ("headers", "options"),
     ("client",),
     ("jetstream",),
     ("commands",),

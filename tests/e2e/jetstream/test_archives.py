@@ -15,7 +15,7 @@ import pytest
 from midge import cli
 from midge.client.client import NatsClient
 from midge.client.errors import StreamError
-from midge.client.jetstream import JetStream
+from midge.client.jetstream import JetStreamApi
 from midge.client.options import ClientOptions
 from midge.protocol.client_side import publish_frame
 from midge.protocol.headers import format_headers
@@ -57,7 +57,7 @@ class Peer:
         self.is_midge = name == "midge"
         self.url = server.url
         self.client = NatsClient(ClientOptions.parse({"servers": server.url}))
-        self.js = JetStream(self.client)
+        self.js = JetStreamApi(self.client)
 
     def make(self, name: str, **config: Any) -> None:
         defaults = {"name": name, "subjects": [f"{name}.>"], "storage": "file"}

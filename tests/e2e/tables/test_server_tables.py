@@ -15,7 +15,7 @@ import pytest
 from cryptography import x509
 
 from midge.client.client import NatsClient
-from midge.client.jetstream import JetStream
+from midge.client.jetstream import JetStreamApi
 from midge.client.options import ClientOptions
 from midge.protocol.client_side import publish_frame
 from midge.server.auth.nkeys import KeyKind
@@ -61,11 +61,11 @@ def client_of(server, **login):
 
 def make_stream(client, name="ORDERS", subjects=("orders.>",), **more):
     config = {"name": name, "subjects": list(subjects), "storage": "file", **more}
-    JetStream(client).call(f"STREAM.CREATE.{name}", config)
+    JetStreamApi(client).call(f"STREAM.CREATE.{name}", config)
 
 
 def publish(client, count, start=0, subject=b"orders.a"):
-    stream = JetStream(client)
+    stream = JetStreamApi(client)
     numbers = range(start, start + count)
     client.send(b"".join(publish_frame(subject, b"", b"", b'{"n": %d}' % n) for n in numbers[1:]))
     stream.publish(subject, b'{"n": %d}' % start)
@@ -333,13 +333,13 @@ def test_an_interest_stream_keeps_messages_from_the_first_publisher_on(tmp_path)
         publish(client, 5)  # without interest in them
     with Server(midge_command(), config(directory, table)) as server, client_of(server) as client:
         publish(client, 30)
-        info = JetStream(client).call("CONSUMER.INFO.ORDERS.table-orders")
+        info = JetStreamApi(client).call("CONSUMER.INFO.ORDERS.table-orders")
         assert info["config"]["ack_policy"] == "all"
         assert info["num_pending"] + info["num_ack_pending"] + info["ack_floor"]["stream_seq"] > 0
         eventually(lambda: is_made(directory))  # a process that is still starting is not waited for
     assert rows(f"{directory}/orders") == list(range(30))
     with Server(midge_command(), config(directory)) as server, client_of(server) as client:
-        assert JetStream(client).stream_state("ORDERS").messages == 0
+        assert JetStreamApi(client).stream_state("ORDERS").messages == 0
 
 
 async def test_nobody_else_can_log_in_to_the_listener_of_the_process(tmp_path):

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 
 from midge.client.errors import AuthorizationError, OptionError
 from midge.client.headers import parse_headers
-from midge.client.jetstream import JetStream
+from midge.client.jetstream import JetStreamApi
 from midge.pipeline.errors import PublishError
 from midge.pipeline.source import NatsDataSource
 from midge.pipeline.spark_source import sink
@@ -222,7 +222,7 @@ def test_null_payload_deletes_a_key(write, nats_server, make_stream):
     rows = [{"subject": "$KV.b.k", "payload": payload} for payload in (b"1", None)]
     assert write(rows).rows == 2
     with nats_server.client() as client:
-        message = JetStream(client).call("STREAM.MSG.GET.KV_b", {"seq": 2})["message"]
+        message = JetStreamApi(client).call("STREAM.MSG.GET.KV_b", {"seq": 2})["message"]
     assert "data" not in message
     assert parse_headers(b64decode(message["hdrs"])).fields["KV-Operation"] == ["DEL"]
 
@@ -365,7 +365,7 @@ def test_restart_of_the_server_loses_and_doubles_nothing(write, nats_server, ord
 
     def restart():
         with nats_server.client() as client:
-            JetStream(client).publish(b"orders.0", marker)
+            JetStreamApi(client).publish(b"orders.0", marker)
         nats_server.kill()
         timer = threading.Timer(0.5, nats_server.restart)
         timer.start()
@@ -384,7 +384,7 @@ def test_restart_of_the_server_loses_and_doubles_nothing(write, nats_server, ord
     timers[0].join()
     assert written.rows == count
     with nats_server.client() as client:
-        jetstream = JetStream(client)
+        jetstream = JetStreamApi(client)
         state = jetstream.stream_state("ORDERS")
         got = [
             payload

@@ -25,7 +25,7 @@ from midge.pipeline.delta import delta_reason_of
 from midge.pipeline.errors import TableError
 from midge.pipeline.tables.decoding import Decoder
 from midge.pipeline.tables.delta import QUARANTINE_SUFFIX, TableHandle
-from midge.pipeline.tables.on_spark import read_table
+from midge.pipeline.tables.scanning import read_table
 from midge.tables import (
     create_table,
     land,

@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable
 
 from midge.client.client import NatsClient
-from midge.client.jetstream import JetStream
+from midge.client.jetstream import JetStreamApi
 from midge.client.options import ClientOptions
 from midge.pipeline.errors import TableError
 from midge.pipeline.tables.delta import QUARANTINE_SUFFIX, TableHandle
@@ -79,7 +79,7 @@ class Rig:
             worker.kill()
         self._client.close()
         with client_of(self.server) as client:  # the other may have been idle for too long
-            JetStream(client).call("STREAM.DELETE.ORDERS")
+            JetStreamApi(client).call("STREAM.DELETE.ORDERS")
 
     def start(self, fail="", at=0, number=0, **job):
         """Start a writer."""
@@ -131,7 +131,7 @@ class Rig:
     def _publish(self):
         numbers = range(self.acked, self.acked + BATCH)
         with client_of(self.server) as client:
-            stream = JetStream(client)
+            stream = JetStreamApi(client)
             for n in numbers:
                 stream.publish(b"orders.%d" % (n % 10), payload(n))
         self.acked = numbers.stop

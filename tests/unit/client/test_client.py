@@ -13,8 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import NameOID
 
-from midge.client.client import NatsClient
-from midge.client.credentials import sign_nonce
+from midge.client.client import NatsClient, sign_nonce
 from midge.client.errors import AuthorizationError, OptionError, ServerError
 from midge.client.jetstream import parse_deliveries
 from midge.client.options import ClientOptions, ServerAddress

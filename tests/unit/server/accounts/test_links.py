@@ -23,8 +23,8 @@ from midge.server.config.options import (
     Mapping,
     MappingDestination,
 )
-from midge.server.internal.producer import Producer
 from midge.server.internal.publisher import InternalPublisher
+from midge.server.jetstream.delivery import Producer
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.role import Role
