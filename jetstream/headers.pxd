@@ -1,5 +1,3 @@
-# C types for headers.py.
-
 cimport cython
 
 cdef list _KNOWN_BY_LENGTH
@@ -11,8 +9,7 @@ cdef const unsigned char *_MSG_ID
 
 @cython.final
 cdef class HeaderScan:
-    cdef public Py_ssize_t id_start
-    cdef public Py_ssize_t id_end
+    cdef public Py_ssize_t id_start, id_end
 
     @cython.locals(kind=int, at=Py_ssize_t, line=Py_ssize_t)
     cpdef int scan(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end) except -1
@@ -33,9 +30,7 @@ cpdef dict nats_headers(bytes block)
 cdef bytes _known(const unsigned char *data, Py_ssize_t start, Py_ssize_t end)
 
 @cython.locals(length=Py_ssize_t, i=Py_ssize_t, letters="const unsigned char *")
-cdef bint _begins(
-    const unsigned char *data, Py_ssize_t start, Py_ssize_t end, bytes word
-) except -1
+cdef bint _begins(const unsigned char *data, Py_ssize_t start, Py_ssize_t end, bytes word) except -1
 
 @cython.locals(data="const unsigned char *", size=Py_ssize_t, at=Py_ssize_t, start=Py_ssize_t,
                kept=Py_ssize_t)

@@ -1,5 +1,3 @@
-# C types for client_side.py.
-
 cimport cython
 
 from midge.protocol.stream_parser cimport parse_size
@@ -14,9 +12,7 @@ cdef int _H, _SPACE, _CR, _LF, _DOT, _ZERO, _NINE
 cdef class FrameReader:
     cdef public list controls
     cdef list _chunks
-    cdef Py_ssize_t _have_bytes
-    cdef Py_ssize_t _need_bytes
-    cdef Py_ssize_t _blanks, _first, _second, _before, _last
+    cdef Py_ssize_t _have_bytes, _need_bytes, _blanks, _first, _second, _before, _last
 
     @cython.locals(buffer=bytes, messages=list, consumed=Py_ssize_t, rest=bytes)
     cpdef list feed(self, bytes data)

@@ -1,5 +1,3 @@
-# C types for frame.py.
-
 cimport cython
 
 from midge.protocol cimport memory
@@ -9,16 +7,8 @@ from midge.protocol cimport memory
 cdef class Frame:
     cdef public bytearray buffer
     cdef const unsigned char *data
-    cdef public Py_ssize_t base
-    cdef public Py_ssize_t subject_start
-    cdef public Py_ssize_t subject_end
-    cdef public Py_ssize_t reply_start
-    cdef public Py_ssize_t reply_end
-    cdef public Py_ssize_t tail
-    cdef public Py_ssize_t header_size
-    cdef public Py_ssize_t size
-    cdef public Py_ssize_t payload
-    cdef public Py_ssize_t end
+    cdef public Py_ssize_t base, subject_start, subject_end, reply_start, reply_end, tail
+    cdef public Py_ssize_t header_size, size, payload, end
     cdef public bint repeated
 
     cpdef bytes subject_bytes(self)
@@ -31,9 +21,7 @@ cdef class Frame:
 
 
 cdef tuple _SMALL_SIZES
-cdef int _SMALL_COUNT
-cdef int _NO_HEADERS
-cdef int _SPACE, _TAB, _LF, _CR
+cdef int _SMALL_COUNT, _NO_HEADERS, _SPACE, _TAB, _LF, _CR
 
 
 @cython.locals(sizes=bytes, size=Py_ssize_t)

@@ -1,5 +1,3 @@
-# C types for handler.py.
-
 from midge.protocol.frame cimport Frame
 
 

@@ -1,5 +1,3 @@
-# C types for inbound.py.
-
 cimport cython
 
 from midge.protocol cimport memory
@@ -15,8 +13,7 @@ cdef class SharedBuffer:
 @cython.final
 cdef class Inbound:
     cdef readonly StreamParser parser
-    cdef readonly Py_ssize_t offered
-    cdef readonly Py_ssize_t start
+    cdef readonly Py_ssize_t offered, start
     cdef SharedBuffer _shared
     cdef bytes _rest
     cdef bytearray _own

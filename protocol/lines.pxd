@@ -90,9 +90,7 @@ cdef inline Py_ssize_t token_end(
     return midge_token_end(data, start, end)
 
 
-cdef inline bint has_blank(
-    const unsigned char *data, Py_ssize_t start, Py_ssize_t end
-) noexcept:
+cdef inline bint has_blank(const unsigned char *data, Py_ssize_t start, Py_ssize_t end) noexcept:
     cdef unsigned char byte
     start = midge_token_end(data, start, end)
     while start < end:

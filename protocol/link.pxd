@@ -1,5 +1,3 @@
-# C types for link.py.
-
 cimport cython
 
 from midge.protocol cimport memory
@@ -25,13 +23,10 @@ cdef class BlockHandler:
 
 
 cdef class LinkParser(Parser):
-    cdef readonly bytes account
-    cdef readonly bytes announced
-    cdef readonly bytes origin
+    cdef readonly bytes account, announced, origin
     cdef readonly list queues
     cdef public BlockHandler blocks
-    cdef bint _is_route
-    cdef bint _is_worker
+    cdef bint _is_route, _is_worker
     cdef int _letter
     cdef bint _has_account
 

@@ -129,9 +129,7 @@ cdef inline bint same(
     return memcmp(data + one, data + other, length) == 0
 
 
-cdef inline bint same_word(
-    const unsigned char *data, Py_ssize_t one, Py_ssize_t other
-) noexcept:
+cdef inline bint same_word(const unsigned char *data, Py_ssize_t one, Py_ssize_t other) noexcept:
     cdef unsigned long long word_of_one, word_of_other
     memcpy(&word_of_one, data + one, 8)
     memcpy(&word_of_other, data + other, 8)

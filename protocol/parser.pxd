@@ -17,12 +17,10 @@ cdef class Parser(StreamParser):
     cdef public Py_ssize_t max_control_line
     cdef public bint headers
     cdef dict _costs
-    cdef Py_ssize_t _publish_cost
-    cdef Py_ssize_t _run_cost
+    cdef Py_ssize_t _publish_cost, _run_cost
     cdef Frame _frame
     cdef bint _repeatable
-    cdef int _verb
-    cdef int _ignoring
+    cdef int _verb, _ignoring
 
     @cython.locals(data="const unsigned char *", frame=Frame, position=Py_ssize_t, after=Py_ssize_t,
                    longest_run=Py_ssize_t, count=Py_ssize_t, taken=Py_ssize_t)

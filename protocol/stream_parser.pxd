@@ -1,5 +1,3 @@
-# C types for stream_parser.py.
-
 cimport cython
 
 from midge.protocol.handler cimport Handler
@@ -19,9 +17,7 @@ cdef class LineTaker:
 cdef class StreamParser:
     cdef public Handler handler
     cdef public bint halted
-    cdef public Py_ssize_t budget
-    cdef public Py_ssize_t max_payload
-    cdef public Py_ssize_t run_line_cost
+    cdef public Py_ssize_t budget, max_payload, run_line_cost
     cdef public bint connect_required
     cdef public LineTaker taker
 

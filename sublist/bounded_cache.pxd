@@ -1,5 +1,3 @@
-# C types for bounded_cache.py.
-
 cimport cython
 
 

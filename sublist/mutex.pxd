@@ -1,5 +1,3 @@
-# C types for mutex.py.
-
 from cpython.pythread cimport PyThread_type_lock
 
 from midge.sublist cimport thread_lock

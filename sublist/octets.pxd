@@ -38,9 +38,7 @@ cdef inline bint equals(
 
 # The mix wraps around on purpose, even in a build that checks for overflow.
 @cython.overflowcheck(False)
-cdef inline Py_ssize_t digest(
-    const unsigned char *data, Py_ssize_t start, Py_ssize_t end
-) noexcept:
+cdef inline Py_ssize_t digest(const unsigned char *data, Py_ssize_t start, Py_ssize_t end) noexcept:
     # Eight bytes at a time; the last word overlaps the one before it. Forced collisions gain an
     # attacker nothing, because a collision costs no more than a look-up that misses.
     cdef Py_ssize_t length = end - start

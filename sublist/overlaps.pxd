@@ -1,5 +1,3 @@
-# C types for overlaps.py.
-
 cimport cython
 
 cdef long long _NONE
@@ -9,11 +7,9 @@ cdef bytes _PWC, _FWC
 @cython.no_gc
 cdef class PatternNode:
     cdef public dict nodes
-    cdef public PatternNode pwc
-    cdef public PatternNode fwc
+    cdef public PatternNode pwc, fwc
     cdef Py_ssize_t count
-    cdef long long least
-    cdef long long below
+    cdef long long least, below
 
     cdef PatternNode find(self, bytes token)
     @cython.locals(node=PatternNode)
@@ -24,8 +20,7 @@ cdef class PatternNode:
 
 cdef class OverlapIndex:
     cdef PatternNode _root
-    cdef list _ones
-    cdef list _others
+    cdef list _ones, _others
     cdef long long _best
     cdef bint _is_covering
     cdef readonly Py_ssize_t size

@@ -1,5 +1,3 @@
-# C types for prefix_results.py.
-
 cimport cython
 
 from midge.sublist cimport octets

@@ -1,5 +1,3 @@
-# C types for recent.py.
-
 cimport cython
 
 from midge.sublist cimport subject_table
@@ -17,8 +15,7 @@ cdef class RecentMatches:
     cdef public long long hits
     cdef bytearray _memory
     cdef bint _has_table
-    cdef list _results
-    cdef list _subjects
+    cdef list _results, _subjects
     cdef Py_ssize_t _turn
 
     @cython.locals(result=SubListResult)

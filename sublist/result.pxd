@@ -1,5 +1,3 @@
-# C types for result.py.
-
 cimport cython
 
 from midge.sublist.subscription cimport Subscription
@@ -17,14 +15,12 @@ cdef class QueueGroup:
 
 @cython.no_gc
 cdef class Remotes:
-    cdef readonly tuple plain
-    cdef readonly tuple queues
+    cdef readonly tuple plain, queues
 
 
 @cython.no_gc
 cdef class SubListResult:
-    cdef readonly tuple plain
-    cdef readonly tuple queues
+    cdef readonly tuple plain, queues
     cdef readonly Remotes remotes
     cdef readonly Subscription lone
     cdef int _owners_differ

@@ -1,5 +1,3 @@
-# C types for result_cache.py.
-
 cimport cython
 
 from midge.sublist.result cimport SubListResult
@@ -13,12 +11,8 @@ cdef Py_ssize_t _COPIED_MAX, _READ_PER_STEP, _WEIGHT_MAX
 @cython.final
 cdef class ResultCache:
     cdef readonly dict by_subject
-    cdef Py_ssize_t _most
-    cdef Py_ssize_t _sweep_to
-    cdef Py_ssize_t _weight
-    cdef long long _misses
-    cdef long long _hits_before
-    cdef long long _keep_every
+    cdef Py_ssize_t _most, _sweep_to, _weight
+    cdef long long _misses, _hits_before, _keep_every
 
     cdef bint is_sampling(self)
     cdef bint skips_next(self)

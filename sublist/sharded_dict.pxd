@@ -1,5 +1,3 @@
-# C types for sharded_dict.py.
-
 cimport cython
 
 

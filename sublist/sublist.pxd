@@ -1,5 +1,3 @@
-# C types for sublist.py.
-
 cimport cython
 
 from midge.sublist cimport octets
@@ -28,17 +26,13 @@ cdef class SubList:
     cdef bint _exact_match
     cdef ShardedDict _exact
     cdef Trie _trie
-    cdef Py_ssize_t _elsewhere
-    cdef Py_ssize_t _count
+    cdef Py_ssize_t _elsewhere, _count
     cdef ResultCache _cache
     cdef PrefixResults _prefix_results
     cdef SubListResult _empty
     cdef Mutex _mutex
     cdef Py_ssize_t _turn
-    cdef readonly long long _inserts
-    cdef readonly long long _removes
-    cdef readonly long long _matches
-    cdef readonly long long _cache_hits
+    cdef readonly long long _inserts, _removes, _matches, _cache_hits
 
     @cython.locals(subject=bytes, literal=bint, node=Node, begins=bint, visited="long long")
     cpdef object insert(self, Subscription subscription)

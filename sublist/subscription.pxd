@@ -1,13 +1,9 @@
-# C types for subscription.py.
-
 cimport cython
 
 
 @cython.no_gc
 cdef class Subscription:
-    cdef readonly bytes subject
-    cdef readonly bytes queue
-    cdef readonly bytes sid
+    cdef readonly bytes subject, queue, sid
     cdef public Py_ssize_t slot
 
     cpdef object owned_by(self)

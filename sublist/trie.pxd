@@ -1,13 +1,10 @@
-# C types for trie.py.
-
 cimport cython
 
 from midge.sublist.result cimport QueueGroup, SubListResult
 from midge.sublist.subjects cimport has_empty_token
 from midge.sublist.subscription cimport Subscription
 
-cdef int _DOT
-cdef int _NOT_HELD, _LEFT, _ENDED
+cdef int _DOT, _NOT_HELD, _LEFT, _ENDED
 
 
 @cython.no_gc
@@ -38,8 +35,7 @@ cdef class Node:
 @cython.no_gc
 cdef class Level:
     cdef public dict nodes
-    cdef public Node pwc
-    cdef public Node fwc
+    cdef public Node pwc, fwc
 
     cpdef Node find(self, bytes token)
     @cython.locals(node=Node)

@@ -1,5 +1,3 @@
-# C types for call.py.
-
 cdef class Family:
     cdef readonly str type
     cdef readonly bytes head
@@ -7,22 +5,18 @@ cdef class Family:
     cdef readonly dict with_error
     cdef readonly bint takes_body
     cdef readonly Py_ssize_t body_max
-    cdef readonly bint is_body_first
-    cdef readonly bint is_checked
+    cdef readonly bint is_body_first, is_checked
 
 
 cdef class ApiCall:
     cdef readonly object account
     cdef readonly Family family
     cdef readonly list tokens
-    cdef readonly bytes headers
-    cdef readonly bytes body
-    cdef readonly object client
-    cdef readonly object is_wanted
+    cdef readonly bytes headers, body
+    cdef readonly object client, is_wanted
     cdef public bint is_counted
     cdef object _respond
-    cdef bytes _response
-    cdef bytes _response_headers
+    cdef bytes _response, _response_headers
 
     cpdef void check(self) except *
     cpdef object decode(self, object kind, object into)

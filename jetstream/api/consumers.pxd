@@ -1,5 +1,3 @@
-# C types for consumers.py.
-
 cimport cython
 
 from midge.jetstream.api.call cimport ApiCall, Family

@@ -1,5 +1,3 @@
-# C types for dispatch.py.
-
 cimport cython
 
 from midge.jetstream.api cimport consumers

@@ -1,5 +1,3 @@
-# C types for routes.py.
-
 cimport cython
 
 from midge.jetstream.consumer.consumer cimport Consumer
@@ -15,9 +13,7 @@ cpdef object consumer_of(object account, bytes stream, bytes name)
 @cython.locals(stream=bytes, name=bytes)
 cpdef object consumer_of_pull(object account, bytes subject)
 
-cpdef void pull(
-    object account, Consumer consumer, bytes reply, bytes headers, bytes body
-) except *
+cpdef void pull(object account, Consumer consumer, bytes reply, bytes headers, bytes body) except *
 
 cpdef void direct_get(
     object account, Stream stream, bytes subject, bytes reply, bytes headers, bytes body

@@ -1,5 +1,3 @@
-# C types for framing.py.
-
 from midge.jetstream.archive.s2 cimport Encoder, checksum
 from midge.jetstream.store cimport numbers
 

@@ -1,5 +1,3 @@
-# C types for packing.py.
-
 cimport cython
 
 from midge.jetstream.archive.framing cimport S2Writer
@@ -14,16 +12,13 @@ cdef tuple _ALL
 @cython.final
 cdef class MessagePacker:
     cdef readonly unsigned long long at
-    cdef readonly bint is_waiting
-    cdef readonly bint is_drained
+    cdef readonly bint is_waiting, is_drained
     cdef Store _store
     cdef S2Writer _output
     cdef MessageView _view
 
     @cython.locals(spent=Py_ssize_t, found=int)
-    cpdef Py_ssize_t run(
-        self, unsigned long long upto, Py_ssize_t budget, object waiter
-    ) except -1
+    cpdef Py_ssize_t run(self, unsigned long long upto, Py_ssize_t budget, object waiter) except -1
     @cython.locals(seq="unsigned long long")
     cdef bint _is_past_damaged(self, unsigned long long upto) except -1
     @cython.locals(subject_size=Py_ssize_t, headers_size=Py_ssize_t, payload_size=Py_ssize_t,
@@ -32,6 +27,4 @@ cdef class MessagePacker:
     cdef Py_ssize_t _put(self, MessageView view) except -1
 
 
-cdef Py_ssize_t _put_number(
-    unsigned char *block, Py_ssize_t at, unsigned long long value
-) noexcept
+cdef Py_ssize_t _put_number(unsigned char *block, Py_ssize_t at, unsigned long long value) noexcept

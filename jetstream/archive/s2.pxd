@@ -1,5 +1,3 @@
-# C types for s2.py.
-
 cimport cython
 
 from midge.jetstream.archive cimport crc32c
@@ -10,17 +8,13 @@ cdef unsigned int _HASH_FACTOR, _WORD, _CRC_MASK
 
 
 @cython.locals(crc="unsigned int")
-cpdef unsigned int checksum(
-    const unsigned char *data, Py_ssize_t start, Py_ssize_t end
-) noexcept
+cpdef unsigned int checksum(const unsigned char *data, Py_ssize_t start, Py_ssize_t end) noexcept
 @cython.locals(crc="unsigned int")
 cpdef unsigned int checksum_by_tables(
     const unsigned char *data, Py_ssize_t start, Py_ssize_t end
 ) noexcept
 @cython.locals(size=Py_ssize_t, i=Py_ssize_t, octet=Py_ssize_t)
-cpdef Py_ssize_t decoded_size(
-    const unsigned char *data, Py_ssize_t start, Py_ssize_t end
-) except -1
+cpdef Py_ssize_t decoded_size(const unsigned char *data, Py_ssize_t start, Py_ssize_t end) except -1
 cpdef bytearray decode(
     const unsigned char *data, Py_ssize_t start, Py_ssize_t end, Py_ssize_t size_max
 )
@@ -31,9 +25,7 @@ cpdef bytearray decode(
 cdef class _Decoder:
     cdef Py_ssize_t size
     cdef bytearray out
-    cdef Py_ssize_t at
-    cdef Py_ssize_t done
-    cdef Py_ssize_t offset
+    cdef Py_ssize_t at, done, offset
 
     @cython.locals(tag=Py_ssize_t, kind=Py_ssize_t)
     cdef bytearray run(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end)
@@ -41,9 +33,7 @@ cdef class _Decoder:
     cdef Py_ssize_t _number(
         self, const unsigned char *data, Py_ssize_t end, Py_ssize_t count
     ) except -1
-    cdef void _literal(
-        self, const unsigned char *data, Py_ssize_t end, Py_ssize_t length
-    ) except *
+    cdef void _literal(self, const unsigned char *data, Py_ssize_t end, Py_ssize_t length) except *
     @cython.locals(distance=Py_ssize_t, length=Py_ssize_t)
     cdef void _near(self, const unsigned char *data, Py_ssize_t end, Py_ssize_t tag) except *
     @cython.locals(offset=Py_ssize_t, out=bytearray)
@@ -52,8 +42,7 @@ cdef class _Decoder:
 
 @cython.final
 cdef class Encoder:
-    cdef bytearray _heads
-    cdef bytearray _out
+    cdef bytearray _heads, _out
     cdef Py_ssize_t _used
 
     @cython.locals(rest=Py_ssize_t, literal=Py_ssize_t, end=Py_ssize_t)
@@ -61,9 +50,7 @@ cdef class Encoder:
     @cython.locals(heads=bytearray, limit=Py_ssize_t, literal=Py_ssize_t, at=Py_ssize_t,
                    tried=Py_ssize_t, word="unsigned int", slot=Py_ssize_t, candidate=Py_ssize_t,
                    length=Py_ssize_t, bits=Py_ssize_t, shift=Py_ssize_t)
-    cdef Py_ssize_t _compress(
-        self, bytearray data, Py_ssize_t start, Py_ssize_t end
-    ) except -1
+    cdef Py_ssize_t _compress(self, bytearray data, Py_ssize_t start, Py_ssize_t end) except -1
     cdef void _put(self, Py_ssize_t value, Py_ssize_t size) noexcept
     @cython.locals(length=Py_ssize_t)
     cdef void _literal(self, bytearray data, Py_ssize_t start, Py_ssize_t end) noexcept

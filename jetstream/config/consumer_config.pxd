@@ -1,5 +1,3 @@
-# C types for consumer_config.py.
-
 cimport cython
 
 from midge.jetstream.config cimport names
@@ -9,36 +7,21 @@ from midge.jetstream.config cimport names
 @cython.final
 @cython.no_gc
 cdef class ConsumerConfig:
-    cdef public str durable_name
-    cdef public str name
-    cdef public str description
-    cdef public str deliver_policy
+    cdef public str durable_name, name, description, deliver_policy
     cdef public unsigned long long opt_start_seq
     cdef public object opt_start_time
     cdef public str ack_policy
-    cdef public long long ack_wait_ns
-    cdef public long long max_deliver
+    cdef public long long ack_wait_ns, max_deliver
     cdef public list backoff_ns
     cdef public str filter_subject
     cdef public list filter_subjects
     cdef public str replay_policy
     cdef public unsigned long long rate_limit_bps
     cdef public str sample_freq
-    cdef public long long max_waiting
-    cdef public long long max_ack_pending
-    cdef public long long max_batch
-    cdef public long long max_expires_ns
-    cdef public long long max_bytes
-    cdef public str deliver_subject
-    cdef public str deliver_group
-    cdef public long long idle_heartbeat_ns
-    cdef public long long inactive_threshold_ns
-    cdef public long long num_replicas
-    cdef public bint flow_control
-    cdef public bint headers_only
-    cdef public bint mem_storage
-    cdef public bint direct
-    cdef public bint sourcing
+    cdef public long long max_waiting, max_ack_pending, max_batch, max_expires_ns, max_bytes
+    cdef public str deliver_subject, deliver_group
+    cdef public long long idle_heartbeat_ns, inactive_threshold_ns, num_replicas
+    cdef public bint flow_control, headers_only, mem_storage, direct, sourcing
     cdef public dict metadata
     cdef public object pause_until
     cdef public list priority_groups
@@ -60,7 +43,5 @@ cdef class CreateRequest:
 
 @cython.final
 cdef class Allowance:
-    cdef public long long server_max_ack_pending
-    cdef public long long account_max_ack_pending
-    cdef public long long max_request_batch
+    cdef public long long server_max_ack_pending, account_max_ack_pending, max_request_batch
     cdef public long long max_consumers

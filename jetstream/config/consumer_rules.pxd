@@ -1,5 +1,3 @@
-# C types for consumer_rules.py.
-
 cimport cython
 
 from midge.jetstream.config cimport names

@@ -1,5 +1,3 @@
-# C types for names.py.
-
 cimport cython
 
 from midge.sublist cimport subjects

@@ -25,9 +25,7 @@ cdef class AckSubject:
 
 @cython.final
 cdef class AckNumbers:
-    cdef readonly unsigned long long deliveries
-    cdef readonly unsigned long long seq
-    cdef readonly unsigned long long consumer_seq
+    cdef readonly unsigned long long deliveries, seq, consumer_seq
 
     @cython.locals(data="const unsigned char *", length=Py_ssize_t, dots=int, i=Py_ssize_t,
                    skipped=int, at=Py_ssize_t)

@@ -1,5 +1,3 @@
-# C types for ack_tracker.py.
-
 cimport cython
 
 from midge.jetstream.config.consumer_config cimport ConsumerConfig
@@ -32,9 +30,7 @@ cdef class AckTracker(Position):
     cpdef bint takes_acks(self) noexcept
     cpdef bint is_full(self) except -1
     @cython.locals(entry=Entry, pending=Pending, again="long long", now_ns="long long")
-    cdef long long _track(
-        self, unsigned long long seq, unsigned long long consumer_seq
-    ) except? -1
+    cdef long long _track(self, unsigned long long seq, unsigned long long consumer_seq) except? -1
     @cython.locals(consumer_seq="unsigned long long", due_ns="long long")
     cdef long long delivered(self, unsigned long long seq) except? -1
     @cython.locals(entry=Entry)

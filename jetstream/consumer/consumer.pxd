@@ -1,5 +1,3 @@
-# C types for consumer.py.
-
 cimport cython
 
 from midge.jetstream.config.consumer_config cimport ConsumerConfig

@@ -1,5 +1,3 @@
-# C types for consumer_set.py.
-
 cimport cython
 
 from midge.jetstream.config cimport consumer as configuration
@@ -17,15 +15,12 @@ cdef unsigned long long _CONSUMER_WORK, _PURGE_WORK
 
 cdef class ConsumerSet(ConsumerHost):
     cdef readonly object config
-    cdef object _remove_message
-    cdef object _joined
-    cdef dict _by_name
-    cdef dict _unfiltered
+    cdef object _remove_message, _joined
+    cdef dict _by_name, _unfiltered
     cdef object _work_queue
     cdef SubList _filters
     cdef BoundedCache _matches
-    cdef unsigned long long _lowest_seq
-    cdef unsigned long long _trimmed_seq
+    cdef unsigned long long _lowest_seq, _trimmed_seq
     cdef dict _trimming
     cdef list _listed
     cdef bint _is_ended

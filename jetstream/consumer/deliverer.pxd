@@ -1,5 +1,3 @@
-# C types for deliverer.py.
-
 cimport cython
 
 from midge.jetstream.config.consumer_config cimport ConsumerConfig
@@ -20,16 +18,13 @@ cdef class Deliverer:
     cdef readonly ConsumerHost host
     cdef readonly AckTracker acks
     cdef public Receivers receivers
-    cdef readonly bint headers_only
-    cdef readonly bint is_ready
+    cdef readonly bint headers_only, is_ready
     cdef public bint asks_for_one
-    cdef readonly bint is_closed
-    cdef readonly bint is_fetching
+    cdef readonly bint is_closed, is_fetching
     cdef bint _is_at_limit
     cdef readonly long long paused_until_ns
     cdef AckSubject _ack_subject
-    cdef object _pace
-    cdef object _hold_timer
+    cdef object _pace, _hold_timer
     cdef unsigned long long _held_seq
     cdef object _ack_timer
     cdef long long _ack_timer_ns

@@ -1,5 +1,3 @@
-# C types for events.py.
-
 cimport cython
 
 from midge.jetstream.consumer.host cimport ConsumerHost

@@ -1,5 +1,3 @@
-# C types for host.py.
-
 from midge.jetstream.environment.sink cimport Sink
 from midge.jetstream.environment.ticks cimport Ticks, ticks_of
 from midge.jetstream.store.interface cimport MessageView
@@ -15,12 +13,10 @@ cdef class ConsumerHost:
     cdef Ticks ticks
     cdef MessageView view
     cdef public str retention
-    cdef public long long max_msgs_per_subject
-    cdef public long long max_msg_size
+    cdef public long long max_msgs_per_subject, max_msg_size
     cdef public unsigned long long known_removals
     cdef unsigned long long turn
-    cdef long long now_ns
-    cdef long long wall_ns
+    cdef long long now_ns, wall_ns
     cdef list receiving
 
     cdef void begin_turn(self) except *

@@ -1,5 +1,3 @@
-# C types for info.py.
-
 cimport cython
 
 from midge.jetstream.config cimport consumer as configuration

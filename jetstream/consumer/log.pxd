@@ -1,5 +1,3 @@
-# C types for log.py.
-
 cimport cython
 
 from midge.jetstream.consumer.position cimport Position
@@ -10,14 +8,10 @@ cdef Py_ssize_t _MOST_CHANGES
 @cython.final
 cdef class ConsumerLog:
     cdef Position _position
-    cdef list _changed
-    cdef list _replies
+    cdef list _changed, _replies
     cdef object _timer
-    cdef unsigned int _logged_bytes
-    cdef unsigned int _snapshot_bytes
-    cdef bint _had_counts
-    cdef bint _is_dirty
-    cdef bint _is_confirming
+    cdef unsigned int _logged_bytes, _snapshot_bytes
+    cdef bint _had_counts, _is_dirty, _is_confirming
 
     cpdef void changed(self, unsigned long long seq) except *
     cpdef void moved(self) except *

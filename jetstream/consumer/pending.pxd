@@ -1,5 +1,3 @@
-# C types for pending.py.
-
 cimport cython
 
 cdef int DELAYED, NOWHERE, QUEUED
@@ -9,23 +7,18 @@ cdef dict _NO_ENTRIES
 @cython.final
 @cython.no_gc
 cdef class Entry:
-    cdef readonly unsigned long long seq
-    cdef readonly unsigned long long consumer_seq
+    cdef readonly unsigned long long seq, consumer_seq
     cdef public long long sent_ns
     cdef readonly long long due_ns
     cdef readonly int line
-    cdef readonly Entry before
-    cdef readonly Entry after
-    cdef readonly Entry earlier
-    cdef readonly Entry later
+    cdef readonly Entry before, after, earlier, later
 
 
 @cython.final
 @cython.no_gc
 cdef class Line:
     cdef public long long wait_ns
-    cdef readonly Entry first
-    cdef readonly Entry last
+    cdef readonly Entry first, last
 
     cdef void append(self, Entry entry) noexcept
     cdef void prepend(self, Entry entry) noexcept
@@ -36,11 +29,8 @@ cdef class Line:
 @cython.no_gc
 cdef class Pending:
     cdef readonly dict entries
-    cdef readonly Entry first
-    cdef readonly Entry last
-    cdef list _waits_ns
-    cdef list _lines
-    cdef list _delayed
+    cdef readonly Entry first, last
+    cdef list _waits_ns, _lines, _delayed
     cdef Line _queue
     cdef readonly Py_ssize_t queued
 

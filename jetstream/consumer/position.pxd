@@ -1,5 +1,3 @@
-# C types for position.py.
-
 cimport cython
 
 from midge.jetstream.config.consumer_config cimport ConsumerConfig
@@ -16,23 +14,13 @@ cdef class Position:
     cdef public ConsumerConfig config
     cdef readonly bytes name
     cdef public tuple filters
-    cdef public long long created_ns
-    cdef public long long last_delivery_ns
-    cdef public long long last_ack_ns
+    cdef public long long created_ns, last_delivery_ns, last_ack_ns
     cdef readonly Pending pending
     cdef readonly dict redelivered
     cdef public long long num_pending
-    cdef public unsigned long long counted_seq
-    cdef public unsigned long long passed_seq
-    cdef public unsigned long long removals
-    cdef public unsigned long long last_per_subject_upto
-    cdef public unsigned long long next_seq
-    cdef public unsigned long long next_consumer_seq
-    cdef public unsigned long long floor_seq
-    cdef public unsigned long long floor_consumer_seq
-    cdef public unsigned long long shown_floor_seq
-    cdef public unsigned long long shown_floor_consumer_seq
-    cdef public unsigned long long delivered_seq
+    cdef public unsigned long long counted_seq, passed_seq, removals, last_per_subject_upto
+    cdef public unsigned long long next_seq, next_consumer_seq, floor_seq, floor_consumer_seq
+    cdef public unsigned long long shown_floor_seq, shown_floor_consumer_seq, delivered_seq
     cdef public unsigned long long delivered_consumer_seq
     cdef public bint is_taken_up
 
@@ -61,8 +49,7 @@ cpdef list waits_of(ConsumerConfig config)
 
 @cython.final
 cdef class Start:
-    cdef readonly unsigned long long seq
-    cdef readonly unsigned long long last_per_subject_upto
+    cdef readonly unsigned long long seq, last_per_subject_upto
 
 
 @cython.locals(start=Start, first="unsigned long long", last="unsigned long long",

@@ -1,17 +1,10 @@
-# C types for pull.py.
-
 cimport cython
 
 from midge.jetstream.consumer.ack_tracker cimport AckTracker
 from midge.jetstream.consumer.consumer cimport Consumer
 from midge.jetstream.consumer.host cimport ConsumerHost
 from midge.jetstream.consumer.receivers cimport Receivers
-from midge.jetstream.consumer.requests cimport (
-    PullRequest,
-    RequestBody,
-    RequestQueue,
-    read_body,
-)
+from midge.jetstream.consumer.requests cimport PullRequest, RequestBody, RequestQueue, read_body
 from midge.jetstream.environment.sink cimport Receiver
 from midge.jetstream.store.interface cimport MessageView
 from midge.jetstream.store.store cimport Store
@@ -26,8 +19,7 @@ cdef class PullRequests(Receivers):
     cdef readonly object pin
     cdef PullRequest _served
     cdef object _timer
-    cdef long long _timer_ns
-    cdef long long _swept_ns
+    cdef long long _timer_ns, _swept_ns
     cdef object _disk_timer
     cdef bint _is_disk_late
     cdef readonly int priority_policy
@@ -61,6 +53,4 @@ cdef class PullRequests(Receivers):
     cdef bint _is_over(self, PullRequest request, long long now_ns, bint is_at_end) except -1
     @cython.locals(store=Store)
     cdef bint _waits_for_disk(self, PullRequest request) except -1
-    cdef long long _next_due(
-        self, PullRequest request, long long now_ns, long long due_ns
-    ) except *
+    cdef long long _next_due(self, PullRequest request, long long now_ns, long long due_ns) except *

@@ -1,5 +1,3 @@
-# C types for push.py.
-
 cimport cython
 
 from midge.jetstream.config cimport names
@@ -19,14 +17,10 @@ cdef class DeliverSubject(Receivers):
     cdef readonly bytes subject
     cdef public bint is_active
     cdef bint has_flow_control
-    cdef public long long window_bytes
-    cdef public long long outstanding_bytes
-    cdef public long long flow_bytes
+    cdef public long long window_bytes, outstanding_bytes, flow_bytes
     cdef readonly bytes flow_reply
-    cdef object _interest
-    cdef object _heartbeat_timer
-    cdef long long _heartbeat_ns
-    cdef long long _heartbeat_due_ns
+    cdef object _interest, _heartbeat_timer
+    cdef long long _heartbeat_ns, _heartbeat_due_ns
     cdef Receiver _receiver
     cdef unsigned long long _receiver_turn
 

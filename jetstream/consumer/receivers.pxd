@@ -1,5 +1,3 @@
-# C types for receivers.py.
-
 from midge.jetstream.config.consumer_config cimport ConsumerConfig
 from midge.jetstream.environment.sink cimport Receiver
 from midge.jetstream.store.interface cimport MessageView

@@ -1,5 +1,3 @@
-# C types for requests.py.
-
 cimport cython
 
 from midge.jetstream.environment.sink cimport Receiver
@@ -11,14 +9,11 @@ cdef long long _INT64_MAX, _UNPRIORITIZED
 
 @cython.final
 cdef class RequestBody:
-    cdef public long long batch
-    cdef public long long expires_ns
-    cdef public long long max_bytes
+    cdef public long long batch, expires_ns, max_bytes
     cdef public bint no_wait
     cdef public long long heartbeat_ns
     cdef public str group
-    cdef public long long min_pending
-    cdef public long long min_ack_pending
+    cdef public long long min_pending, min_ack_pending
     cdef public str pin_id
     cdef public long long priority
     cdef public bint has_options
@@ -32,20 +27,14 @@ cpdef RequestBody read_body(bytes body)
 @cython.no_gc
 cdef class PullRequest:
     cdef readonly bytes reply
-    cdef public long long left
-    cdef public long long bytes_left
-    cdef public long long delivered
-    cdef public long long awaited_after
+    cdef public long long left, bytes_left, delivered, awaited_after
     cdef public unsigned long long awaited_seq
     cdef readonly bint no_wait
-    cdef readonly long long expires_ns
-    cdef readonly long long heartbeat_ns
+    cdef readonly long long expires_ns, heartbeat_ns
     cdef public long long heartbeat_due_ns
     cdef readonly str group
     cdef public str pin_id
-    cdef readonly long long min_pending
-    cdef readonly long long min_ack_pending
-    cdef readonly long long priority
+    cdef readonly long long min_pending, min_ack_pending, priority
     cdef public unsigned long long checked_turn
     cdef public Receiver receiver
     cdef public unsigned long long receiver_turn
@@ -59,8 +48,7 @@ cdef class PullRequest:
 cdef class RequestQueue:
     cdef readonly Py_ssize_t limit
     cdef public bint is_prioritized
-    cdef readonly PullRequest first
-    cdef readonly PullRequest last
+    cdef readonly PullRequest first, last
     cdef Py_ssize_t _count
 
     cpdef bint is_full(self) except -1

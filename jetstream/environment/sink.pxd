@@ -1,5 +1,3 @@
-# C types for sink.py.
-
 cimport cython
 
 from midge.jetstream.store.interface cimport MessageView
@@ -11,15 +9,11 @@ cdef class Receiver:
 
     cpdef bint is_current(self) except -1
     cpdef bint is_open(self, MessageView message) except -1
-    cpdef void take(
-        self, MessageView message, bytearray reply, Py_ssize_t reply_end
-    ) except *
+    cpdef void take(self, MessageView message, bytearray reply, Py_ssize_t reply_end) except *
 
 
 cdef class Sink:
-    cpdef Py_ssize_t send(
-        self, bytes subject, bytes reply, bytes headers, bytes payload
-    ) except -1
+    cpdef Py_ssize_t send(self, bytes subject, bytes reply, bytes headers, bytes payload) except -1
     @cython.locals(headers=bytes, payload=bytes)
     cpdef Py_ssize_t send_stored(
         self, bytes subject, bytearray head, Py_ssize_t head_end, MessageView message

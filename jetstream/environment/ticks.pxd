@@ -1,6 +1,3 @@
-# C types for ticks.py.
-
-
 cdef class Ticks:
     cpdef long long wall_ns(self) except? -1
     cpdef long long monotonic_ns(self) except? -1

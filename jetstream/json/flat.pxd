@@ -1,5 +1,3 @@
-# C types for flat.py.
-
 cimport cython
 
 from midge.protocol cimport memory

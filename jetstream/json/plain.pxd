@@ -1,5 +1,3 @@
-# C types for plain.py.
-
 cimport cython
 
 from midge.protocol cimport memory

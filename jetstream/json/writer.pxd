@@ -1,5 +1,3 @@
-# C types for writer.py.
-
 cimport cython
 
 from midge.protocol cimport digits, memory

@@ -1,5 +1,3 @@
-# C types for disk.py.
-
 cimport cython
 
 
@@ -12,11 +10,7 @@ cdef class Write:
     cdef public bint seal
     cdef public unsigned int seed
     cdef public unsigned long long segment
-    cdef public bint sync
-    cdef public bint with_directory
-    cdef public bint is_passing
-    cdef public bint is_overwriting
+    cdef public bint sync, with_directory, is_passing, is_overwriting
     cdef public long long extend
     cdef public bint zeroed
-    cdef public long long warm_start
-    cdef public long long warm_end
+    cdef public long long warm_start, warm_end

@@ -1,5 +1,3 @@
-# C types for entering.py.
-
 cimport cython
 
 from midge.jetstream.store cimport layout, numbers
@@ -23,9 +21,7 @@ cdef class KnownSubjects:
     @cython.locals(subjects=SubjectIndex, marks=bytearray, rows=bytearray, limit=Py_ssize_t,
                    base=Py_ssize_t, row=Py_ssize_t, end=Py_ssize_t, start=Py_ssize_t,
                    length=Py_ssize_t, number=Py_ssize_t)
-    cpdef Py_ssize_t resolve(
-        self, PublishedLines lines, unsigned long long epoch
-    ) except -1
+    cpdef Py_ssize_t resolve(self, PublishedLines lines, unsigned long long epoch) except -1
     @cython.locals(subjects=SubjectIndex, rows=bytearray, i=Py_ssize_t, row=Py_ssize_t,
                    number=Py_ssize_t, before="unsigned long long")
     cpdef void append(

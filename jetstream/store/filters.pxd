@@ -1,5 +1,3 @@
-# C types for filters.py.
-
 cimport cython
 
 from midge.jetstream.store cimport layout, numbers
@@ -21,9 +19,7 @@ cdef class Filters:
     cdef bytearray _noted
     cdef OverlapIndex _set
     cdef unsigned long long _cost
-    cdef public unsigned long long work
-    cdef public unsigned long long last_seq
-    cdef public unsigned long long last_upto
+    cdef public unsigned long long work, last_seq, last_upto
     cdef bint _takes_all
     cdef unsigned long long _narrowed
 

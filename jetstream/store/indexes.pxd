@@ -1,5 +1,3 @@
-# C types for indexes.py.
-
 cimport cython
 
 from midge.jetstream.store.filters cimport Filters
@@ -25,17 +23,13 @@ cdef class Run:
 @cython.final
 cdef class AppendedMessage:
     cdef const unsigned char *subject
-    cdef public Py_ssize_t subject_start
-    cdef public Py_ssize_t subject_end
+    cdef public Py_ssize_t subject_start, subject_end
     cdef const unsigned char *headers
-    cdef public Py_ssize_t headers_start
-    cdef public Py_ssize_t headers_end
+    cdef public Py_ssize_t headers_start, headers_end
     cdef const unsigned char *payload
-    cdef public Py_ssize_t payload_start
-    cdef public Py_ssize_t payload_end
+    cdef public Py_ssize_t payload_start, payload_end
     cdef public unsigned long long seq
-    cdef public long long time_ns
-    cdef public long long ttl_s
+    cdef public long long time_ns, ttl_s
     cdef public bytes msg_id
 
 
@@ -62,14 +56,9 @@ cdef class Medium:
 
 
 cdef class Indexes:
-    cdef readonly unsigned long long first_seq
-    cdef readonly unsigned long long last_seq
-    cdef readonly unsigned long long visible_seq
-    cdef readonly unsigned long long messages
-    cdef readonly unsigned long long bytes
+    cdef readonly unsigned long long first_seq, last_seq, visible_seq, messages, bytes
     cdef readonly long long last_time_ns
-    cdef readonly unsigned long long subject_count
-    cdef readonly unsigned long long removals
+    cdef readonly unsigned long long subject_count, removals
     cdef public unsigned long long work
     cdef readonly unsigned long long group
     cdef public bint is_async
@@ -80,8 +69,7 @@ cdef class Indexes:
     cdef list runs
     cdef object turns
     cdef bint is_releasing
-    cdef unsigned long long _fixed_bytes
-    cdef unsigned long long _fixed_bytes_with_headers
+    cdef unsigned long long _fixed_bytes, _fixed_bytes_with_headers
     cdef dict _filters
     cdef tuple _latest_filters
     cdef Filters _latest_found

@@ -1,5 +1,3 @@
-# C types for interface.py.
-
 cimport cython
 
 from midge.protocol cimport memory
@@ -10,9 +8,7 @@ cdef bytearray _NOTHING
 cdef class LoadedMessage:
     cdef readonly unsigned long long seq
     cdef readonly long long time_ns
-    cdef readonly bytes subject
-    cdef readonly bytes headers
-    cdef readonly bytes payload
+    cdef readonly bytes subject, headers, payload
 
 
 @cython.final
@@ -20,12 +16,9 @@ cdef class MessageView:
     cdef public unsigned long long seq
     cdef public long long time_ns
     cdef const unsigned char *subject
-    cdef public Py_ssize_t subject_start
-    cdef public Py_ssize_t subject_end
+    cdef public Py_ssize_t subject_start, subject_end
     cdef const unsigned char *body
-    cdef public Py_ssize_t headers_start
-    cdef public Py_ssize_t payload_start
-    cdef public Py_ssize_t payload_end
+    cdef public Py_ssize_t headers_start, payload_start, payload_end
 
     cpdef Py_ssize_t size(self) noexcept
     cpdef LoadedMessage copied(self)
@@ -33,9 +26,7 @@ cdef class MessageView:
 
 cdef class SubjectState:
     cdef readonly bytes subject
-    cdef readonly unsigned long long count
-    cdef readonly unsigned long long first_seq
-    cdef readonly unsigned long long last_seq
+    cdef readonly unsigned long long count, first_seq, last_seq
 
 
 cdef class GroupListener:

@@ -1,5 +1,3 @@
-# C types for lookups.py.
-
 cimport cython
 
 from midge.jetstream.store cimport layout

@@ -1,5 +1,3 @@
-# C types for memory.py.
-
 cimport cython
 
 from midge.jetstream.store cimport layout, numbers

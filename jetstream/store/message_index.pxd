@@ -1,5 +1,3 @@
-# C types for message_index.py.
-
 cimport cython
 
 from midge.jetstream.store cimport layout, numbers
@@ -15,8 +13,7 @@ cdef class Block:
     cdef readonly Py_ssize_t timed_place
     cdef readonly long long time_ns
     cdef readonly Py_ssize_t live
-    cdef readonly bytearray rows
-    cdef readonly bytearray keys
+    cdef readonly bytearray rows, keys
 
     @cython.locals(position=Py_ssize_t, i=Py_ssize_t)
     cpdef Py_ssize_t position(self, Py_ssize_t place) except? -1
@@ -71,9 +68,7 @@ cdef class MessageIndex:
     @cython.locals(block=Block)
     cpdef void discard(self, unsigned long long seq) except *
     @cython.locals(position=Py_ssize_t, value="unsigned long long")
-    cdef unsigned long long _distance(
-        self, unsigned long long seq, Py_ssize_t field
-    ) except? 0
+    cdef unsigned long long _distance(self, unsigned long long seq, Py_ssize_t field) except? 0
     @cython.locals(position=Py_ssize_t)
     cdef void _set_distance(
         self, unsigned long long seq, Py_ssize_t field, unsigned long long value
@@ -102,9 +97,7 @@ cdef class MessageIndex:
     cpdef Block block_number(self, Py_ssize_t i)
     cpdef Py_ssize_t block_at_or_after(self, unsigned long long seq) except -1
     @cython.locals(number="unsigned long long", i=Py_ssize_t, block=Block)
-    cpdef unsigned long long seq_after(
-        self, unsigned long long seq, Py_ssize_t count
-    ) except? 0
+    cpdef unsigned long long seq_after(self, unsigned long long seq, Py_ssize_t count) except? 0
     @cython.locals(block=Block)
     cpdef void drop_empty(self) except *
     @cython.locals(block=Block, heads=bytearray, i=Py_ssize_t)
@@ -114,12 +107,8 @@ cdef class MessageIndex:
     cpdef Py_ssize_t restore(self, object source) except -1
     cpdef unsigned long long before(self, unsigned long long seq) except? 0
     cpdef unsigned long long after(self, unsigned long long seq) except? 0
-    cpdef void set_before(
-        self, unsigned long long seq, unsigned long long distance
-    ) except *
-    cpdef void set_after(
-        self, unsigned long long seq, unsigned long long distance
-    ) except *
+    cpdef void set_before(self, unsigned long long seq, unsigned long long distance) except *
+    cpdef void set_after(self, unsigned long long seq, unsigned long long distance) except *
     @cython.locals(i=Py_ssize_t, block=Block)
     cpdef unsigned long long at_time(self, long long time_ns) except? 0
     @cython.locals(i=Py_ssize_t, block=Block)

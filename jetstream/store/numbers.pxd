@@ -107,9 +107,7 @@ cdef inline unsigned long long u64_at(bytearray data, Py_ssize_t position) noexc
     return value
 
 
-cdef inline void set_u64_at(
-    bytearray data, Py_ssize_t position, unsigned long long value
-) noexcept:
+cdef inline void set_u64_at(bytearray data, Py_ssize_t position, unsigned long long value) noexcept:
     memcpy(midge_octets(data) + position, &value, 8)
 
 
@@ -148,9 +146,7 @@ cdef inline bytes take(bytearray data, Py_ssize_t start, Py_ssize_t end):
     return PyBytes_FromStringAndSize(midge_octets(data) + start, end - start)
 
 
-cdef inline void move(
-    bytearray data, Py_ssize_t target, Py_ssize_t start, Py_ssize_t end
-) noexcept:
+cdef inline void move(bytearray data, Py_ssize_t target, Py_ssize_t start, Py_ssize_t end) noexcept:
     cdef char *base = midge_octets(data)
     memmove(base + target, base + start, end - start)
 

@@ -1,5 +1,3 @@
-# C types for published.py.
-
 cimport cython
 
 from midge.jetstream.store cimport layout, numbers
@@ -13,12 +11,7 @@ cdef int _CR, _LF, _SPACE
 cdef class PublishedLines:
     cdef const unsigned char *data
     cdef readonly bytearray rows
-    cdef readonly Py_ssize_t base
-    cdef readonly Py_ssize_t after
-    cdef readonly Py_ssize_t count
-    cdef readonly Py_ssize_t largest
-    cdef readonly Py_ssize_t subject_bytes
-    cdef readonly Py_ssize_t payload_bytes
+    cdef readonly Py_ssize_t base, after, count, largest, subject_bytes, payload_bytes
     cdef public long long time_ns
     cdef Py_ssize_t _most
 

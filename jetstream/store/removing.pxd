@@ -1,5 +1,3 @@
-# C types for removing.py.
-
 cimport cython
 
 from midge.jetstream.store cimport layout, lookups, numbers
@@ -15,16 +13,11 @@ cdef unsigned long long _CHAIN_SHARE, _ROW_WORK, _DROP_WORK
 
 @cython.final
 cdef class Sweep:
-    cdef readonly unsigned long long count
-    cdef readonly unsigned long long size
-    cdef readonly unsigned long long total_count
-    cdef readonly unsigned long long total_size
+    cdef readonly unsigned long long count, size, total_count, total_size
     cdef MessageIndex _index
     cdef SubjectIndex _subjects
     cdef Filters _wanted
-    cdef unsigned long long _upto
-    cdef unsigned long long _least_count
-    cdef unsigned long long _least_size
+    cdef unsigned long long _upto, _least_count, _least_size
     cdef bint _is_open
 
     @cython.locals(last="unsigned long long", i=Py_ssize_t, block=Block,

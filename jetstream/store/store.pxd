@@ -1,5 +1,3 @@
-# C types for store.py.
-
 cimport cython
 
 from midge.jetstream.store cimport lookups, removing
@@ -34,9 +32,7 @@ cdef class Store(Indexes):
         unsigned long long epoch
     ) except *
     @cython.locals(known=KnownSubjects)
-    cpdef Py_ssize_t resolve_lines(
-        self, PublishedLines lines, unsigned long long epoch
-    ) except -1
+    cpdef Py_ssize_t resolve_lines(self, PublishedLines lines, unsigned long long epoch) except -1
     @cython.locals(known=KnownSubjects, done=Py_ssize_t, placed=Py_ssize_t,
                    seq="unsigned long long", size="unsigned long long", run=Run)
     cpdef Py_ssize_t append_lines(self, PublishedLines lines, long long time_ns) except -1
@@ -48,9 +44,7 @@ cdef class Store(Indexes):
         self, bytes subject=*, unsigned long long upto_seq=*, unsigned long long keep=*
     ) except -1
     @cython.locals(count=Py_ssize_t, seq="unsigned long long", unsure_seq="unsigned long long")
-    cpdef Py_ssize_t expire(
-        self, long long before_ns, Py_ssize_t limit, object waiter=*
-    ) except -1
+    cpdef Py_ssize_t expire(self, long long before_ns, Py_ssize_t limit, object waiter=*) except -1
     cpdef LoadedMessage load(self, unsigned long long seq)
     cpdef void load_departing(self, unsigned long long seq, object take) except *
     @cython.locals(position=Py_ssize_t, block=Block, run=Run)

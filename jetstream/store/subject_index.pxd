@@ -1,23 +1,18 @@
-# C types for subject_index.py.
-
 cimport cython
 
 from midge.jetstream.store cimport layout, numbers
 from midge.jetstream.store.interface cimport MessageView
 from midge.protocol cimport lines
 
-cdef Py_ssize_t _SMALLEST_TABLE, _WASTE_MIN
-cdef Py_ssize_t _MOVED_AT_ONCE
+cdef Py_ssize_t _SMALLEST_TABLE, _WASTE_MIN, _MOVED_AT_ONCE
 cdef unsigned long long _NONE
 
 
 @cython.final
 cdef class Pattern:
     cdef readonly bytes subject
-    cdef readonly bint is_literal
-    cdef readonly bint is_all
-    cdef Py_ssize_t _fixed
-    cdef Py_ssize_t _end
+    cdef readonly bint is_literal, is_all
+    cdef Py_ssize_t _fixed, _end
     cdef readonly Py_ssize_t prefix_size
     cdef readonly bytearray text
 
@@ -31,21 +26,14 @@ cdef class Pattern:
 
 @cython.final
 cdef class SubjectIndex:
-    cdef bytearray _common
-    cdef bytearray _names
-    cdef bytearray _rows
-    cdef bytearray _table
-    cdef bytearray _larger
+    cdef bytearray _common, _names, _rows, _table, _larger
     cdef Py_ssize_t _moved
-    cdef unsigned long long _seed
-    cdef unsigned long long _free
-    cdef Py_ssize_t _used
-    cdef Py_ssize_t _waste
+    cdef unsigned long long _seed, _free
+    cdef Py_ssize_t _used, _waste
     cdef bytearray _vacated
     cdef readonly Py_ssize_t subject_count
     cdef list _watched
-    cdef readonly unsigned long long narrowed
-    cdef readonly unsigned long long before
+    cdef readonly unsigned long long narrowed, before
     cdef readonly bint holds_unsendable
     cdef public bytearray known
 
@@ -68,9 +56,7 @@ cdef class SubjectIndex:
         self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end, unsigned long long seq
     ) except -1
     @cython.locals(rows=bytearray, row=Py_ssize_t, before="unsigned long long")
-    cpdef unsigned long long append_known(
-        self, Py_ssize_t subject, unsigned long long seq
-    ) noexcept
+    cpdef unsigned long long append_known(self, Py_ssize_t subject, unsigned long long seq) noexcept
     @cython.locals(row=Py_ssize_t, count="unsigned long long")
     cpdef void shorten(self, Py_ssize_t subject, unsigned long long first) except *
     @cython.locals(row=Py_ssize_t, end=Py_ssize_t)

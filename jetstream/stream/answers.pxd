@@ -1,5 +1,3 @@
-# C types for answers.py.
-
 cimport cython
 
 from midge.jetstream.environment.sink cimport Sink
@@ -9,10 +7,7 @@ from midge.jetstream.store.store cimport Store
 @cython.final
 @cython.no_gc
 cdef class WaitingAnswers:
-    cdef readonly list subjects
-    cdef readonly list headers
-    cdef readonly list payloads
-    cdef readonly list are_acks
+    cdef readonly list subjects, headers, payloads, are_acks
 
     cdef bint add(self, bytes subject, bytes headers, bytes payload, bint is_ack) except -1
 
@@ -27,9 +22,7 @@ cdef class Answers:
     cdef list _waiting
 
     @cython.locals(held=WaitingAnswers)
-    cpdef bint send(
-        self, bytes subject, bytes headers, bytes payload, bint is_ack
-    ) except -1
+    cpdef bint send(self, bytes subject, bytes headers, bytes payload, bint is_ack) except -1
     @cython.locals(held=WaitingAnswers, waiting=list)
     cpdef void fail(self, bytes refusal) except *
     @cython.locals(first=WaitingAnswers, subjects=list, headers=list, payloads=list,

@@ -1,5 +1,3 @@
-# C types for contents.py.
-
 cimport cython
 
 from midge.jetstream.consumer.consumer_set cimport ConsumerSet
@@ -7,9 +5,7 @@ from midge.jetstream.store.published cimport PublishedLines
 from midge.jetstream.store.store cimport Store
 from midge.jetstream.stream.incoming cimport Incoming
 
-cdef int _UNLIMITED
-cdef int _SLICES
-cdef int _HEADERS_MAX, _RECORD_MAX
+cdef int _UNLIMITED, _SLICES, _HEADERS_MAX, _RECORD_MAX
 cdef bytes _ALL, _NO_BYTES
 cdef Py_ssize_t _MEANWHILE, _FIXED_MAX
 
@@ -55,14 +51,11 @@ cdef class Dedup:
 
 cdef class Backlog:
     cdef Store _store
-    cdef long long _max_messages
-    cdef long long _max_bytes
+    cdef long long _max_messages, _max_bytes
     cdef unsigned long long _group
-    cdef long long _messages
-    cdef long long _bytes
+    cdef long long _messages, _bytes
     cdef unsigned long long _last_seq
-    cdef long long _written_messages
-    cdef long long _written_bytes
+    cdef long long _written_messages, _written_bytes
     cdef unsigned long long _written_seq
 
     @cython.locals(visible="unsigned long long", messages="long long", waiting="long long")
@@ -71,9 +64,7 @@ cdef class Backlog:
     cpdef void stored(self, unsigned long long seq, long long size) noexcept
     @cython.locals(visible="unsigned long long", messages="long long", waiting="long long")
     cpdef bint refuses_lines(self, long long count, long long size) except -1
-    cpdef void stored_lines(
-        self, unsigned long long seq, long long count, long long size
-    ) noexcept
+    cpdef void stored_lines(self, unsigned long long seq, long long count, long long size) noexcept
 
 
 cdef class Contents:
@@ -81,9 +72,7 @@ cdef class Contents:
     cdef readonly Usage usage
     cdef ConsumerSet _consumers
     cdef bint _is_memory
-    cdef long long _used_bytes
-    cdef long long _max_msgs
-    cdef long long _max_bytes
+    cdef long long _used_bytes, _max_msgs, _max_bytes
     cdef readonly long long max_per_subject
     cdef long long _max_msg_size
     cdef bint _is_new_per_subject

@@ -1,5 +1,3 @@
-# C types for direct_get.py.
-
 cimport cython
 
 from midge.jetstream.environment.sink cimport Sink

@@ -1,5 +1,3 @@
-# C types for host.py.
-
 cimport cython
 
 from midge.jetstream.consumer.consumer_set cimport ConsumerSet
@@ -16,8 +14,7 @@ cdef bytes _NO_BYTES
 
 cdef class StreamReaders:
     cdef Store _store
-    cdef unsigned long long _announced_seq
-    cdef unsigned long long _asked_group
+    cdef unsigned long long _announced_seq, _asked_group
     cdef readonly ConsumerSet consumers
     cdef readonly set followers
     cdef object _remove
@@ -50,18 +47,14 @@ cdef class StreamHost:
     cdef readonly object events
     cdef readonly set followers
     cdef public bytes last_msg_id
-    cdef public long long now_ns
-    cdef public long long skipped_ns
-    cdef public bint is_closed
-    cdef public bint is_expiry_armed
+    cdef public long long now_ns, skipped_ns
+    cdef public bint is_closed, is_expiry_armed
     cdef readonly bytes ack_head
     cdef public object config
     cdef public list subjects
-    cdef public bint is_mirror
-    cdef public bint is_sealed
+    cdef public bint is_mirror, is_sealed
     cdef readonly bint allows_direct
-    cdef public bint allows_rollup
-    cdef public bint acks
+    cdef public bint allows_rollup, acks
     cdef public object transform
 
     cpdef bint take(self, Incoming message) except -1
@@ -70,6 +63,4 @@ cdef class StreamHost:
     cpdef void refuse(self, Incoming message, object error) except *
     cpdef bint takes_lines(self) except -1
     @cython.locals(count=Py_ssize_t)
-    cpdef Py_ssize_t publish_lines(
-        self, PublishedLines lines, unsigned long long epoch
-    ) except -1
+    cpdef Py_ssize_t publish_lines(self, PublishedLines lines, unsigned long long epoch) except -1

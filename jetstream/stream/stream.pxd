@@ -1,5 +1,3 @@
-# C types for stream.py.
-
 cimport cython
 
 from midge.jetstream.headers cimport HeaderScan
@@ -16,15 +14,11 @@ cdef bytes _NO_BYTES, _OVERLOADED
 
 cdef class Stream(StreamHost):
     cdef HeaderScan _scan
-    cdef readonly object expiry
-    cdef readonly object schedules
-    cdef readonly object atomic_batches
-    cdef readonly object fast_batches
+    cdef readonly object expiry, schedules, atomic_batches, fast_batches
     cdef public object republisher
     cdef readonly DirectGet direct_get
     cdef public object origins
-    cdef bint _is_interest
-    cdef bint _is_plain
+    cdef bint _is_interest, _is_plain
 
     @cython.locals(seq="unsigned long long", reply=bytes, ack=bytes, found=int)
     cpdef void publish_frame(self, Frame frame, long long now_ns=*) except *
@@ -34,13 +28,9 @@ cdef class Stream(StreamHost):
     cdef unsigned long long _append(self, Frame frame) except? 0
     @cython.locals(msg_id=bytes, known="unsigned long long", seq="unsigned long long", reply=bytes)
     cdef unsigned long long _append_once(self, Frame frame) except? 0
-    cpdef void publish(
-        self, bytes subject, bytes reply, bytes headers_of, bytes payload
-    ) except *
+    cpdef void publish(self, bytes subject, bytes reply, bytes headers_of, bytes payload) except *
     @cython.locals(message=Incoming, values=dict)
-    cdef void _publish(
-        self, bytes subject, bytes reply, bytes headers_of, bytes payload
-    ) except *
+    cdef void _publish(self, bytes subject, bytes reply, bytes headers_of, bytes payload) except *
     @cython.locals(seq="unsigned long long")
     cpdef bint take(self, Incoming message) except -1
     cdef bint _check(self, Incoming message) except -1

@@ -1,5 +1,3 @@
-# C types for pattern_set.py.
-
 cimport cython
 
 from midge.sublist cimport octets
@@ -29,8 +27,7 @@ cdef class _Node:
     cdef readonly bytes token
     cdef public bint is_plain
     cdef public PatternSet queues
-    cdef public _Node pwc
-    cdef public _Node fwc
+    cdef public _Node pwc, fwc
     cdef list _table
     cdef Py_ssize_t _count
 

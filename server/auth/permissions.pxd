@@ -1,5 +1,3 @@
-# C types for permissions.py.
-
 cimport cython
 
 from midge.server.auth.pattern_set cimport PatternSet

@@ -1,5 +1,3 @@
-# C types for back_pressure.py.
-
 cimport cython
 
 from midge.server.routing.client cimport Client
@@ -10,8 +8,7 @@ cdef class BackPressure:
     cdef double _behind_since
     cdef Py_ssize_t _batch_left
     cdef bint _has_progressed
-    cdef object _deadline_timer
-    cdef object _hold_timer
+    cdef object _deadline_timer, _hold_timer
     cdef Client _waits_for
     cdef public Client held_by
     cdef public dict holding

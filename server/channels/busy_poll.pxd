@@ -1,5 +1,3 @@
-# C types for busy_poll.py.
-
 cimport cython
 
 from midge.server.routing cimport plain_socket
@@ -16,23 +14,15 @@ cdef class BusyPoll:
     cdef readonly int descriptor
     cdef readonly long long longest_ns
     cdef public long long stay_ns
-    cdef object _soon
-    cdef object _cpu_time
-    cdef object _read
-    cdef object _due
+    cdef object _soon, _cpu_time, _read, _due
     cdef int _phase
-    cdef Py_ssize_t _left
-    cdef Py_ssize_t _rest_reads
-    cdef bint _is_due
-    cdef bint _is_inside
-    cdef bint _has_read
+    cdef Py_ssize_t _left, _rest_reads
+    cdef bint _is_due, _is_inside, _has_read
     cdef long long _stay_ends_ns
     cdef int _reads_from_turn
     cdef bint _is_left_to_loop
-    cdef Py_ssize_t _misses
-    cdef Py_ssize_t _turns
-    cdef double _began_s
-    cdef double _sleeping_s
+    cdef Py_ssize_t _misses, _turns
+    cdef double _began_s, _sleeping_s
 
     cpdef void after_read(self, Py_ssize_t count) except *
     cpdef void count_turn(self) noexcept

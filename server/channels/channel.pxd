@@ -1,5 +1,3 @@
-# C types for channel.py.
-
 cimport cython
 
 from midge.protocol.inbound cimport Inbound
@@ -15,8 +13,7 @@ from midge.server.routing.router cimport Router
 
 cdef int BEHIND, CLOSED
 cdef Py_ssize_t COMMAND_BYTES, _HOLD_BACK_BYTES, _DELIVERY_BYTES
-cdef int _CONNECTING, _INTRODUCING, _CLOSING, _CLOSED
-cdef int FINISHING, ENDED
+cdef int _CONNECTING, _INTRODUCING, _CLOSING, _CLOSED, FINISHING, ENDED
 cdef ChannelOwner _NOBODY
 
 
@@ -59,20 +56,15 @@ cdef class Channel:
     cdef readonly KeepaliveTimer keepalive
     cdef readonly BackPressure back_pressure
     cdef readonly str peer_host
-    cdef readonly int peer_port
-    cdef readonly int state
+    cdef readonly int peer_port, state
     cdef public str forwarded_for
-    cdef public object more_input
-    cdef public object bare_socket
+    cdef public object more_input, bare_socket
     cdef public Py_ssize_t max_pending_bytes
     cdef readonly object reason
-    cdef readonly double started_at
-    cdef readonly double last_active_at
+    cdef readonly double started_at, last_active_at
     cdef readonly object _transport
-    cdef object _tls
-    cdef object _graceful_close
-    cdef bint _eof
-    cdef bint _finishes
+    cdef object _tls, _graceful_close
+    cdef bint _eof, _finishes
 
     cpdef void become(self, int state) except *
     cpdef object get_buffer(self, Py_ssize_t size_hint)

@@ -1,12 +1,9 @@
-# C types for fair_turns.py.
-
 cdef Py_ssize_t _TURN, _LEAST_SHARE, _DRAWN_BYTES, _RENEWED_BELOW_BYTES, _ENDED_BYTES
 
 
 cdef class FairTurns:
     cdef object _clock
-    cdef Py_ssize_t _left_bytes
-    cdef Py_ssize_t _waiting
+    cdef Py_ssize_t _left_bytes, _waiting
     cdef bint _is_used
 
     cpdef Py_ssize_t draw(self, Py_ssize_t least_bytes=*) except -1
@@ -18,8 +15,7 @@ cdef class FairTurns:
 
 cdef class CloseQueue:
     cdef FairTurns _turns
-    cdef object _clock
-    cdef object _waiting
+    cdef object _clock, _waiting
     cdef Py_ssize_t _budget
     cdef bint _is_due
 

@@ -1,17 +1,13 @@
-# C types for gate.py.
-
 cimport cython
 
 from midge.server.routing.client cimport Client
 
-cdef Py_ssize_t _SLIGHT
-cdef Py_ssize_t _SLIGHT_TOTAL
+cdef Py_ssize_t _SLIGHT, _SLIGHT_TOTAL
 
 
 cdef class Gate(Client):
     cdef readonly bint is_shut
-    cdef dict _holding
-    cdef dict _passed
+    cdef dict _holding, _passed
     cdef Py_ssize_t _passed_total
 
     @cython.locals(passed=Py_ssize_t)

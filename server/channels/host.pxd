@@ -1,5 +1,3 @@
-# C types for host.py.
-
 from midge.protocol.inbound cimport SharedBuffer
 from midge.server cimport clock as machine_clock
 from midge.server.channels.busy_poll cimport BusyPoll
@@ -10,15 +8,13 @@ from midge.server.routing.router cimport Router
 
 cdef class Host:
     cdef public object options
-    cdef readonly object clock
-    cdef readonly object random
+    cdef readonly object clock, random
     cdef readonly Router router
     cdef public FairTurns turns
     cdef readonly CloseQueue close_queue
     cdef public SharedBuffer shared_buffer
     cdef readonly ChunkPool chunks
-    cdef readonly set finishing
-    cdef readonly set surplus
+    cdef readonly set finishing, surplus
     cdef public object limit_hits
     cdef public BusyPoll busy_poll
     cdef public object ready_sockets

@@ -1,13 +1,6 @@
-# C types for keepalive.py.
-
 cdef class KeepaliveTimer:
-    cdef object _clock
-    cdef object _random
-    cdef object _kept
-    cdef object _timer
-    cdef double _ping_sent_at
-    cdef double _answered_at
-    cdef double _began_at
+    cdef object _clock, _random, _kept, _timer
+    cdef double _ping_sent_at, _answered_at, _began_at
     cdef public double interval_s
     cdef public object ping_max
     cdef public double last_heard

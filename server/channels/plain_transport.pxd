@@ -1,5 +1,3 @@
-# C types for plain_transport.py.
-
 cimport cython
 
 from midge.protocol.inbound cimport Inbound
@@ -14,13 +12,7 @@ cdef class PlainTransport(Readable):
     cdef object _socket
     cdef int _descriptor
     cdef Channel _channel
-    cdef bint _is_watched
-    cdef bint _is_sending
-    cdef bint _is_paused
-    cdef bint _has_ended
-    cdef bint _has_more
-    cdef bint _is_closing
-    cdef bint _is_lost
+    cdef bint _is_watched, _is_sending, _is_paused, _has_ended, _has_more, _is_closing, _is_lost
     cdef bint _eof_is_due
     cdef object _waiting
     cdef Py_ssize_t _waiting_bytes

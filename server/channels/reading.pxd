@@ -1,5 +1,3 @@
-# C types for reading.py.
-
 cimport cython
 
 from midge.protocol.inbound cimport Inbound
@@ -18,12 +16,10 @@ cdef class Reading:
     cdef StreamParser _parser
     cdef Inbound _inbound
     cdef object _channel
-    cdef int _halts
-    cdef int _stops
+    cdef int _halts, _stops
     cdef Py_ssize_t _read_bytes
     cdef bint _is_last
-    cdef double _began_at
-    cdef double _busy_s
+    cdef double _began_at, _busy_s
     cdef bint _drew
 
     @cython.locals(now=double)

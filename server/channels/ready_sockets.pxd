@@ -1,5 +1,3 @@
-# C types for ready_sockets.py.
-
 cimport cython
 
 from midge.server.channels.busy_poll cimport BusyPoll
@@ -17,14 +15,11 @@ cdef class ReadySockets:
     cdef object _loop
     cdef Router _router
     cdef public BusyPoll busy_poll
-    cdef int _last
-    cdef int _lone
+    cdef int _last, _lone
     cdef bint _is_closed
-    cdef object _wanted
-    cdef object _epoll
+    cdef object _wanted, _epoll
     cdef int _descriptor
-    cdef list _readers
-    cdef list _found
+    cdef list _readers, _found
 
     @cython.locals(busy_poll=BusyPoll)
     cpdef void read(self) except *

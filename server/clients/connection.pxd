@@ -1,5 +1,3 @@
-# C types for connection.py.
-
 cimport cython
 
 from midge.protocol.frame cimport Frame, without_headers
@@ -41,16 +39,13 @@ cdef class Connection(ChannelOwner):
     cdef readonly Parser parser
     cdef readonly str listener_kind
     cdef readonly object own_login
-    cdef public object pending
-    cdef public object identity
-    cdef public object info
+    cdef public object pending, identity, info
     cdef public bytes nonce
     cdef public dict cookies
     cdef public ShardedDict subscriptions
     cdef public long long max_subscriptions
     cdef readonly bint introduced
-    cdef public bint owes_info
-    cdef public bint is_unsettled
+    cdef public bint owes_info, is_unsettled
     cdef public object late_pongs
     cdef bint _told_info
     cdef DeliverDenials _denials

@@ -1,5 +1,3 @@
-# C types for deliver_denials.py.
-
 cimport cython
 
 from midge.protocol cimport memory
@@ -14,8 +12,7 @@ cdef Py_ssize_t STEP_BYTES
 @cython.final
 cdef class DeliverDenials:
     cdef Permissions _permissions
-    cdef bytes _subject
-    cdef bytes _queue
+    cdef bytes _subject, _queue
 
     @cython.locals(start=Py_ssize_t, end=Py_ssize_t, last=bytes, subject=bytes,
                    rules=PermissionRules, steps="long long", may_deliver=bint)

@@ -1,5 +1,3 @@
-# C types for publishing.py.
-
 cimport cython
 
 from midge.protocol cimport memory
@@ -18,8 +16,7 @@ from midge.sublist.subscription cimport Subscription
 
 cdef int VERBOSE, PEDANTIC, RESTRICTED, MAPPED, WATCHED, SCREENED, RESERVED, METERED
 cdef Py_ssize_t COMMAND_BYTES, _DELIVERY_BYTES, _DELIVERY_IN_RUN_BYTES, STEP_BYTES, OK_BYTES
-cdef Py_ssize_t _RESERVED_BYTES, _SCREENED_BYTES, _NO_RESPONDERS_BYTES
-cdef Py_ssize_t _TRACED_BYTES
+cdef Py_ssize_t _RESERVED_BYTES, _SCREENED_BYTES, _NO_RESPONDERS_BYTES, _TRACED_BYTES
 
 
 cdef class Publishing(Handler):

@@ -1,5 +1,3 @@
-# C types for inbox.py.
-
 cimport cython
 
 from midge.protocol.frame cimport Frame
@@ -9,8 +7,7 @@ from midge.server.routing.subscription cimport RoutedSubscription
 
 
 cdef class Message:
-    cdef readonly str subject
-    cdef readonly str reply
+    cdef readonly str subject, reply
     cdef readonly bytes payload
     cdef readonly str account
     cdef bytes _header_block
@@ -20,14 +17,10 @@ cdef class Message:
 
 cdef class Inbox(RoutedSubscription):
     cdef readonly Account account
-    cdef public Py_ssize_t dropped
-    cdef public Py_ssize_t pending_max
-    cdef readonly object _publisher
-    cdef readonly object _callback
-    cdef readonly object _waiting
+    cdef public Py_ssize_t dropped, pending_max
+    cdef readonly object _publisher, _callback, _waiting
     cdef bint _is_scheduled
-    cdef public bint _is_open
-    cdef public bint _is_awaiting
+    cdef public bint _is_open, _is_awaiting
 
     cpdef bint receive(self, Client publisher, Frame frame) except -1
     cpdef Py_ssize_t pending(self) except -1

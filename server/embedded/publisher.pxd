@@ -1,5 +1,3 @@
-# C types for publisher.py.
-
 cimport cython
 
 from midge.protocol.frame cimport Frame, compose, with_subject
@@ -10,10 +8,8 @@ from midge.sublist.subjects cimport is_valid_publish_subject
 
 
 cdef class Publisher:
-    cdef readonly object broker
-    cdef readonly object loop
-    cdef readonly long long in_messages
-    cdef readonly long long in_bytes
+    cdef readonly object broker, loop
+    cdef readonly long long in_messages, in_bytes
     cdef InternalPublisher _internal
     cdef BoundedCache _subjects
 

@@ -1,5 +1,3 @@
-# C types for service.py.
-
 cimport cython
 
 from midge.protocol.frame cimport Frame
@@ -37,8 +35,7 @@ cdef class Services:
 
 
 cdef class Service(RoutedSubscription):
-    cdef readonly object account
-    cdef readonly object handler
+    cdef readonly object account, handler
     cdef Services _services
 
     cpdef bint receive(self, Client publisher, Frame frame) except -1

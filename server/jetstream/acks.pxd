@@ -1,5 +1,3 @@
-# C types for acks.py.
-
 cimport cython
 
 from midge.jetstream.consumer.ack_subject cimport AckNumbers

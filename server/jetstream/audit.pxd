@@ -1,5 +1,3 @@
-# C types for audit.py.
-
 cimport cython
 
 from midge.server.jetstream.sink cimport AccountSink

@@ -1,5 +1,3 @@
-# C types for delivery.py.
-
 cimport cython
 
 from midge.jetstream.consumer.consumer cimport Consumer

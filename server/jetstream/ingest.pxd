@@ -1,5 +1,3 @@
-# C types for ingest.py.
-
 cimport cython
 
 from midge.jetstream.store.published cimport PublishedLines
@@ -38,14 +36,11 @@ cdef class StreamLines(LineTaker):
     cdef Stream _stream
     cdef StreamSubscription _subscription
     cdef SubList _sublist
-    cdef unsigned long long _generation
-    cdef unsigned long long _epoch
+    cdef unsigned long long _generation, _epoch
     cdef PublishedLines _lines
 
     @cython.locals(store=Store, start=Py_ssize_t, end=Py_ssize_t)
-    cdef void learn(
-        self, StreamSubscription subscription, SubList sublist, Frame frame
-    ) except *
+    cdef void learn(self, StreamSubscription subscription, SubList sublist, Frame frame) except *
     @cython.locals(owner=ChannelOwner, account=Account, lines=PublishedLines,
                    position=Py_ssize_t, payload_bytes=Py_ssize_t, found=Py_ssize_t,
                    count=Py_ssize_t)

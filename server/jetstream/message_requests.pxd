@@ -1,5 +1,3 @@
-# C types for message_requests.py.
-
 cimport cython
 
 from midge.jetstream.api cimport routes

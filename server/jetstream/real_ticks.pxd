@@ -1,5 +1,3 @@
-# C types for real_ticks.py.
-
 from midge.jetstream.environment.ticks cimport Ticks
 from midge.server cimport clock
 

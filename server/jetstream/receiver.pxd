@@ -1,5 +1,3 @@
-# C types for receiver.py.
-
 cimport cython
 
 from midge.jetstream.environment.sink cimport Receiver
@@ -28,14 +26,10 @@ cdef class MessageLine:
         Py_ssize_t end, bytes sid
     ) except *
     @cython.locals(data="unsigned char *")
-    cdef void add(
-        self, const unsigned char *piece, Py_ssize_t start, Py_ssize_t end
-    ) except *
+    cdef void add(self, const unsigned char *piece, Py_ssize_t start, Py_ssize_t end) except *
     @cython.locals(data="unsigned char *", at=Py_ssize_t)
     cdef void finish(self, Py_ssize_t headers_size, Py_ssize_t size) noexcept
-    cdef void append(
-        self, const unsigned char *piece, Py_ssize_t start, Py_ssize_t end
-    ) except *
+    cdef void append(self, const unsigned char *piece, Py_ssize_t start, Py_ssize_t end) except *
     cdef void _make_room(self, Py_ssize_t length) except *
 
 
@@ -61,9 +55,7 @@ cdef class ClientReceiver(Receiver):
     @cython.locals(checks=int)
     cpdef bint is_open(self, MessageView message) except -1
     @cython.locals(line=MessageLine, size=Py_ssize_t, headers_size=Py_ssize_t)
-    cpdef void take(
-        self, MessageView message, bytearray reply, Py_ssize_t reply_end
-    ) except *
+    cpdef void take(self, MessageView message, bytearray reply, Py_ssize_t reply_end) except *
 
 
 @cython.locals(subscription=RoutedSubscription, receiver=ClientReceiver)

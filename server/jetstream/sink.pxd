@@ -1,5 +1,3 @@
-# C types for sink.py.
-
 cimport cython
 
 from midge.jetstream.environment.sink cimport Receiver, Sink
@@ -8,13 +6,7 @@ from midge.protocol cimport lines
 from midge.protocol.frame cimport Frame, compose
 from midge.server.internal.publisher cimport InternalPublisher
 from midge.server.jetstream.receiver cimport (
-    ClientReceiver,
-    MessageLine,
-    ProducersTurn,
-    receiver_of,
-    single,
-    write,
-    write_stored,
+    ClientReceiver, MessageLine, ProducersTurn, receiver_of, single, write, write_stored,
 )
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
@@ -32,8 +24,7 @@ cdef class Watched:
 cdef class Interest:
     cdef Account _account
     cdef public object links
-    cdef dict _watched
-    cdef dict _importers
+    cdef dict _watched, _importers
 
     @cython.locals(watched=Watched)
     cpdef object watch(self, bytes subject, object changed, bytes group)
@@ -54,9 +45,7 @@ cdef class AccountSink(Sink):
 
     @cython.locals(result=SubListResult, subscription=RoutedSubscription, link=Client, frame=Frame,
                    is_sendable=bint)
-    cpdef Py_ssize_t send(
-        self, bytes subject, bytes reply, bytes headers, bytes payload
-    ) except -1
+    cpdef Py_ssize_t send(self, bytes subject, bytes reply, bytes headers, bytes payload) except -1
     @cython.locals(subscription=RoutedSubscription)
     cpdef Py_ssize_t send_stored(
         self, bytes subject, bytearray head, Py_ssize_t head_end, MessageView message

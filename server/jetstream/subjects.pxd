@@ -1,5 +1,3 @@
-# C types for subjects.py.
-
 cimport cython
 
 from midge.protocol.frame cimport Frame

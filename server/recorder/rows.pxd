@@ -1,5 +1,3 @@
-# C types for rows.py.
-
 cimport cython
 
 from midge.protocol cimport memory
@@ -10,10 +8,8 @@ cdef Py_ssize_t _BYTES_MAX
 
 cdef class Texts:
     cdef readonly object ends
-    cdef readonly bytearray valid
-    cdef readonly bytearray buffer
-    cdef readonly Py_ssize_t used
-    cdef readonly Py_ssize_t present
+    cdef readonly bytearray valid, buffer
+    cdef readonly Py_ssize_t used, present
     cdef int *_ends
     cdef unsigned char *_valid
     cdef unsigned char *_data
@@ -29,26 +25,12 @@ cdef class Texts:
 
 
 cdef class MessageRows:
-    cdef readonly Py_ssize_t capacity
-    cdef readonly Py_ssize_t count
-    cdef readonly Py_ssize_t count_max
-    cdef readonly Py_ssize_t runs
-    cdef readonly Py_ssize_t bytes
+    cdef readonly Py_ssize_t capacity, count, count_max, runs, bytes
     cdef public long long hour
     cdef public bint closed
-    cdef readonly dict subjects
-    cdef readonly dict accounts
-    cdef readonly object times
-    cdef readonly object cids
-    cdef readonly object sizes
-    cdef readonly object subject_codes
-    cdef readonly object account_codes
-    cdef readonly object plain
-    cdef readonly object queued
-    cdef readonly object repeats
-    cdef readonly Texts replies
-    cdef readonly Texts headers
-    cdef readonly Texts payloads
+    cdef readonly dict subjects, accounts
+    cdef readonly object times, cids, sizes, subject_codes, account_codes, plain, queued, repeats
+    cdef readonly Texts replies, headers, payloads
     cdef long long *_times
     cdef long long *_cids
     cdef long long *_sizes

@@ -1,5 +1,3 @@
-# C types for tap.py.
-
 cimport cython
 
 from midge.protocol cimport memory
@@ -20,8 +18,7 @@ cdef class MessageTap(MessageObserver):
     cdef readonly MessageRows rows
     cdef readonly long long dropped
     cdef Router _router
-    cdef object _exchange
-    cdef object _choose
+    cdef object _exchange, _choose
     cdef BoundedCache _choices
     cdef dict _codes
     cdef object _wall
@@ -31,12 +28,9 @@ cdef class MessageTap(MessageObserver):
     cdef Account _account
     cdef bytes _subject
     cdef Py_ssize_t _subject_length
-    cdef int _choice
-    cdef int _account_code
-    cdef int _subject_code
+    cdef int _choice, _account_code, _subject_code
     cdef Frame _frame
-    cdef Py_ssize_t _plain
-    cdef Py_ssize_t _queued
+    cdef Py_ssize_t _plain, _queued
     cdef bint _repeatable
 
     cpdef void message_routed(

@@ -1,5 +1,3 @@
-# C types for account.py.
-
 from midge.sublist.sublist cimport SubList
 from midge.sublist.subscription cimport Subscription
 

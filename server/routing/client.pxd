@@ -1,5 +1,3 @@
-# C types for client.py.
-
 from midge.protocol.frame cimport Frame
 from midge.server.routing.account cimport Account
 from midge.server.routing.outbound cimport Outbound
@@ -16,10 +14,7 @@ cdef class Client:
     cdef public unsigned char dirty
     cdef public Client next_dirty
     cdef readonly unsigned char role
-    cdef public long long in_messages
-    cdef public long long in_bytes
-    cdef public long long out_messages
-    cdef public long long out_bytes
+    cdef public long long in_messages, in_bytes, out_messages, out_bytes
 
     cpdef Frame checked(self, Subscription subscription, Client publisher, Frame frame)
     cpdef void finished(self, Subscription subscription) except *

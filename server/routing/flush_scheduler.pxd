@@ -1,5 +1,3 @@
-# C types for flush_scheduler.py.
-
 cimport cython
 
 from midge.server.routing.client cimport Client
@@ -12,8 +10,7 @@ cdef Py_ssize_t _READS_MAX
 @cython.final
 cdef class LoneReads:
     cdef public bint is_reading
-    cdef Py_ssize_t _before
-    cdef Py_ssize_t _each
+    cdef Py_ssize_t _before, _each
     cdef bint _is_shared
     cdef int _turns
     cdef Py_ssize_t _left
@@ -28,8 +25,7 @@ cdef class LoneReads:
 cdef class FlushScheduler:
     cdef readonly unsigned long long batches
     cdef readonly object soon
-    cdef Client _first
-    cdef Client _last
+    cdef Client _first, _last
     cdef Py_ssize_t _dirty
     cdef bint _is_flush_due
     cdef unsigned long long _due_since

@@ -1,5 +1,3 @@
-# C types for observer.py.
-
 from midge.protocol.frame cimport Frame
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client

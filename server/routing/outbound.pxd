@@ -1,5 +1,3 @@
-# C types for outbound.py.
-
 cimport cython
 
 from midge.protocol cimport lines, memory
@@ -8,8 +6,7 @@ from midge.server.routing cimport plain_socket
 
 cdef int _SPACE, _CR, _LF
 cdef Py_ssize_t _CHUNK_BYTES, _CHUNKS_KEPT
-cdef bytes _MSG
-cdef bytes _HMSG
+cdef bytes _MSG, _HMSG
 cdef bytearray _NOTHING
 
 
@@ -32,8 +29,7 @@ cdef class Outbound:
     cdef Py_ssize_t _queued_bytes
     cdef bytearray _chunk
     cdef unsigned char *_data
-    cdef Py_ssize_t _capacity
-    cdef Py_ssize_t _used
+    cdef Py_ssize_t _capacity, _used
 
     cpdef void attach(self, object transport, int descriptor=*) except *
     cpdef void detach(self) except *

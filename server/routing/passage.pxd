@@ -1,7 +1,4 @@
-# C types for passage.py.
-
-cdef int _ROLES, _ROUTE, _WORKER, _HUB, _STREAM
-cdef int _NO, _GO, _GR, _BOTH
+cdef int _ROLES, _ROUTE, _WORKER, _HUB, _STREAM, _NO, _GO, _GR, _BOTH
 cdef bytes _DIRECT
 
 cpdef int passes(int origin, int target, int border=*) except -1

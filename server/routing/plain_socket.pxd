@@ -91,9 +91,7 @@ cdef extern from *:
     bint midge_wait_for_input(int descriptor, long long longest_ns) noexcept nogil
 
 
-cdef inline Py_ssize_t send(
-    int descriptor, const unsigned char *data, Py_ssize_t length
-) noexcept:
+cdef inline Py_ssize_t send(int descriptor, const unsigned char *data, Py_ssize_t length) noexcept:
     return _send(descriptor, data, length, MSG_DONTWAIT | MSG_NOSIGNAL)
 
 

@@ -1,5 +1,3 @@
-# C types for receivers.py.
-
 cimport cython
 
 from midge.protocol.frame cimport Frame
@@ -54,9 +52,7 @@ cpdef Client pick_link(QueueGroup group, Client publisher, object chooser, Py_ss
 
 
 @cython.locals(remotes=Remotes, group=QueueGroup, chosen=Client)
-cpdef Client pick_instead(
-    bytes name, SubListResult result, Client publisher, object chooser
-)
+cpdef Client pick_instead(bytes name, SubListResult result, Client publisher, object chooser)
 
 
 @cython.locals(back=Client, members=tuple, member=RemoteSubscription, link=Client)

@@ -1,5 +1,3 @@
-# C types for router.py.
-
 cimport cython
 
 from midge.protocol cimport memory
@@ -9,19 +7,13 @@ from midge.server.routing.client cimport Client
 from midge.server.routing.flush_scheduler cimport FlushScheduler
 from midge.server.routing.observer cimport MessageObserver
 from midge.server.routing.receivers cimport (
-    forward,
-    forward_run,
-    links_take_run,
-    pick_instead,
-    pick_links,
-    send_to_all,
+    forward, forward_run, links_take_run, pick_instead, pick_links, send_to_all,
 )
 from midge.server.routing.runs cimport append_run_in_turn, takes_run
 from midge.server.routing.subscription cimport RoutedSubscription
 from midge.sublist.result cimport QueueGroup, Remotes, SubListResult
 
-cdef int BEHIND, NO_HEADERS
-cdef int REFUSED, TAKEN, FAILED
+cdef int BEHIND, NO_HEADERS, REFUSED, TAKEN, FAILED
 
 
 @cython.final
@@ -29,8 +21,7 @@ cdef class Router(FlushScheduler):
     cdef public object chooser
     cdef readonly object faults
     cdef public MessageObserver observer
-    cdef readonly long long offers
-    cdef readonly long long choices
+    cdef readonly long long offers, choices
     cdef readonly Py_ssize_t crossed
     cdef readonly list carried
     cdef readonly object sizes
@@ -56,9 +47,7 @@ cdef class Router(FlushScheduler):
     @cython.locals(remotes=Remotes, picked=dict)
     cdef dict _pick_links(self, SubListResult result, Client publisher, dict carried)
     @cython.locals(link=Client)
-    cdef dict _pick_instead(
-        self, bytes name, SubListResult result, Client publisher, dict picked
-    )
+    cdef dict _pick_instead(self, bytes name, SubListResult result, Client publisher, dict picked)
     @cython.locals(taken=Py_ssize_t, carried=dict)
     cdef Py_ssize_t _deliver_to_all(
         self, tuple subscriptions, Client publisher, Frame frame
@@ -77,9 +66,7 @@ cdef class Router(FlushScheduler):
     cpdef int deliver(
         self, RoutedSubscription subscription, Client publisher, Frame frame
     ) except -1
-    cdef int _append(
-        self, RoutedSubscription subscription, Client client, Frame frame
-    ) except -1
+    cdef int _append(self, RoutedSubscription subscription, Client client, Frame frame) except -1
     @cython.locals(members=tuple, count=Py_ssize_t, start=Py_ssize_t, i=Py_ssize_t,
                    chosen=Py_ssize_t, outcome=int, member=RoutedSubscription)
     cdef int _deliver_to_group(self, QueueGroup group, Client publisher, Frame frame) except -1

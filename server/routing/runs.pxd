@@ -1,5 +1,3 @@
-# C types for runs.py.
-
 cimport cython
 
 from midge.protocol.frame cimport Frame

@@ -1,5 +1,3 @@
-# C types for subscription.py.
-
 cimport cython
 
 from midge.protocol.frame cimport Frame
@@ -10,8 +8,7 @@ from midge.sublist.subscription cimport Subscription
 @cython.no_gc
 cdef class RoutedSubscription(Subscription):
     cdef readonly Client client
-    cdef public long long delivered
-    cdef public long long max_messages
+    cdef public long long delivered, max_messages
 
     cpdef object owned_by(self)
     cpdef bint receive(self, Client publisher, Frame frame) except -1

@@ -1,19 +1,14 @@
-# C types for highway.py.
-
 cimport cython
 
 from midge.jetstream.store cimport numbers
 
-cdef unsigned long long _MASK, _LOW
-cdef unsigned long long _BYTE_1, _BYTE_2, _BYTE_3, _BYTE_4, _BYTE_5, _BYTE_6, _BYTE_7
+cdef unsigned long long _MASK, _LOW, _BYTE_1, _BYTE_2, _BYTE_3, _BYTE_4, _BYTE_5, _BYTE_6, _BYTE_7
 cdef Py_ssize_t _V0, _V1, _MUL0, _MUL1, _PACKET, _FINAL_ROUNDS
 
 
 @cython.final
 cdef class HighwayHash:
-    cdef bytearray _initial
-    cdef bytearray _state
-    cdef bytearray _packet
+    cdef bytearray _initial, _state, _packet
 
     @cython.locals(packet=bytearray, size=Py_ssize_t, at=Py_ssize_t, i=Py_ssize_t,
                    vector=Py_ssize_t, lane="unsigned long long", total="unsigned long long")

@@ -1,5 +1,3 @@
-# C types for commit_thread.py.
-
 from midge.jetstream.store.disk cimport Write
 from midge.jetstream.store.file cimport native
 
@@ -7,10 +5,8 @@ from midge.jetstream.store.file cimport native
 cdef class CommitThread:
     cdef readonly long long direct_writes
     cdef int _directory
-    cdef object _remove_reader
-    cdef object _done
-    cdef int _wake_in
-    cdef int _wake_out
+    cdef object _remove_reader, _done
+    cdef int _wake_in, _wake_out
     cdef Write _write
     cdef object _segment
     cdef native.midge_writer *_writer

@@ -1,5 +1,3 @@
-# C types for compaction.py.
-
 cimport cython
 
 from midge.jetstream.store cimport numbers
@@ -16,8 +14,7 @@ cdef unsigned int _NONE
 @cython.final
 cdef class Carried:
     cdef readonly set names
-    cdef readonly list removals
-    cdef readonly list ids
+    cdef readonly list removals, ids
     cdef readonly dict purges
 
 
@@ -31,8 +28,7 @@ cdef class Compaction:
     cdef bytearray _moves
     cdef Py_ssize_t _moved_count
     cdef bint _has_ids
-    cdef Py_ssize_t _erasures
-    cdef Py_ssize_t _position
+    cdef Py_ssize_t _erasures, _position
     cdef unsigned long long _read_group
     cdef bytearray _data
     cdef Py_ssize_t _used

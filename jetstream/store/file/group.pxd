@@ -1,5 +1,3 @@
-# C types for group.py.
-
 cimport cython
 
 from midge.jetstream.store cimport numbers
@@ -15,21 +13,11 @@ cpdef Py_ssize_t pages(Py_ssize_t size) noexcept
 cdef class Segment:
     cdef readonly unsigned long long number
     cdef public object file
-    cdef public Py_ssize_t end
-    cdef public Py_ssize_t allocated
-    cdef public Py_ssize_t promised
-    cdef public Py_ssize_t zeroed_from
-    cdef public Py_ssize_t zeroed_to
-    cdef public Py_ssize_t warm_to
-    cdef public bint is_new
-    cdef public bint is_damaged
-    cdef public bint is_rewritten
-    cdef public bint is_unsynced
-    cdef public bint has_erasures
+    cdef public Py_ssize_t end, allocated, promised, zeroed_from, zeroed_to, warm_to
+    cdef public bint is_new, is_damaged, is_rewritten, is_unsynced, has_erasures
     cdef public Py_ssize_t erasures
     cdef public unsigned long long purged_group
-    cdef public Py_ssize_t live_bytes
-    cdef public Py_ssize_t message_bytes
+    cdef public Py_ssize_t live_bytes, message_bytes
     cdef public bint holds_more
 
 
@@ -41,11 +29,8 @@ cdef class Group:
     cdef public bytearray data
     cdef readonly list streams
     cdef public list lasts
-    cdef readonly list barriers
-    cdef readonly list erasures
-    cdef readonly list overwrites
-    cdef public Py_ssize_t used
-    cdef public Py_ssize_t count
+    cdef readonly list barriers, erasures, overwrites
+    cdef public Py_ssize_t used, count
     cdef public bint is_lone
     cdef readonly bint is_overwriting
 
@@ -57,8 +42,7 @@ cdef class Group:
 cdef class RecentGroups:
     cdef list _groups
     cdef Py_ssize_t _bytes
-    cdef bytearray _spare
-    cdef bytearray _small_spare
+    cdef bytearray _spare, _small_spare
 
     @cython.locals(data=bytearray)
     cpdef bytearray take_buffer(self)

@@ -1,5 +1,3 @@
-# C types for log.py.
-
 cimport cython
 
 from midge.jetstream.store cimport numbers
@@ -13,41 +11,27 @@ cdef Py_ssize_t _RESERVE, _GROWN_MAX, _LONE_COUNT, _LONE_BYTES
 
 
 cdef class Log:
-    cdef readonly object disk
-    cdef readonly object turns
-    cdef readonly object buffers
-    cdef readonly object fetches
+    cdef readonly object disk, turns, buffers, fetches
     cdef readonly unsigned int seed
-    cdef public unsigned long long group
-    cdef public unsigned long long durable
+    cdef public unsigned long long group, durable
     cdef public bint full
     cdef readonly Space space
     cdef public object failure
     cdef public bint sync_each
     cdef readonly list segments
     cdef public unsigned long long synced_segment
-    cdef public Py_ssize_t synced_position
-    cdef public Py_ssize_t marked_position
+    cdef public Py_ssize_t synced_position, marked_position
     cdef readonly unsigned long long written_groups
     cdef object _request_flush
     cdef list _listeners
-    cdef Group _open
-    cdef Group _flying
-    cdef list _erasing
-    cdef list _waiting
-    cdef list _chores
+    cdef Group _open, _flying
+    cdef list _erasing, _waiting, _chores
     cdef tuple _chore
     cdef bint _had_chore
     cdef RecentGroups _recent
-    cdef bint _is_wanted
-    cdef bint _is_stuck
-    cdef bint _is_leaving
-    cdef bint _was_small
+    cdef bint _is_wanted, _is_stuck, _is_leaving, _was_small
     cdef NextSegment _next
-    cdef public object on_failure
-    cdef public object on_records
-    cdef public object on_begun
-    cdef public object before_removal
+    cdef public object on_failure, on_records, on_begun, before_removal
     cdef bint _is_fresh
     cdef public bint is_pressed
     cdef public Py_ssize_t pressed_bytes

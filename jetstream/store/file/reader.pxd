@@ -1,5 +1,3 @@
-# C types for reader.py.
-
 cimport cython
 
 from midge.jetstream.store cimport numbers
@@ -17,14 +15,11 @@ cdef unsigned long long _LONG
 cdef class RecordReader(Medium):
     cdef readonly unsigned int number
     cdef readonly set lost
-    cdef public bint is_erasing
-    cdef public bint is_trying
-    cdef public bint is_away
+    cdef public bint is_erasing, is_trying, is_away
     cdef Log _log
     cdef bytearray _ahead
     cdef unsigned long long _ahead_segment
-    cdef Py_ssize_t _ahead_start
-    cdef Py_ssize_t _ahead_end
+    cdef Py_ssize_t _ahead_start, _ahead_end
     cdef unsigned long long _read_segment
     cdef Py_ssize_t _read_end
 
@@ -59,14 +54,10 @@ cdef class RecordReader(Medium):
         self, MessageView view, Run run, unsigned long long offset, unsigned long long size,
         Py_ssize_t number
     ) except -1
-    cdef bint _is_ahead(
-        self, Segment segment, Py_ssize_t offset, Py_ssize_t size
-    ) except -1
+    cdef bint _is_ahead(self, Segment segment, Py_ssize_t offset, Py_ssize_t size) except -1
     @cython.locals(group=Group, at=Py_ssize_t, end=Py_ssize_t, is_next=bint, whole=int,
                    length=Py_ssize_t)
-    cdef Py_ssize_t _bytes_at(
-        self, Segment segment, Py_ssize_t offset, Py_ssize_t size
-    ) except? -1
+    cdef Py_ssize_t _bytes_at(self, Segment segment, Py_ssize_t offset, Py_ssize_t size) except? -1
     cdef bint _is_next(self, Segment segment, Py_ssize_t offset) noexcept
     @cython.locals(is_next=bint)
     cdef bint _try_ahead(

@@ -1,5 +1,3 @@
-# C types for records.py.
-
 cimport cython
 
 from midge.jetstream.store cimport layout, numbers

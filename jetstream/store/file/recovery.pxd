@@ -1,5 +1,3 @@
-# C types for recovery.py.
-
 cimport cython
 
 from midge.jetstream.store cimport numbers
@@ -13,15 +11,10 @@ cdef int _GROUP, _STREAM_DELETED
 
 cdef class Replay:
     cdef readonly unsigned int seed
-    cdef readonly list damages
-    cdef readonly list repairs
-    cdef readonly unsigned long long group
-    cdef readonly unsigned long long mark_segment
-    cdef readonly unsigned long long mark_position
+    cdef readonly list damages, repairs
+    cdef readonly unsigned long long group, mark_segment, mark_position
     cdef readonly object stream_of
-    cdef object _delete_stream
-    cdef object _is_followed
-    cdef object _pass_hole
+    cdef object _delete_stream, _is_followed, _pass_hole
     cdef unsigned int _last_number
     cdef FileStore _last_stream
 
@@ -31,13 +24,9 @@ cdef class Replay:
                    position=Py_ssize_t)
     cpdef Py_ssize_t group_end(self, Segment segment, bytearray data, Py_ssize_t at) except -1
     @cython.locals(end=Py_ssize_t)
-    cpdef Py_ssize_t next_group(
-        self, Segment segment, bytearray data, Py_ssize_t at
-    ) except? -1
+    cpdef Py_ssize_t next_group(self, Segment segment, bytearray data, Py_ssize_t at) except? -1
     @cython.locals(end=Py_ssize_t)
-    cpdef Py_ssize_t next_record(
-        self, Segment segment, bytearray data, Py_ssize_t at
-    ) except? -1
+    cpdef Py_ssize_t next_record(self, Segment segment, bytearray data, Py_ssize_t at) except? -1
     cpdef bint is_misplaced(self, Segment segment, bytearray data) except -1
     @cython.locals(sector_end=Py_ssize_t, end=Py_ssize_t, written=Py_ssize_t)
     cdef bint _is_torn(self, Segment segment, bytearray data, Py_ssize_t at) except -1
@@ -48,9 +37,7 @@ cdef class Replay:
     ) except -1
     @cython.locals(segment="unsigned long long", position="unsigned long long")
     cdef void _note_mark(self, bytearray data, Py_ssize_t at) except *
-    cdef void _apply(
-        self, Segment segment, bytearray data, Py_ssize_t at, Py_ssize_t end
-    ) except *
+    cdef void _apply(self, Segment segment, bytearray data, Py_ssize_t at, Py_ssize_t end) except *
     @cython.locals(number="unsigned int", stream=FileStore)
     cdef void _replay(self, Segment segment, bytearray data, Py_ssize_t at) except *
     @cython.locals(is_expected=bint, damaged_from=Py_ssize_t, whole=int)
@@ -58,9 +45,7 @@ cdef class Replay:
         self, Segment segment, bytearray data, Py_ssize_t at, Py_ssize_t end
     ) except *
     @cython.locals(whole=int, length=Py_ssize_t)
-    cdef int _mend(
-        self, Segment segment, bytearray data, Py_ssize_t at, Py_ssize_t end
-    ) except -1
+    cdef int _mend(self, Segment segment, bytearray data, Py_ssize_t at, Py_ssize_t end) except -1
     @cython.locals(position=Py_ssize_t, before=int, value=int, whole=int)
     cdef int _try_bytes(
         self, Segment segment, bytearray data, Py_ssize_t at, Py_ssize_t start,

@@ -1,5 +1,3 @@
-# C types for replayed.py.
-
 cimport cython
 
 from midge.jetstream.store cimport numbers, removing

@@ -1,5 +1,3 @@
-# C types for space.py.
-
 cimport cython
 
 from midge.jetstream.store.disk cimport Write
@@ -24,8 +22,7 @@ cdef class NextSegment:
     cdef object _disk
     cdef list _chores
     cdef Py_ssize_t _segment_max
-    cdef Segment _prepared
-    cdef Segment _last
+    cdef Segment _prepared, _last
 
     cpdef Segment get(self, unsigned long long number)
     cpdef Segment take(self, unsigned long long number)
@@ -33,8 +30,6 @@ cdef class NextSegment:
     cpdef void prepare(self, Segment segment, Py_ssize_t synced, bint is_lone) except *
     cdef Segment _create(self, unsigned long long number)
     @cython.locals(write=Write, start=Py_ssize_t)
-    cdef void _extend(
-        self, Segment segment, Py_ssize_t ahead, bint zeroed, bint is_lone
-    ) except *
+    cdef void _extend(self, Segment segment, Py_ssize_t ahead, bint zeroed, bint is_lone) except *
     cdef void _warm(self, Segment segment) except *
     cdef void _take_warming(self, Segment segment, Write write) except *

@@ -1,5 +1,3 @@
-# C types for stream.py.
-
 cimport cython
 
 from midge.jetstream.store.file cimport records
@@ -12,9 +10,7 @@ from midge.jetstream.store.store cimport Store
 
 
 cdef class StoredConsumers:
-    cdef readonly dict states
-    cdef readonly dict operations
-    cdef readonly dict written_in
+    cdef readonly dict states, operations, written_in
     cdef tuple _latest
 
     cpdef void save(self, bytes name, bytes state) except *
@@ -32,8 +28,7 @@ cdef class StreamSegments
 cdef class FileStore(Store):
     cdef readonly RecordWriter records
     cdef readonly unsigned int number
-    cdef public bytes account
-    cdef public bytes name
+    cdef public bytes account, name
     cdef public unsigned long long version
     cdef readonly set lost
     cdef public unsigned long long lost_bytes

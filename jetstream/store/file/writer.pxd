@@ -1,5 +1,3 @@
-# C types for writer.py.
-
 cimport cython
 
 from midge.jetstream.store cimport numbers
@@ -11,8 +9,7 @@ from midge.jetstream.store.indexes cimport AppendedMessage, Indexes, Run
 from midge.jetstream.store.message_index cimport Block
 from midge.jetstream.store.published cimport PublishedLines
 
-cdef Py_ssize_t _RESERVE, _HEAD, _FIXED
-cdef Py_ssize_t _BEYOND, _ID, _TTL, _NOTES_MIN
+cdef Py_ssize_t _RESERVE, _HEAD, _FIXED, _BEYOND, _ID, _TTL, _NOTES_MIN
 cdef int _MESSAGE
 
 
@@ -20,9 +17,7 @@ cdef class RecordWriter(RecordReader):
     cdef bytearray removals
     cdef bint is_moved
     cdef readonly unsigned long long configured_in
-    cdef unsigned long long bounded_in
-    cdef unsigned long long ends_in
-    cdef unsigned long long lost_from
+    cdef unsigned long long bounded_in, ends_in, lost_from
     cdef bytearray ids
     cdef Py_ssize_t _ids_max
     cdef bytearray ttls
@@ -51,9 +46,7 @@ cdef class RecordWriter(RecordReader):
     @cython.locals(segment=Segment)
     cdef void run_shrank(self, Py_ssize_t i, Run run, unsigned long long size) except *
     @cython.locals(length=Py_ssize_t, at=Py_ssize_t, group=Group)
-    cdef void write(
-        self, int kind, unsigned long long seq, long long time_ns, bytes body
-    ) except *
+    cdef void write(self, int kind, unsigned long long seq, long long time_ns, bytes body) except *
     cdef void note_kind(self, int kind, Segment segment) except *
     @cython.locals(at=Py_ssize_t)
     cdef void note_id(self, bytes msg_id, unsigned long long seq, long long time_ns) except *
