@@ -46,10 +46,10 @@ COMMANDS = {
     "convert": Command(
         "midge.server.process.commands:convert", "turn a nats-server configuration into TOML"
     ),
-    "why": Command("midge.server.process.why", "explain why a message arrives or does not"),
+    "why": Command("midge.server.process.why_command", "explain why a message arrives or does not"),
     "bench": Command("midge.client.benchmark.command", "measure a server"),
     "store": Command(
-        "midge.server.store_commands.command", "check a store directory, import nats-server's"
+        "midge.server.store_commands.store_command", "check a store directory, import nats-server's"
     ),
     "pub": Command("midge.client.commands.publish", "publish a message"),
     "sub": Command("midge.client.commands.subscribe", "print messages as they come"),

@@ -19,7 +19,7 @@ from midge.server.listeners.sockets import host_in_url, reserve
 from midge.server.listeners.tcp import Listener
 from midge.server.log.logger import get_logger
 from midge.server.monitoring.state import State
-from midge.server.system_account.events import SystemEvents
+from midge.server.system_account.system_events import SystemEvents
 
 if TYPE_CHECKING:
     import socket
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from midge.server.jetstream.engine import Engine
     from midge.server.listeners.tls import TlsContexts
     from midge.server.listeners.websocket import WebSocketListener
-    from midge.server.monitoring.service import MonitoringService
+    from midge.server.monitoring.monitoring_service import MonitoringService
     from midge.server.peers.cluster_service import ClusterService
     from midge.server.peers.leaf_service import LeafNodeService
     from midge.server.peers.ledger import Ledger
     from midge.server.recorder.recorder import TrafficRecorder
     from midge.server.system_account.remote_connections import RemoteConnections
-    from midge.server.tables.service import TableService
-    from midge.server.workers.role import WorkerRole
+    from midge.server.tables.table_service import TableService
+    from midge.server.workers.worker_role import WorkerRole
 
 log = get_logger()
 
@@ -171,7 +171,7 @@ class Server:
                 from midge.server.listeners import tls  # noqa: PLC0415 - only for servers that use it
 
                 self._https_tls = tls.TlsContexts(tls.for_anybody(options.tls))
-            from midge.server.monitoring.service import MonitoringService  # noqa: PLC0415 - as above
+            from midge.server.monitoring.monitoring_service import MonitoringService  # noqa: PLC0415 - as above
 
             self._monitoring = MonitoringService(state, self._https_tls, self._source)
             self._monitoring.open()
@@ -212,7 +212,7 @@ class Server:
     def _keep_messages_of_tables(self, options: Options) -> None:
         """Make the consumers of tables of interest streams, before the first publisher comes."""
         if options.tables:
-            from midge.server.tables.service import keep_messages  # noqa: PLC0415 - few have any
+            from midge.server.tables.table_service import keep_messages  # noqa: PLC0415 - few have any
 
             keep_messages(self._jetstream, options.tables)
 
@@ -222,7 +222,7 @@ class Server:
         if self._tables is not None:
             self._tables.reload()
         elif self.options.tables and self._is_first and self._state is not None:
-            from midge.server.tables.service import TableService  # noqa: PLC0415 - few have any
+            from midge.server.tables.table_service import TableService  # noqa: PLC0415 - few have any
 
             self._tables = self._state.tables = TableService(self.broker)
             self._tables.start()

@@ -55,7 +55,7 @@ from midge.sublist.subscription import RemoteSubscription, Subscription
 from midge.sublist.trie import ENDED, NOT_HELD, Node, Trie, build_result
 
 if TYPE_CHECKING:
-    from midge.sublist.listener import InterestListener
+    from midge.sublist.interest_listener import InterestListener
 
 _LEVEL_STEPS = 4  # steps for a trie level: levels are far apart in memory
 _MISS_STEPS = 6  # steps for copying, hashing and looking up a subject that `recent` does not have

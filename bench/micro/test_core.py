@@ -17,7 +17,7 @@ from bench.micro import workloads
 from midge.protocol.frame import Frame, compose
 from midge.protocol.handler import Handler
 from midge.protocol.parser import Parser
-from midge.server.recorder.rows import MessageRows
+from midge.server.recorder.message_rows import MessageRows
 from midge.server.recorder.tap import BARE, WHOLE, MessageTap
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client

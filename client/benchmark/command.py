@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from midge.client.benchmark import runs as bench_runs
 from midge.client.benchmark.busy import CpuUsage, server_processes
-from midge.client.benchmark.histogram import histogram, percentiles_us
+from midge.client.benchmark.latency_histogram import histogram, percentiles_us
 from midge.client.benchmark.runs import Outcome, Plan
 from midge.client.commands import output
 from midge.client.commands.connect_arguments import add_connect_arguments, connect_options

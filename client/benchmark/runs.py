@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from midge.client.benchmark.client import BenchError, CountingClient
+from midge.client.benchmark.counting_client import BenchError, CountingClient
 from midge.protocol.client_side import publish_frame, subscribe_line
 
 if TYPE_CHECKING:

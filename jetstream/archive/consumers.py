@@ -15,7 +15,7 @@ from midge.jetstream.archive.entries import ArchiveError
 from midge.jetstream.config import consumer as configuration
 from midge.jetstream.config.consumer_config import ConsumerConfig
 from midge.jetstream.config.names import SEQ_MAX
-from midge.jetstream.consumer.state import StoredState
+from midge.jetstream.consumer.stored_state import StoredState
 from midge.jetstream.json import structure
 from midge.jetstream.json.encode import encode
 

@@ -18,7 +18,7 @@ from midge.protocol.errors import quote
 if TYPE_CHECKING:
     from midge.jetstream.config.consumer_config import Allowance
     from midge.jetstream.config.stream import StreamConfig
-    from midge.jetstream.consumer.state import StoredState
+    from midge.jetstream.consumer.stored_state import StoredState
     from midge.jetstream.stream.contents import Usage
 
 

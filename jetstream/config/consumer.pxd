@@ -1,7 +1,7 @@
 cimport cython
 
 from midge.jetstream.config.consumer_config cimport Allowance, ConsumerConfig, CreateRequest
-from midge.jetstream.json.writer cimport ObjectWriter
+from midge.jetstream.json.object_writer cimport ObjectWriter
 
 cdef list _NOTHING
 cdef dict _METADATA, _METADATA_SHOWN

@@ -13,6 +13,7 @@ from midge.jetstream.config.consumer_config import Allowance, ConsumerConfig, Cr
 from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.json import syntax
 from midge.jetstream.json.encode import encode
+from midge.jetstream.json.object_writer import ObjectWriter
 from midge.jetstream.json.structure import (
     Boolean,
     Choice,
@@ -25,7 +26,6 @@ from midge.jetstream.json.structure import (
     Time,
 )
 from midge.jetstream.json.times import SECOND_NS, ZERO_TIME_NS
-from midge.jetstream.json.writer import ObjectWriter
 
 DEFAULT_ACK_WAIT_NS = 30 * SECOND_NS
 DEFAULT_INACTIVE_THRESHOLD_NS = 5 * SECOND_NS

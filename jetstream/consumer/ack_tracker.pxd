@@ -2,9 +2,9 @@ cimport cython
 
 from midge.jetstream.config.consumer_config cimport ConsumerConfig
 from midge.jetstream.consumer.ack_subject cimport AckNumbers
-from midge.jetstream.consumer.events cimport ConsumerEvents
-from midge.jetstream.consumer.host cimport ConsumerHost
-from midge.jetstream.consumer.log cimport ConsumerLog
+from midge.jetstream.consumer.consumer_events cimport ConsumerEvents
+from midge.jetstream.consumer.consumer_host cimport ConsumerHost
+from midge.jetstream.consumer.consumer_log cimport ConsumerLog
 from midge.jetstream.consumer.pending cimport Entry, Pending
 from midge.jetstream.consumer.position cimport Position
 from midge.jetstream.store.interface cimport LoadedMessage

@@ -8,9 +8,9 @@ from __future__ import annotations
 from midge.jetstream.config.consumer_config import ConsumerConfig
 from midge.jetstream.consumer import acks
 from midge.jetstream.consumer.ack_subject import AckNumbers
-from midge.jetstream.consumer.events import ConsumerEvents
-from midge.jetstream.consumer.host import ConsumerHost
-from midge.jetstream.consumer.log import ConsumerLog
+from midge.jetstream.consumer.consumer_events import ConsumerEvents
+from midge.jetstream.consumer.consumer_host import ConsumerHost
+from midge.jetstream.consumer.consumer_log import ConsumerLog
 from midge.jetstream.consumer.pending import Entry
 from midge.jetstream.consumer.position import Position
 from midge.jetstream.store.interface import LoadedMessage

@@ -4,8 +4,8 @@ from midge.jetstream.config.consumer_config cimport ConsumerConfig
 from midge.jetstream.consumer.ack_subject cimport AckNumbers
 from midge.jetstream.consumer.ack_tracker cimport AckTracker
 from midge.jetstream.consumer.deliverer cimport Deliverer
-from midge.jetstream.consumer.host cimport ConsumerHost
-from midge.jetstream.consumer.log cimport ConsumerLog
+from midge.jetstream.consumer.consumer_host cimport ConsumerHost
+from midge.jetstream.consumer.consumer_log cimport ConsumerLog
 from midge.jetstream.consumer.pending cimport Entry
 from midge.jetstream.consumer.position cimport Start, start_of
 from midge.sublist.subscription cimport Subscription

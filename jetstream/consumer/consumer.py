@@ -16,10 +16,10 @@ from midge.jetstream.config.consumer_config import ConsumerConfig
 from midge.jetstream.config.names import SEQ_MAX
 from midge.jetstream.consumer import acks as ack_kinds
 from midge.jetstream.consumer.ack_subject import AckNumbers
+from midge.jetstream.consumer.consumer_events import ConsumerEvents
+from midge.jetstream.consumer.consumer_host import ConsumerHost
+from midge.jetstream.consumer.consumer_log import ConsumerLog
 from midge.jetstream.consumer.deliverer import Deliverer, pace_of
-from midge.jetstream.consumer.events import ConsumerEvents
-from midge.jetstream.consumer.host import ConsumerHost
-from midge.jetstream.consumer.log import ConsumerLog
 from midge.jetstream.consumer.position import in_reach, start_of, waits_of
 from midge.jetstream.consumer.receivers import NO_RECEIVERS
 from midge.jetstream.environment.clock import Timer

@@ -4,8 +4,8 @@ from midge.jetstream.config cimport consumer as configuration
 from midge.jetstream.config cimport consumer_rules, names
 from midge.jetstream.config.consumer_config cimport Allowance, ConsumerConfig
 from midge.jetstream.consumer.consumer cimport Consumer, FilterSubscription
-from midge.jetstream.consumer.events cimport ConsumerEvents
-from midge.jetstream.consumer.host cimport ConsumerHost
+from midge.jetstream.consumer.consumer_events cimport ConsumerEvents
+from midge.jetstream.consumer.consumer_host cimport ConsumerHost
 from midge.sublist.bounded_cache cimport BoundedCache
 from midge.sublist.sublist cimport SubList
 

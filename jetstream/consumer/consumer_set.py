@@ -10,10 +10,10 @@ from midge.jetstream.config import consumer as configuration
 from midge.jetstream.config import consumer_rules, names
 from midge.jetstream.config.consumer_config import Allowance, ConsumerConfig
 from midge.jetstream.config.stream import FILE, INTEREST, WORKQUEUE, StreamConfig
-from midge.jetstream.consumer import state
+from midge.jetstream.consumer import stored_state
 from midge.jetstream.consumer.consumer import Consumer, FilterSubscription
-from midge.jetstream.consumer.events import ConsumerEvents
-from midge.jetstream.consumer.host import ConsumerHost
+from midge.jetstream.consumer.consumer_events import ConsumerEvents
+from midge.jetstream.consumer.consumer_host import ConsumerHost
 from midge.jetstream.consumer.pull import PullRequests
 from midge.jetstream.consumer.push import DeliverSubject
 from midge.jetstream.environment.surroundings import Surroundings
@@ -281,17 +281,17 @@ class ConsumerSet(ConsumerHost):
         for name, snapshot, operations in list(self.store.consumers()):
             if name.startswith(b"\x00"):
                 continue
-            self._take_up(name, state.restore(snapshot, operations))
+            self._take_up(name, stored_state.restore(snapshot, operations))
 
-    def take_up(self, name: bytes, stored: state.StoredState) -> None:
+    def take_up(self, name: bytes, stored: stored_state.StoredState) -> None:
         """Make a consumer that has the state of another server's, or of a backup."""
         stored.created_ns = stored.created_ns or self.clock.wall_ns()
         consumer = self._take_up(name, stored)
         consumer.save()
 
-    def _take_up(self, name: bytes, stored: state.StoredState) -> Consumer:
+    def _take_up(self, name: bytes, stored: stored_state.StoredState) -> Consumer:
         consumer = self._made(stored.config, name)
-        for entry in state.take_up(consumer.acks, stored):
+        for entry in stored_state.take_up(consumer.acks, stored):
             consumer.acks.forget(entry)
         self._insert(consumer)
         consumer.start()

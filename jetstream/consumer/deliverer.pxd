@@ -3,7 +3,7 @@ cimport cython
 from midge.jetstream.config.consumer_config cimport ConsumerConfig
 from midge.jetstream.consumer.ack_subject cimport AckSubject
 from midge.jetstream.consumer.ack_tracker cimport AckTracker
-from midge.jetstream.consumer.host cimport ConsumerHost
+from midge.jetstream.consumer.consumer_host cimport ConsumerHost
 from midge.jetstream.consumer.receivers cimport Receivers
 from midge.jetstream.environment.sink cimport Receiver
 from midge.jetstream.headers cimport add_lines

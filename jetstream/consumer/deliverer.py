@@ -12,7 +12,7 @@ from __future__ import annotations
 from midge.jetstream.config.consumer_config import ConsumerConfig
 from midge.jetstream.consumer.ack_subject import AckSubject
 from midge.jetstream.consumer.ack_tracker import AckTracker
-from midge.jetstream.consumer.host import ConsumerHost
+from midge.jetstream.consumer.consumer_host import ConsumerHost
 from midge.jetstream.consumer.receivers import NO_RECEIVERS, Receivers
 from midge.jetstream.environment.clock import Timer
 from midge.jetstream.headers import add_lines

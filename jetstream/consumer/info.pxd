@@ -5,7 +5,7 @@ from midge.jetstream.config.consumer_config cimport ConsumerConfig
 from midge.jetstream.consumer.ack_tracker cimport AckTracker
 from midge.jetstream.consumer.consumer cimport Consumer
 from midge.jetstream.consumer.receivers cimport Receivers
-from midge.jetstream.json.writer cimport ObjectWriter
+from midge.jetstream.json.object_writer cimport ObjectWriter
 
 cdef ObjectWriter _out
 

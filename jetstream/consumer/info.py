@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from midge.jetstream.config import consumer as configuration
 from midge.jetstream.json.encode import text
+from midge.jetstream.json.object_writer import ObjectWriter
 from midge.jetstream.json.times import format_time
-from midge.jetstream.json.writer import ObjectWriter
 
 if TYPE_CHECKING:
     from midge.jetstream.consumer.consumer import Consumer

@@ -1,7 +1,7 @@
 cimport cython
 
 from midge.jetstream.config.consumer_config cimport ConsumerConfig
-from midge.jetstream.consumer.host cimport ConsumerHost
+from midge.jetstream.consumer.consumer_host cimport ConsumerHost
 from midge.jetstream.consumer.pending cimport Entry, Pending
 from midge.jetstream.store.store cimport Store
 

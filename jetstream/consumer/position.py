@@ -34,8 +34,8 @@ the report stays below it until an ack leaves no message pending. `show_floor` m
 after a purge, as nats-server does.
 
 A purge moves both floors over the purged messages. A stream that a crash has cut back to an earlier
-message cuts its consumers' positions as well (`state.py`). Everything here is stored: the positions
-with each save, and between two saves the messages that were settled above the floor.
+message cuts its consumers' positions as well (`stored_state.py`). Everything here is stored: the
+positions with each save, and between two saves the messages that were settled above the floor.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from midge.jetstream.config.consumer_config import ConsumerConfig
-from midge.jetstream.consumer.host import ConsumerHost
+from midge.jetstream.consumer.consumer_host import ConsumerHost
 from midge.jetstream.consumer.pending import Entry, Pending
 from midge.jetstream.store.store import Store
 

@@ -2,7 +2,7 @@ cimport cython
 
 from midge.jetstream.consumer.ack_tracker cimport AckTracker
 from midge.jetstream.consumer.consumer cimport Consumer
-from midge.jetstream.consumer.host cimport ConsumerHost
+from midge.jetstream.consumer.consumer_host cimport ConsumerHost
 from midge.jetstream.consumer.receivers cimport Receivers
 from midge.jetstream.consumer.requests cimport PullRequest, RequestBody, RequestQueue, read_body
 from midge.jetstream.environment.sink cimport Receiver

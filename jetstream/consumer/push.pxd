@@ -4,7 +4,7 @@ from midge.jetstream.config cimport names
 from midge.jetstream.config.consumer_config cimport ConsumerConfig
 from midge.jetstream.consumer.ack_tracker cimport AckTracker
 from midge.jetstream.consumer.consumer cimport Consumer
-from midge.jetstream.consumer.host cimport ConsumerHost
+from midge.jetstream.consumer.consumer_host cimport ConsumerHost
 from midge.jetstream.consumer.receivers cimport Receivers
 from midge.jetstream.environment.sink cimport Receiver
 from midge.jetstream.store.interface cimport MessageView

@@ -20,8 +20,8 @@ from midge.jetstream.json.encode import text
 from midge.jetstream.json.times import SECOND_NS
 from midge.jetstream.stream import admission, checks, schedules
 from midge.jetstream.stream import incoming as names
-from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming, Refused
+from midge.jetstream.stream.stream_host import StreamHost
 from midge.protocol.errors import quote
 
 Batch = TypeVar("Batch")

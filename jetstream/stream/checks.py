@@ -16,8 +16,8 @@ from midge.jetstream.headers import NEVER, parse_number, parse_ttl
 from midge.jetstream.json.encode import encode, text
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream import schedules
-from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming, Refused
+from midge.jetstream.stream.stream_host import StreamHost
 from midge.protocol.errors import quote
 
 if TYPE_CHECKING:

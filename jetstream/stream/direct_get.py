@@ -12,9 +12,9 @@ from midge.jetstream.json import structure
 from midge.jetstream.json.times import format_time
 from midge.jetstream.store.interface import MessageView
 from midge.jetstream.stream import searching
-from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.pieces import Arrival, Pieces, WaitingPieces, in_turns, until_cached
 from midge.jetstream.stream.searching import GET, GetRequest
+from midge.jetstream.stream.stream_host import StreamHost
 from midge.protocol import digits, memory
 from midge.sublist.subjects import is_literal
 

@@ -15,8 +15,8 @@ from midge.jetstream.json.encode import encode, text
 from midge.jetstream.stream import batches
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.batches import OpenBatches, check_room
-from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming, Refused
+from midge.jetstream.stream.stream_host import StreamHost
 from midge.protocol.errors import quote
 
 SUFFIX = b".$FI"

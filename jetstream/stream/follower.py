@@ -20,9 +20,9 @@ from midge.jetstream.json.times import format_time
 from midge.jetstream.store.interface import LoadedMessage
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream import searching
-from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming
 from midge.jetstream.stream.pieces import WaitingPieces, in_turns
+from midge.jetstream.stream.stream_host import StreamHost
 from midge.jetstream.transform import StreamTransform
 from midge.sublist.subjects import matches
 

@@ -18,9 +18,9 @@ from midge.jetstream.store.interface import Keeper, LoadedMessage
 from midge.jetstream.store.store import Store
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.follower import Follower
-from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.pieces import WaitingPieces, in_turns, until_cached
 from midge.jetstream.stream.remote_follower import RemoteFollower
+from midge.jetstream.stream.stream_host import StreamHost
 
 if TYPE_CHECKING:
     from midge.jetstream.config.source import StreamSource

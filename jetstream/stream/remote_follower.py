@@ -24,7 +24,7 @@ from midge.jetstream.json.encode import encode
 from midge.jetstream.json.times import SECOND_NS, format_time
 from midge.jetstream.store.interface import LoadedMessage
 from midge.jetstream.stream.follower import Follower
-from midge.jetstream.stream.host import StreamHost
+from midge.jetstream.stream.stream_host import StreamHost
 
 _TICK_S = 0.5
 """How often it is looked whether the origin can be reached; a look is one match of a subject."""

@@ -23,9 +23,9 @@ from midge.jetstream.store.interface import StoreFailedError
 from midge.jetstream.store.store import Store
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream.contents import Contents
-from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming
 from midge.jetstream.stream.pieces import Pieces, WaitingPieces, in_turns, until_cached
+from midge.jetstream.stream.stream_host import StreamHost
 
 PIECE_MESSAGES = 100_000
 """Messages looked at in one piece: some 5 ms, at up to 50 ns for one with a subject of its own."""

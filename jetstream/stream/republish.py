@@ -8,8 +8,8 @@ from midge.jetstream import headers
 from midge.jetstream.config import names as config_names
 from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.json.times import format_time
-from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming
+from midge.jetstream.stream.stream_host import StreamHost
 from midge.jetstream.transform import StreamTransform
 from midge.sublist.subjects import is_valid_publish_subject
 

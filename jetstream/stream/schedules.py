@@ -19,9 +19,9 @@ from midge.jetstream.json.times import SECOND_NS, TimeProblem, format_time, pars
 from midge.jetstream.store import lookups
 from midge.jetstream.stream import cron
 from midge.jetstream.stream import incoming as names
-from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming, Refused
 from midge.jetstream.stream.pieces import WaitingPieces, in_turns, until_cached
+from midge.jetstream.stream.stream_host import StreamHost
 from midge.sublist.subjects import is_valid_publish_subject, matches
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@ cimport cython
 
 from midge.jetstream.headers cimport HeaderScan
 from midge.jetstream.stream.direct_get cimport DirectGet
-from midge.jetstream.stream.host cimport StreamHost
+from midge.jetstream.stream.stream_host cimport StreamHost
 from midge.jetstream.stream.incoming cimport Incoming
 from midge.protocol cimport digits, memory
 from midge.protocol.frame cimport Frame

@@ -24,19 +24,19 @@ from midge.jetstream.stream.batches import AtomicBatches
 from midge.jetstream.stream.contents import Usage
 from midge.jetstream.stream.direct_get import DirectGet
 from midge.jetstream.stream.fast_batches import FastBatches
-from midge.jetstream.stream.host import StreamHost
 from midge.jetstream.stream.incoming import Incoming, Refused
 from midge.jetstream.stream.origins import Origins
 from midge.jetstream.stream.pieces import in_turns
 from midge.jetstream.stream.removal import Expiry
 from midge.jetstream.stream.republish import Republisher
 from midge.jetstream.stream.schedules import Schedules
+from midge.jetstream.stream.stream_host import StreamHost
 from midge.protocol import digits, memory
 from midge.protocol.errors import quote
 from midge.protocol.frame import Frame
 
 if TYPE_CHECKING:
-    from midge.jetstream.consumer.state import StoredState
+    from midge.jetstream.consumer.stored_state import StoredState
 
 _HEADERS_MAX = 65535  # nats-server notes the length of the headers in 16 bits
 _OVERLOADED = b"NATS/1.0 429 Too Many Requests\r\n\r\n"

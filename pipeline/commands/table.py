@@ -145,8 +145,8 @@ def _column(text: str) -> tuple[str, str]:
 
 
 def _serve(args: argparse.Namespace) -> None:
-    from midge.pipeline.tables.delta import TableHandle
     from midge.pipeline.tables.serving import Job, TableServer
+    from midge.pipeline.tables.table_handle import TableHandle
 
     for url in args.urls:
         TableHandle(url)
@@ -168,7 +168,7 @@ def _serve(args: argparse.Namespace) -> None:
 
 
 def _work(_args: argparse.Namespace) -> None:
-    from midge.pipeline.tables.worker import work
+    from midge.pipeline.tables.landing_worker import work
 
     os.nice(_NICENESS)
     with stop_signals() as stop_asked:
@@ -176,7 +176,7 @@ def _work(_args: argparse.Namespace) -> None:
 
 
 def _ls(args: argparse.Namespace) -> None:
-    from midge.pipeline.tables.delta import tables_in
+    from midge.pipeline.tables.table_handle import tables_in
 
     rows = [
         (table.url, table.source.stream, table.position, *table.size())
@@ -186,7 +186,7 @@ def _ls(args: argparse.Namespace) -> None:
 
 
 def _rm(args: argparse.Namespace) -> None:
-    from midge.pipeline.tables.delta import TableHandle, remove
+    from midge.pipeline.tables.table_handle import TableHandle, remove
 
     source = TableHandle(str(args.directory)).source
     confirm(args, f"delete the table {args.directory} and its quarantine")
@@ -197,8 +197,8 @@ def _rm(args: argparse.Namespace) -> None:
 
 
 def _status(args: argparse.Namespace) -> None:
-    from midge.pipeline.tables.delta import TableHandle
     from midge.pipeline.tables.landing import options_of, same_stream, stream_state
+    from midge.pipeline.tables.table_handle import TableHandle
 
     rows = []
     for url in args.urls:
@@ -211,7 +211,7 @@ def _status(args: argparse.Namespace) -> None:
 
 
 def _compact(args: argparse.Namespace) -> None:
-    from midge.pipeline.tables.delta import LOCK_WAIT_S, TableHandle, locked
+    from midge.pipeline.tables.table_handle import LOCK_WAIT_S, TableHandle, locked
 
     for url in args.urls:
         with locked(url, LOCK_WAIT_S):

@@ -29,8 +29,8 @@ from midge.pipeline.delta import (
     updated,
 )
 from midge.pipeline.errors import TableError
+from midge.pipeline.lake.lake_table import DATE, LakeError, LakeTable
 from midge.pipeline.lake.storage import arrow_file_system, as_path
-from midge.pipeline.lake.table import DATE, LakeError, LakeTable
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

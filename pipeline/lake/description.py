@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from midge.pipeline.lake.lake_table import LakeError
 from midge.pipeline.lake.settings import PipelineSettings
 from midge.pipeline.lake.storage import as_uri
-from midge.pipeline.lake.table import LakeError
 from midge.pipeline.lake.tables import TABLES
 from midge.version import __version__
 

@@ -24,10 +24,10 @@ from pyspark.sql import functions as sf
 from midge.pipeline.delta import reading
 from midge.pipeline.errors import sentence_of
 from midge.pipeline.lake import bronze, gold, silver
+from midge.pipeline.lake.lake_table import LakeError
 from midge.pipeline.lake.opening import CHECKPOINT, clear, prepare
 from midge.pipeline.lake.settings import Days, PipelineSettings
 from midge.pipeline.lake.storage import Storage, as_uri
-from midge.pipeline.lake.table import LakeError
 from midge.pipeline.lake.tables import GOLD, SMALL_BYTES, TABLES, Lake, table_named
 from midge.pipeline.records.files import require_records
 from midge.pipeline.records.format import CLIENTS, DATA_SETS, INTEREST, MESSAGES, DataSet

@@ -11,9 +11,9 @@ from midge.pipeline.lake.description import (
     require_readable,
     require_same,
 )
+from midge.pipeline.lake.lake_table import LakeError
 from midge.pipeline.lake.settings import PipelineSettings
 from midge.pipeline.lake.storage import Storage, as_path
-from midge.pipeline.lake.table import LakeError
 from midge.pipeline.lake.tables import TABLES, Lake
 from midge.pipeline.records.format import DATA_SETS
 

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from midge.client.errors import reason_of
 from midge.pipeline.lake.delta_log import WRITTEN, DeltaLog, WrittenFile, read_files, write_files
+from midge.pipeline.lake.lake_table import DATE, LakeError, LakeTable
 from midge.pipeline.lake.storage import Storage, as_path
-from midge.pipeline.lake.table import DATE, LakeError, LakeTable
 from midge.protocol import record_columns
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from plotly.offline import get_plotlyjs
 from midge.client.errors import reason_of
 from midge.pipeline.errors import PipelineError
 from midge.pipeline.lake.delta_log import DeltaLog
+from midge.pipeline.lake.lake_table import LakeError
 from midge.pipeline.lake.storage import as_uri
-from midge.pipeline.lake.table import LakeError
 from midge.pipeline.lake.tables import GOLD
 from midge.pipeline.report.rows import Gold, Row, exchanges, listened, span, subjects
 from midge.pipeline.report.sections import LISTENED, NOT_RECORDED, SECTIONS, ReportSection

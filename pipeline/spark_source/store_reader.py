@@ -17,8 +17,8 @@ from midge.client.jetstream import StreamSummary
 from midge.jetstream.json.times import format_time
 from midge.jetstream.store.encrypted_disk import UserKeys
 from midge.jetstream.store.file.directory import StoreDirectory
+from midge.jetstream.store.file.file_store import FileStore
 from midge.jetstream.store.file.read_only import ReadOnlyDisk, find_store
-from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.store.interface import StoreError
 from midge.pipeline.errors import TableError
 from midge.pipeline.spark_source.reader import BATCH_ROWS, Columns

@@ -15,7 +15,8 @@ from midge.pipeline.spark_source.options import SourceOptions
 from midge.pipeline.spark_source.partitions import SequenceRange
 from midge.pipeline.spark_source.reader import Columns, RangeReader
 from midge.pipeline.tables.decoding import Decoded, Decoder, can_partition
-from midge.pipeline.tables.delta import (
+from midge.pipeline.tables.interest_consumer import acknowledge, make_consumer
+from midge.pipeline.tables.table_handle import (
     LOCK_WAIT_S,
     Source,
     TableHandle,
@@ -23,7 +24,6 @@ from midge.pipeline.tables.delta import (
     create,
     locked,
 )
-from midge.pipeline.tables.interest import acknowledge, make_consumer
 
 BLOCK_BYTES = 128 << 20
 """A commit comes when its rows have as many bytes in memory."""

@@ -23,8 +23,8 @@ from midge.pipeline.delta import reading
 from midge.pipeline.errors import TableError
 from midge.pipeline.spark_source.reader import BATCH_ROWS, Columns
 from midge.pipeline.tables.decoding import KINDS, OTHER, Decoded, Decoder
-from midge.pipeline.tables.delta import LOCK_WAIT_S, Layout, TableHandle, locked
 from midge.pipeline.tables.landing import check_partitions
+from midge.pipeline.tables.table_handle import LOCK_WAIT_S, Layout, TableHandle, locked
 from midge.protocol.key_value import OPERATION, PUT
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

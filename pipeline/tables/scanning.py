@@ -20,7 +20,6 @@ from midge.extras import install_command
 from midge.pipeline.delta import files_of, load, reading
 from midge.pipeline.errors import PipelineError, TableError
 from midge.pipeline.spark_source.partitions import SequenceRange
-from midge.pipeline.tables.delta import TableHandle
 from midge.pipeline.tables.landing import (
     Server,
     options_of,
@@ -28,6 +27,7 @@ from midge.pipeline.tables.landing import (
     same_stream,
     stream_state,
 )
+from midge.pipeline.tables.table_handle import TableHandle
 from midge.protocol.key_value import PUT
 
 if TYPE_CHECKING:

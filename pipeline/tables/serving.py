@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from midge.pipeline.delta import KEEP_HOURS
-from midge.pipeline.tables.delta import LOCK_WAIT_S, TableHandle, locked
 from midge.pipeline.tables.landing import Landed, Server, create_table, land
+from midge.pipeline.tables.table_handle import LOCK_WAIT_S, TableHandle, locked
 
 EVERY_S = 60.0
 _BACK_OFF_S = 1.0

@@ -16,7 +16,6 @@ from midge.pipeline.spark_source.store_reader import (
     warn_of_skipped,
 )
 from midge.pipeline.tables.decoding import Decoder
-from midge.pipeline.tables.delta import Source, TableHandle, create, locked
 from midge.pipeline.tables.landing import (
     BLOCK_BYTES,
     Landed,
@@ -24,6 +23,7 @@ from midge.pipeline.tables.landing import (
     decoded_blocks,
     same_stream,
 )
+from midge.pipeline.tables.table_handle import Source, TableHandle, create, locked
 
 
 def build(  # noqa: PLR0913 - most are keywords with defaults

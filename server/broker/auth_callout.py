@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from midge.server.auth import Authenticator
     from midge.server.broker.server_keys import ServerKeys
     from midge.server.channels.host import Host
-    from midge.server.internal.publisher import InternalPublisher
+    from midge.server.internal.internal_publisher import InternalPublisher
     from midge.server.routing.account import Account
     from midge.server.routing.client import Client
 

@@ -28,11 +28,11 @@ from midge.server.clients.screens import Screen, Screens
 from midge.server.clock import Clock
 from midge.server.config.account_names import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 from midge.server.config.options import Options
-from midge.server.internal.publisher import InternalPublisher
+from midge.server.internal.internal_publisher import InternalPublisher
 from midge.server.log.logger import get_logger
 from midge.server.routing.account import Account
 from midge.server.routing.contained_faults import ContainedFaults
-from midge.server.routing.observer import MessageObserver
+from midge.server.routing.message_observer import MessageObserver
 from midge.server.routing.role import Role
 from midge.server.routing.router import Router
 from midge.server.routing.subscription import RoutedSubscription

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from midge.server.routing.observer import MessageObserver
+from midge.server.routing.message_observer import MessageObserver
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,7 +1,7 @@
 cimport cython
 
 from midge.protocol.frame cimport Frame, compose, with_subject
-from midge.server.internal.publisher cimport InternalPublisher
+from midge.server.internal.internal_publisher cimport InternalPublisher
 from midge.server.routing.account cimport Account
 from midge.sublist.bounded_cache cimport BoundedCache
 from midge.sublist.subjects cimport is_valid_publish_subject

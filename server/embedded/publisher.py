@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from midge.protocol.frame import Frame, compose, with_subject
 from midge.protocol.headers import Headers, format_headers
 from midge.protocol.text import encode
-from midge.server.internal.publisher import InternalPublisher
+from midge.server.internal.internal_publisher import InternalPublisher
 from midge.server.routing.account import Account
 from midge.sublist.bounded_cache import BoundedCache
 from midge.sublist.subjects import is_valid_publish_subject

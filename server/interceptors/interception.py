@@ -27,7 +27,7 @@ from midge.server.clients.connection import Connection
 from midge.server.clients.screens import Screen
 from midge.server.interceptors.api import ClientInfo, Connect, Deliver, Publish, Refuse, Subscribe
 from midge.server.interceptors.calls import Call, InterceptorCalls
-from midge.server.interceptors.pending import PendingCommands, PendingDeliveries
+from midge.server.interceptors.pending_commands import PendingCommands, PendingDeliveries
 from midge.server.routing.role import Role
 from midge.server.routing.router import DEFERRED
 

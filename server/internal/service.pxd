@@ -1,7 +1,7 @@
 cimport cython
 
 from midge.protocol.frame cimport Frame
-from midge.server.internal.publisher cimport InternalPublisher
+from midge.server.internal.internal_publisher cimport InternalPublisher
 from midge.server.routing.client cimport Client
 from midge.server.routing.router cimport Router
 from midge.server.routing.subscription cimport RoutedSubscription

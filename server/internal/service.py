@@ -14,7 +14,7 @@ from midge.server.routing.subscription import RoutedSubscription
 
 if TYPE_CHECKING:
     from midge.protocol.frame import Frame
-    from midge.server.internal.publisher import InternalPublisher
+    from midge.server.internal.internal_publisher import InternalPublisher
     from midge.server.routing.account import Account
     from midge.server.routing.client import Client
 

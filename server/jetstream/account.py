@@ -14,16 +14,16 @@ from midge.jetstream.config.names import to_bytes
 from midge.jetstream.environment.surroundings import OriginNotes, Surroundings
 from midge.jetstream.json import type_names
 from midge.jetstream.json.encode import encode, text
-from midge.jetstream.store.file.stream import FileStore
+from midge.jetstream.store.file.file_store import FileStore
 from midge.jetstream.store.interface import StoreError
-from midge.server.jetstream import subjects
-from midge.server.jetstream.acks import AckIntake
+from midge.server.jetstream import api_subjects
+from midge.server.jetstream.account_sink import AccountSink, Interest
+from midge.server.jetstream.ack_intake import AckIntake
+from midge.server.jetstream.api_subjects import ApiService, InternalSubscription
 from midge.server.jetstream.audit import Answering, Audit
 from midge.server.jetstream.delivery import Deliveries
 from midge.server.jetstream.ingest import StreamSubscription
 from midge.server.jetstream.message_requests import MessageRequests
-from midge.server.jetstream.sink import AccountSink, Interest
-from midge.server.jetstream.subjects import ApiService, InternalSubscription
 from midge.server.log.logger import get_logger
 from midge.server.routing.role import Role
 
@@ -110,14 +110,14 @@ class AccountEngine:
     def open(self) -> None:
         """Subscribe to JetStream's own subjects, and recover the stored streams."""
         domain = self._context.options.domain
-        self._own.append(self._api(subjects.API))
+        self._own.append(self._api(api_subjects.API))
         if domain:
             prefix = b"$JS.%b.API." % domain.encode()
             self._own.append(self._api(prefix, self.sink))
         if self.limits is not None:
             self._own.append(AckIntake(self.streams))
             self._own.append(
-                InternalSubscription(subjects.FLOW_CONTROL + b">", self._take_flow_control)
+                InternalSubscription(api_subjects.FLOW_CONTROL + b">", self._take_flow_control)
             )
             self._own.append(InternalSubscription(PREFIX + b">", self._take_transfer))
         for subscription in self._own:
@@ -242,7 +242,7 @@ class AccountEngine:
         Requests about the cluster stay unanswered, as by a server that is in none. All others but
         INFO and the purge are refused by the server that has the requester's connection.
         """
-        asked = request.subject[len(subjects.API) :]
+        asked = request.subject[len(api_subjects.API) :]
         if asked == b"INFO":
             self.answer(request)
         elif asked.startswith(_PURGE) and asked.count(b".") == _PURGE.count(b"."):

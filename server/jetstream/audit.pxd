@@ -1,6 +1,6 @@
 cimport cython
 
-from midge.server.jetstream.sink cimport AccountSink
+from midge.server.jetstream.account_sink cimport AccountSink
 
 
 cdef class Audit:

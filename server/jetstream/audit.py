@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from midge.server.internal.service import Request
+    from midge.server.jetstream.account_sink import AccountSink
     from midge.server.jetstream.context import Context
-    from midge.server.jetstream.sink import AccountSink
 
 SUBJECT = b"$JS.EVENT.ADVISORY.API"
 _REQUEST_INFO = b"Nats-Request-Info"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from midge.jetstream.account.limits import ServerLimits
 from midge.jetstream.environment.surroundings import BacklogLimits, BatchLimits
 from midge.jetstream.json.times import SECOND_NS
-from midge.jetstream.store.file.identity import is_own
+from midge.jetstream.store.file.log_identity import is_own
 
 if TYPE_CHECKING:
     from midge.server.config.jetstream import JetStream, JetStreamLimits

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from midge.server.accounts.links import AccountLinks
     from midge.server.channels.fair_turns import FairTurns
     from midge.server.config.jetstream import JetStream
-    from midge.server.internal.publisher import InternalPublisher
+    from midge.server.internal.internal_publisher import InternalPublisher
     from midge.server.internal.service import Services
-    from midge.server.jetstream.clock import StreamClock
     from midge.server.jetstream.stores import Stores
+    from midge.server.jetstream.stream_clock import StreamClock
 
 
 class Context(Struct):

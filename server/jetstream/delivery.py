@@ -23,7 +23,7 @@ from midge.server.routing.role import Role
 from midge.server.routing.router import Router
 
 if TYPE_CHECKING:
-    from midge.server.jetstream.clock import StreamClock
+    from midge.server.jetstream.stream_clock import StreamClock
 
 PORTION_BYTES = 256 * 1024
 """Most that one consumer delivers before the next one: some 500 messages of 256 B and

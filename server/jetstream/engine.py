@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING
 from midge.jetstream.account.limits import JetStreamAccountLimits
 from midge.jetstream.environment.surroundings import Bounds
 from midge.jetstream.store.disk import SuppliedDisk
-from midge.jetstream.store.file.identity import establish
+from midge.jetstream.store.file.log_identity import establish
 from midge.jetstream.store.interface import GroupListener, StoreError, StoreKeyError
 from midge.jetstream.store.real_disk import RealDisk
 from midge.jetstream.stream.contents import Usage
 from midge.server.clients.observer import Observer
 from midge.server.errors import ConfigError
 from midge.server.histogram import Histogram
-from midge.server.internal.publisher import InternalPublisher
+from midge.server.internal.internal_publisher import InternalPublisher
 from midge.server.internal.service import Services
 from midge.server.jetstream import capacity
 from midge.server.jetstream.account import AccountEngine
-from midge.server.jetstream.clock import StreamClock
 from midge.server.jetstream.context import Context
 from midge.server.jetstream.filesystem import strangers_in, unread_nats_streams, weakness_of
 from midge.server.jetstream.stores import FileStores, MemoryStores, keys_of
+from midge.server.jetstream.stream_clock import StreamClock
 from midge.server.log.logger import get_logger
 
 if TYPE_CHECKING:

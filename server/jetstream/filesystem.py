@@ -9,7 +9,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from midge.jetstream.store.file.identity import is_own
+from midge.jetstream.store.file.log_identity import is_own
 from midge.jetstream.store.real_disk import LOCK
 from midge.server.jetstream.capacity import store_directory
 

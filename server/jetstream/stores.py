@@ -9,8 +9,8 @@ from midge.jetstream.config.names import to_bytes
 from midge.jetstream.config.stream import MEMORY
 from midge.jetstream.json.encode import text
 from midge.jetstream.store.file.directory import StoreDirectory
-from midge.jetstream.store.file.stream import FileStore
-from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.store.file.file_store import FileStore
+from midge.jetstream.store.memory_store import MemoryStore
 from midge.jetstream.store.turns import Turns
 from midge.server.channels.gate import Gate
 from midge.server.config.account_names import SYSTEM_ACCOUNT

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from midge.server.peers.cluster import Cluster
     from midge.server.peers.leaf_nodes import LeafNodes
     from midge.server.recorder.recorder import TrafficRecorder
-    from midge.server.tables.service import TableService
-    from midge.server.workers.role import WorkerRole
+    from midge.server.tables.table_service import TableService
+    from midge.server.workers.worker_role import WorkerRole
 
 _CLIENTS_PER_TURN = 1024
 """Clients that are added up in one turn, which takes 0.4 ms."""

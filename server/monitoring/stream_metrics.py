@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from midge.jetstream.stream.stream import Stream
     from midge.server.jetstream.engine import Engine
     from midge.server.monitoring.state import State
-    from midge.server.tables.service import TableState
+    from midge.server.tables.table_service import TableState
 
 Named = tuple[list[tuple[str, str]], Any]
 """The labels of a stream or a consumer with their values, and itself."""

@@ -28,7 +28,7 @@ from midge.server.process.tuning import tune
 from midge.server.server import Server
 from midge.server.workers.control import ControlChannel
 from midge.server.workers.handover import HandoverReceiver, Note
-from midge.server.workers.role import HandedSockets, KnownNeighbours, WorkerRole
+from midge.server.workers.worker_role import HandedSockets, KnownNeighbours, WorkerRole
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from midge.server.recorder.schemas import HEADERS, MESSAGES, TIME
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from midge.server.recorder.rows import MessageRows, Texts
+    from midge.server.recorder.message_rows import MessageRows, Texts
 
 _DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 _HEADERS_AT_A_TIME = 512

@@ -12,7 +12,7 @@ from midge.server.auth.pattern_set import PatternSet
 from midge.server.clients.observer import Observer
 from midge.server.errors import ConfigError
 from midge.server.log.logger import get_logger
-from midge.server.recorder.rows import MessageRows
+from midge.server.recorder.message_rows import MessageRows
 from midge.server.recorder.tap import BARE, HOUR_US, SKIPPED, WHOLE, MessageTap
 from midge.sublist.subjects import is_valid_subject
 
@@ -64,7 +64,7 @@ class TrafficRecorder(Observer):
             ConfigError: pyarrow is not installed, or a pattern is not a subject.
         """
         try:
-            from midge.server.recorder.writer import SegmentWriter  # noqa: PLC0415 - needs pyarrow
+            from midge.server.recorder.segment_writer import SegmentWriter  # noqa: PLC0415 - needs pyarrow
         except ModuleNotFoundError as error:
             from midge.extras import install_command  # noqa: PLC0415 - only for this message
 

@@ -4,8 +4,8 @@ from midge.protocol cimport memory
 from midge.protocol.frame cimport Frame
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
-from midge.server.routing.observer cimport MessageObserver
-from midge.server.recorder.rows cimport MessageRows
+from midge.server.routing.message_observer cimport MessageObserver
+from midge.server.recorder.message_rows cimport MessageRows
 from midge.server.routing.router cimport Router
 from midge.sublist.bounded_cache cimport BoundedCache
 

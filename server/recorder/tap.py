@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 from midge.protocol import memory
 from midge.protocol.frame import Frame
-from midge.server.recorder.rows import NOT_COUNTED, MessageRows
+from midge.server.recorder.message_rows import NOT_COUNTED, MessageRows
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
-from midge.server.routing.observer import MessageObserver
+from midge.server.routing.message_observer import MessageObserver
 from midge.server.routing.role import Role
 from midge.server.routing.router import Router
 from midge.sublist.bounded_cache import BoundedCache

@@ -8,7 +8,7 @@ from midge.sublist.subscription import Subscription
 
 if TYPE_CHECKING:
     from midge.server.routing.mapping import Mappings
-    from midge.sublist.listener import InterestListener
+    from midge.sublist.interest_listener import InterestListener
 
 
 class InterestWatcher(Protocol):

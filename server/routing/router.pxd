@@ -5,7 +5,7 @@ from midge.protocol.frame cimport Frame
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
 from midge.server.routing.flush_scheduler cimport FlushScheduler
-from midge.server.routing.observer cimport MessageObserver
+from midge.server.routing.message_observer cimport MessageObserver
 from midge.server.routing.receivers cimport (
     forward, forward_run, links_take_run, pick_instead, pick_links, send_to_all,
 )

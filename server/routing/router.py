@@ -16,7 +16,7 @@ from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.contained_faults import ContainedFaults
 from midge.server.routing.flush_scheduler import FlushScheduler
-from midge.server.routing.observer import MessageObserver
+from midge.server.routing.message_observer import MessageObserver
 from midge.server.routing.receivers import (
     CarriedGroup,
     deliver_to_each,

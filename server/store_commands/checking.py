@@ -9,8 +9,8 @@ from midge.jetstream.account.account import UNFINISHED
 from midge.jetstream.json.encode import text
 from midge.jetstream.store.encrypted_disk import UserKeys
 from midge.jetstream.store.file.directory import StoreDirectory
+from midge.jetstream.store.file.file_store import FileStore
 from midge.jetstream.store.file.read_only import ReadOnlyDisk, find_store
-from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.stream import admission
 
 _LOST_SHOWN_MAX = 100

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from midge.server.peers.cluster import Cluster
     from midge.server.routing.account import Account
     from midge.server.routing.client import Client
-    from midge.server.system_account.events import SystemEvents
+    from midge.server.system_account.system_events import SystemEvents
 
 _TOLD = b"$SYS.SERVER.ACCOUNT.*.CONNS"
 _ASKED = b"$SYS.REQ.ACCOUNT.*.CONNS"

@@ -1,4 +1,4 @@
-"""The subjects of the system account's services, `$SYS.REQ...`; `requests.py` has the answers."""
+"""The subjects of the system account's services, `$SYS.REQ...`; see `system_requests.py`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
     from midge.server.routing.account import Account
     from midge.server.system_account.documents import Documents
-    from midge.server.system_account.requests import SystemRequests
+    from midge.server.system_account.system_requests import SystemRequests
 
 _MAX_WAITING = 64
 """Most waiting requests of one account; further ones get no answer."""
@@ -104,7 +104,7 @@ class SystemServices:
 
     def _answers(self) -> SystemRequests:
         if self._requests is None:
-            from midge.server.system_account.requests import SystemRequests  # noqa: PLC0415 - see there
+            from midge.server.system_account.system_requests import SystemRequests  # noqa: PLC0415 - see there
 
             self._requests = SystemRequests(self._documents(), self._reload)
         return self._requests

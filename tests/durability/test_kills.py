@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from midge.jetstream.store.file.directory import StoreDirectory
-from midge.jetstream.store.file.identity import CHECKPOINT
+from midge.jetstream.store.file.log_identity import CHECKPOINT
 from midge.jetstream.store.real_disk import RealDisk
 from tests.durability.history import REFUSED, UNKNOWN, WRITTEN, Write, violations
 from tests.durability.publisher import Publisher

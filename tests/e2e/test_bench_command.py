@@ -13,7 +13,7 @@ import pytest
 from bench import servers
 from midge import cli
 from midge.client.benchmark.busy import CpuUsage, server_processes
-from midge.client.benchmark.client import CountingClient
+from midge.client.benchmark.counting_client import CountingClient
 from midge.client.options import ClientOptions
 
 NATS_SERVER = servers.Command.parse(str(Path(sys.executable).parent / "nats-server"))

@@ -120,7 +120,7 @@ LATER_IN_A_DAEMON = LATER - {"midge.server.log.formats"} | {
     "midge.server.config.from_toml",
     "midge.server.config.to_toml",
     "midge.server.listeners.tls",
-    "midge.server.monitoring.service",
+    "midge.server.monitoring.monitoring_service",
     "midge.server.process.send_signal",
     "midge.sublist.transform",
     "pathlib",

@@ -5,7 +5,7 @@ import pytest
 from midge.pipeline.errors import TableError
 from midge.pipeline.spark_source.reader import Columns
 from midge.pipeline.tables.decoding import Decoder
-from midge.pipeline.tables.delta import Source, TableHandle, create
+from midge.pipeline.tables.table_handle import Source, TableHandle, create
 from midge.tables import read_table, rebuild, scan
 
 DAY_NS = 86_400_000_000_000

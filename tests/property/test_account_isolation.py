@@ -20,7 +20,7 @@ from midge.server.accounts.plan import plan_accounts
 from midge.server.config.options import Account as Table
 from midge.server.config.options import Export, Import, ImportSource
 from midge.server.errors import ConfigError
-from midge.server.internal.publisher import InternalPublisher
+from midge.server.internal.internal_publisher import InternalPublisher
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.router import Router

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from midge.jetstream.store.file import compaction, directory, log
 from midge.jetstream.store.file.directory import StoreDirectory
-from midge.jetstream.store.file.stream import FileStore
+from midge.jetstream.store.file.file_store import FileStore
 from midge.testing.simulated_disk import SimulatedDisk
 from tests.simulation.test_damage import copied
 from tests.support.store_states import differences, state_of

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from midge.jetstream.store.file.directory import StoreDirectory
-from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.store.memory_store import MemoryStore
 from midge.testing.simulated_disk import SimulatedDisk
 from tests.support.each import each
 from tests.support.store_oracle import Oracle

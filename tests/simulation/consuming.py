@@ -21,7 +21,7 @@ from random import Random
 
 from midge.jetstream.consumer.consumer import Consumer
 from midge.jetstream.store.file.directory import StoreDirectory
-from midge.jetstream.store.file.stream import FileStore
+from midge.jetstream.store.file.file_store import FileStore
 from midge.testing.simulated_disk import SimulatedDisk, Stopped
 from tests.simulation.world import WrongState
 from tests.support.consumer_rig import Rig, Sent, TurnedClock

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable
 
 from midge.jetstream.store.file.directory import StoreDirectory
-from midge.jetstream.store.file.identity import CHECKPOINT
+from midge.jetstream.store.file.log_identity import CHECKPOINT
 from midge.jetstream.store.interface import StoreError
 from midge.testing.simulated_disk import Inode, SimulatedDisk, Stopped
 from tests.simulation.world import EncryptedWorld, PassingWorld, PlainWorld, World, WrongState

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from midge.jetstream.consumer import log, state
+from midge.jetstream.consumer import consumer_log, stored_state
 from midge.jetstream.consumer.position import Position
 from midge.jetstream.store.disk import Write
 from midge.testing.simulated_disk import SimulatedCommitter, SimulatedFile
@@ -17,7 +17,7 @@ Numbers = list[int]
 
 STEPS = 200
 FETCHED_FOR_NOTHING = (18_948, 24_845)
-_FLOOR_SEQ = state._POSITIONS.index("floor_seq")
+_FLOOR_SEQ = stored_state._POSITIONS.index("floor_seq")
 
 
 def crashes(seeds: Iterable[int]) -> int:
@@ -51,14 +51,14 @@ def test_nothing_is_forgotten_or_invented_in_the_long_form(start: int) -> None:
 
 def changed(patch: Patch, change: Callable[[Numbers, Numbers, Numbers, Numbers], object]) -> None:
     """Alter the stored state by `change`: positions, pending, settled and counts."""
-    right = state.change
+    right = stored_state.change
 
     def wrong(position: Position, seqs: Iterable[int], *, had_counts: bool = True) -> bytes:
-        parts = state.parts(right(position, seqs, had_counts=had_counts))
+        parts = stored_state.parts(right(position, seqs, had_counts=had_counts))
         change(*parts)
-        return state.joined(*parts)
+        return stored_state.joined(*parts)
 
-    patch.setattr(state, "change", wrong)
+    patch.setattr(stored_state, "change", wrong)
 
 
 def confirmed_before_the_sync(patch: Patch) -> None:
@@ -91,7 +91,7 @@ def floor_ahead_of_the_stream(patch: Patch) -> None:
 
 
 def written_too_late(patch: Patch) -> None:
-    patch.setattr(log, "WRITE_DELAY_S", 0.2)
+    patch.setattr(consumer_log, "WRITE_DELAY_S", 0.2)
 
 
 def cold_reads_on_the_loop(patch: Patch) -> None:

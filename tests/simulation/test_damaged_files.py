@@ -10,7 +10,7 @@ import pytest
 from midge.jetstream.store.file import directory as directory_module
 from midge.jetstream.store.file import log, records
 from midge.jetstream.store.file.directory import StoreDirectory
-from midge.jetstream.store.file.identity import HEAD_AT
+from midge.jetstream.store.file.log_identity import HEAD_AT
 from midge.jetstream.store.interface import StoreError
 from midge.testing.simulated_disk import SimulatedDisk
 from tests.simulation.damaged_files import (

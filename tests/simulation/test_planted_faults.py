@@ -9,12 +9,19 @@ import pytest
 
 from midge.jetstream.store.disk import Disk, Write
 from midge.jetstream.store.encrypted_disk import EncryptedDisk
-from midge.jetstream.store.file import compaction, directory, identity, log, opening, replayed
+from midge.jetstream.store.file import (
+    compaction,
+    directory,
+    log,
+    log_identity,
+    opening,
+    replayed,
+)
 from midge.jetstream.store.file.compaction import Compaction
+from midge.jetstream.store.file.file_store import FileStore, StreamSegments
 from midge.jetstream.store.file.group import Segment
 from midge.jetstream.store.file.log import Log
 from midge.jetstream.store.file.recovery import Replay
-from midge.jetstream.store.file.stream import FileStore, StreamSegments
 from midge.jetstream.store.interface import StoreError
 from midge.testing.simulated_disk import SimulatedCommitter, SimulatedDisk, SimulatedFile
 from tests.simulation.world import (
@@ -260,14 +267,14 @@ def same_data_key(patch: Patch) -> None:
 
 
 def both_identities_at_once(patch: Patch) -> None:
-    def rewrite(disk: Disk, found: list[Any], wanted: identity.LogIdentity) -> None:
+    def rewrite(disk: Disk, found: list[Any], wanted: log_identity.LogIdentity) -> None:
         if found != [wanted, wanted]:
-            for name in set(identity.NAMES) & set(disk.names()):
+            for name in set(log_identity.NAMES) & set(disk.names()):
                 disk.unlink(name)
-            for name in identity.NAMES:
-                identity._write(disk, name, wanted)
+            for name in log_identity.NAMES:
+                log_identity._write(disk, name, wanted)
 
-    patch.setattr(identity, "_write_where_missing", rewrite)
+    patch.setattr(log_identity, "_write_where_missing", rewrite)
 
 
 FAULTS = [

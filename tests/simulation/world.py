@@ -25,7 +25,7 @@ from midge.jetstream.store.encrypted_disk import (
     UserKeys,
 )
 from midge.jetstream.store.file.directory import StoreDirectory
-from midge.jetstream.store.file.stream import FileStore
+from midge.jetstream.store.file.file_store import FileStore
 from midge.jetstream.store.interface import GroupListener, StoreError, StoreFullError
 from midge.jetstream.store.subject_index import Pattern
 from midge.testing.simulated_disk import SimulatedDisk, Stopped

@@ -16,7 +16,7 @@ from midge.jetstream.environment.sink import Receiver, Sink
 from midge.jetstream.environment.surroundings import Surroundings
 from midge.jetstream.json.encode import encode
 from midge.jetstream.store.interface import MessageView
-from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.store.memory_store import MemoryStore
 from midge.jetstream.store.store import Store
 from midge.jetstream.store.turns import Turns
 

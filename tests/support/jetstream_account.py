@@ -14,7 +14,7 @@ from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.environment.sink import Sink
 from midge.jetstream.environment.surroundings import Surroundings
 from midge.jetstream.store.file.directory import StoreDirectory
-from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.store.memory_store import MemoryStore
 from midge.jetstream.store.store import Store
 from midge.jetstream.stream.stream import Stream
 from midge.protocol.frame import compose

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from midge.jetstream.store import lookups
-from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.store.memory_store import MemoryStore
 from midge.jetstream.store.store import Store
 from tests.support.published_lines import store_lines
 from tests.support.store_oracle import Oracle

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from midge.jetstream.store.file.directory import StoreDirectory
-from midge.jetstream.store.file.stream import FileStore
+from midge.jetstream.store.file.file_store import FileStore
 
 State = dict[bytes, dict[str, Any]]
 

@@ -201,7 +201,7 @@ def test_declarations_that_are_analysed_once_give_the_same_c_code(
 ) -> None:
     """Of modules that reach each other's inline functions; the files have other numbers."""
     modules = ["midge.server.clock", "midge.sublist.mutex", "midge.sublist.recent"]
-    modules += ["midge.jetstream.consumer.log", "midge.server.routing.subscription"]
+    modules += ["midge.jetstream.consumer.consumer_log", "midge.server.routing.subscription"]
     for kind in ("plain", "shared"):
         for some in [modules] if kind == "shared" else [[name] for name in modules]:
             command = [sys.executable, "-c", TRANSLATE, str(tmp_path / kind), *some]

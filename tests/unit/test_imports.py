@@ -38,7 +38,7 @@ LATE_MODULES = {
     "midge.server.monitoring.connz",
     "midge.server.monitoring.http",
     "midge.server.monitoring.varz",
-    "midge.server.system_account.requests",
+    "midge.server.system_account.system_requests",
 }
 """Our own modules that a start in plain configuration does without; there are more."""
 
@@ -301,8 +301,8 @@ def test_no_module_imports_itself_round_a_corner(edges: set[tuple[str, str]]) ->
     [
         ("midge.server.routing.router", "midge.server.channels.channel"),
         ("midge.server.config.load", "midge.server.server"),
-        ("midge.server.clients.flow", "midge.server.internal.publisher"),
-        ("midge.jetstream.consumer.push", "midge.jetstream.stream.host"),
+        ("midge.server.clients.flow", "midge.server.internal.internal_publisher"),
+        ("midge.jetstream.consumer.push", "midge.jetstream.stream.stream_host"),
         ("midge.jetstream.archive.receiving", "midge.jetstream.api.call"),
         ("midge.pipeline.lake.gold", "midge.pipeline.report.page"),
         ("midge.client.client", "midge.client.commands.verbs"),

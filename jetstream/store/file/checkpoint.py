@@ -37,12 +37,12 @@ from midge.jetstream.store.file.frames import (
     DeferredWriter,
     UnfitCheckpoint,
 )
-from midge.jetstream.store.file.identity import CHECKPOINT, NEW
+from midge.jetstream.store.file.log_identity import CHECKPOINT, NEW
 
 if TYPE_CHECKING:
+    from midge.jetstream.store.file.file_store import FileStore
     from midge.jetstream.store.file.group import Segment
     from midge.jetstream.store.file.log import Log
-    from midge.jetstream.store.file.stream import FileStore
 
 _SECTOR = 512
 

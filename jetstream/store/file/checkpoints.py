@@ -16,12 +16,12 @@ from midge.jetstream.store import numbers
 from midge.jetstream.store.disk import Disk
 from midge.jetstream.store.file import records
 from midge.jetstream.store.file.checkpoint import Checkpoint, RunningCheckpoint
+from midge.jetstream.store.file.file_store import FileStore
 from midge.jetstream.store.file.group import Segment
-from midge.jetstream.store.file.identity import CHECKPOINT, NEW, Head
 from midge.jetstream.store.file.log import Log
+from midge.jetstream.store.file.log_identity import CHECKPOINT, NEW, Head
 from midge.jetstream.store.file.opening import Opening
 from midge.jetstream.store.file.recovery import Damage, sound_end, sound_head
-from midge.jetstream.store.file.stream import FileStore
 
 _REPLAYED_MAX = 256 * 1024 * 1024
 """Bytes of log, some 1 s of replay, after which a start writes a checkpoint for the next one."""

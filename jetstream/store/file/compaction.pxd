@@ -4,7 +4,7 @@ from midge.jetstream.store cimport numbers
 from midge.jetstream.store.file cimport records
 from midge.jetstream.store.file.group cimport Segment
 from midge.jetstream.store.file.log cimport Log
-from midge.jetstream.store.file.stream cimport FileStore
+from midge.jetstream.store.file.file_store cimport FileStore
 
 cdef Py_ssize_t _HEAD, _GROUP_HEAD, _MOVE
 cdef int _GROUP, _MESSAGE, _WHOLE

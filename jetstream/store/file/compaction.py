@@ -20,10 +20,10 @@ from functools import partial
 from midge.jetstream.store import numbers
 from midge.jetstream.store.disk import DiskFile, Write
 from midge.jetstream.store.file import records
+from midge.jetstream.store.file.file_store import FileStore
 from midge.jetstream.store.file.group import Segment, segment_name
-from midge.jetstream.store.file.identity import NEW
 from midge.jetstream.store.file.log import Log
-from midge.jetstream.store.file.stream import FileStore
+from midge.jetstream.store.file.log_identity import NEW
 from midge.jetstream.store.numbers import BytesLike
 
 _HEAD = 48

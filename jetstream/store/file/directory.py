@@ -12,16 +12,16 @@ from midge.jetstream.store.disk import Disk
 from midge.jetstream.store.file import records
 from midge.jetstream.store.file.checkpoints import Checkpoints
 from midge.jetstream.store.file.compaction import Compaction
+from midge.jetstream.store.file.file_store import FileStore
 from midge.jetstream.store.file.group import Segment, segment_name
-from midge.jetstream.store.file.identity import (
+from midge.jetstream.store.file.log import Log
+from midge.jetstream.store.file.log_identity import (
     Head,
     LogContents,
     establish,
 )
-from midge.jetstream.store.file.log import Log
 from midge.jetstream.store.file.opening import Opening
 from midge.jetstream.store.file.recovery import Damage
-from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.store.turns import Soon, Turns
 
 if TYPE_CHECKING:

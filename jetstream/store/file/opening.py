@@ -11,9 +11,11 @@ from __future__ import annotations
 from midge.jetstream.json.encode import text
 from midge.jetstream.store.disk import Disk
 from midge.jetstream.store.file import checkpoint, records, replayed
+from midge.jetstream.store.file.file_store import FileStore
 from midge.jetstream.store.file.frames import UnfitCheckpoint
 from midge.jetstream.store.file.group import Segment, segment_name, segment_number
-from midge.jetstream.store.file.identity import (
+from midge.jetstream.store.file.log import Log
+from midge.jetstream.store.file.log_identity import (
     CHECKPOINT,
     NEW,
     Head,
@@ -21,9 +23,7 @@ from midge.jetstream.store.file.identity import (
     put_aside,
     without_aside,
 )
-from midge.jetstream.store.file.log import Log
 from midge.jetstream.store.file.recovery import Damage, Replay, end_of_bytes, is_zero
-from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.store.interface import StoreError
 
 _HOMES_BEYOND = 1024  # numbers above the highest one that a misplaced file is tried with

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from midge import platforms
 from midge.jetstream.store.disk import Committer, Disk, DiskFile, Write
-from midge.jetstream.store.file.identity import is_own
+from midge.jetstream.store.file.log_identity import is_own
 from midge.jetstream.store.interface import StoreError
 from midge.jetstream.store.real_disk import LOCK
 

@@ -3,7 +3,7 @@ cimport cython
 from midge.jetstream.store cimport numbers
 from midge.jetstream.store.file cimport records, replayed
 from midge.jetstream.store.file.group cimport Segment
-from midge.jetstream.store.file.stream cimport FileStore
+from midge.jetstream.store.file.file_store cimport FileStore
 
 cdef Py_ssize_t _HEAD, _GROUP_HEAD, _REPAIRED_MAX, _SECTOR, _PIECE, _TORN_MAX
 cdef int _GROUP, _STREAM_DELETED

@@ -24,8 +24,8 @@ from collections.abc import Callable
 
 from midge.jetstream.store import numbers
 from midge.jetstream.store.file import records, replayed
+from midge.jetstream.store.file.file_store import FileStore
 from midge.jetstream.store.file.group import Segment, segment_name
-from midge.jetstream.store.file.stream import FileStore
 
 _HEAD = 48
 _GROUP_HEAD = 80

@@ -3,8 +3,8 @@ cimport cython
 from midge.jetstream.store cimport numbers, removing
 from midge.jetstream.store.file cimport records
 from midge.jetstream.store.file.group cimport Segment
-from midge.jetstream.store.file.stream cimport FileStore, StoredConsumers
-from midge.jetstream.store.file.writer cimport RecordWriter
+from midge.jetstream.store.file.file_store cimport FileStore, StoredConsumers
+from midge.jetstream.store.file.record_writer cimport RecordWriter
 from midge.jetstream.store.indexes cimport AppendedMessage, Run
 
 cdef Py_ssize_t _HEAD

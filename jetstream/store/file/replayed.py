@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from midge.jetstream.store import numbers, removing
 from midge.jetstream.store.file import records
+from midge.jetstream.store.file.file_store import FileStore
 from midge.jetstream.store.file.group import Segment
-from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.store.indexes import Run
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from midge.jetstream.account.account import JetStreamAccount
 from midge.jetstream.api import dispatch, routes
 from midge.jetstream.consumer.consumer import Consumer
 from midge.jetstream.environment.surroundings import Surroundings
-from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.store.memory_store import MemoryStore
 from midge.server.jetstream.message_requests import MessageRequests
 from tests.differential.jetstream.consumer_programs import (
     INBOXES,

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from midge.pipeline.lake import delta_log
-from midge.pipeline.lake.table import LakeError, LakeTable
+from midge.pipeline.lake.lake_table import LakeError, LakeTable
 from midge.pipeline.lake.tables import Lake
 from tests.pipeline.tables.workers import compile_kill_points
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from midge import cli
 from midge.pipeline.errors import TableError
-from midge.pipeline.tables.delta import QUARANTINE_SUFFIX
+from midge.pipeline.tables.table_handle import QUARANTINE_SUFFIX
 from midge.tables import land
 
 WRITES_MAX = 60

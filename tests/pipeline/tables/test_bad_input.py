@@ -24,8 +24,8 @@ from midge import cli
 from midge.pipeline.delta import delta_reason_of
 from midge.pipeline.errors import TableError
 from midge.pipeline.tables.decoding import Decoder
-from midge.pipeline.tables.delta import QUARANTINE_SUFFIX, TableHandle
 from midge.pipeline.tables.scanning import read_table
+from midge.pipeline.tables.table_handle import QUARANTINE_SUFFIX, TableHandle
 from midge.tables import (
     create_table,
     land,

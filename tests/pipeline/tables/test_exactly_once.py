@@ -19,7 +19,7 @@ from midge.client.client import NatsClient
 from midge.client.jetstream import JetStreamApi
 from midge.client.options import ClientOptions
 from midge.pipeline.errors import TableError
-from midge.pipeline.tables.delta import QUARANTINE_SUFFIX, TableHandle
+from midge.pipeline.tables.table_handle import QUARANTINE_SUFFIX, TableHandle
 from midge.tables import create_table, land, rebuild, scan, scan_duckdb, scan_polars
 from tests.pipeline.conftest import Stream
 from tests.pipeline.tables.workers import FAIL_POINTS, Workers, compile_kill_points

@@ -21,7 +21,7 @@ from midge.client.client import NatsClient
 from midge.client.options import ClientOptions
 from midge.pipeline import delta
 from midge.pipeline.errors import TableError
-from midge.pipeline.tables.delta import TableHandle
+from midge.pipeline.tables.table_handle import TableHandle
 from midge.tables import create_table, land, rebuild, scan, scan_duckdb, scan_polars
 from tests.pipeline.conftest import Stream
 from tests.pipeline.tables.test_exactly_once import is_good, payload

@@ -9,7 +9,7 @@ from midge.client.errors import OptionError
 from midge.pipeline.errors import TableError
 from midge.pipeline.spark_source.reader import Columns
 from midge.pipeline.tables.decoding import Decoder
-from midge.pipeline.tables.delta import Source, TableHandle, create
+from midge.pipeline.tables.table_handle import Source, TableHandle, create
 from midge.tables import rebuild, scan
 
 pytestmark = pytest.mark.timeout(60)

@@ -14,7 +14,7 @@ from midge.client.jetstream import StreamSummary
 from midge.pipeline.spark_source.reader import Columns
 from midge.pipeline.tables import landing, scanning
 from midge.pipeline.tables.decoding import Decoder
-from midge.pipeline.tables.delta import Source, TableHandle, create
+from midge.pipeline.tables.table_handle import Source, TableHandle, create
 from midge.tables import create_table, land, rebuild, scan, scan_duckdb, scan_polars, scan_rows
 from tests.pipeline.tables.test_tables import fill, numbers, orders, server, table
 
@@ -158,7 +158,7 @@ def test_new_columns_of_the_later_messages_are_in_the_scan(orders, server, tmp_p
 
 _WRITING = """
 import random, sys
-from midge.pipeline.tables.delta import TableHandle, locked
+from midge.pipeline.tables.table_handle import TableHandle, locked
 from midge.tables import land, rebuild
 
 url, server = sys.argv[1:]

@@ -12,9 +12,9 @@ from midge import cli
 from midge.pipeline.spark_source.reader import Columns
 from midge.pipeline.tables import serving
 from midge.pipeline.tables.decoding import Decoder
-from midge.pipeline.tables.delta import Source, TableHandle, create
 from midge.pipeline.tables.landing import Landed
 from midge.pipeline.tables.serving import Job, TableServer, TableTask
+from midge.pipeline.tables.table_handle import Source, TableHandle, create
 from midge.tables import create_table, land, scan
 from tests.pipeline.tables.test_tables import fill, numbers, orders, server, table
 

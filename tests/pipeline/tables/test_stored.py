@@ -7,7 +7,7 @@ import pytest
 from midge import cli
 from midge.client.client import NatsClient
 from midge.client.options import ClientOptions
-from midge.pipeline.tables.delta import TableHandle
+from midge.pipeline.tables.table_handle import TableHandle
 from midge.tables import build, create_table, land, scan
 from tests.pipeline.conftest import Stream
 from tests.pipeline.tables.test_tables import numbers

@@ -17,10 +17,10 @@ from midge.client.errors import StreamNotFoundError
 from midge.client.options import ClientOptions
 from midge.pipeline.errors import TableError
 from midge.pipeline.spark_source.reader import Columns
-from midge.pipeline.tables import delta, landing
+from midge.pipeline.tables import landing, table_handle
 from midge.pipeline.tables.decoding import Decoded, Decoder
-from midge.pipeline.tables.delta import TableHandle, locked
-from midge.pipeline.tables.interest import acknowledge
+from midge.pipeline.tables.interest_consumer import acknowledge
+from midge.pipeline.tables.table_handle import TableHandle, locked
 from midge.tables import create_table, land, latest, rebuild, scan
 from tests.pipeline.conftest import Stream
 from tests.support.nats_server import servers_of
@@ -103,7 +103,9 @@ def test_bad_messages_go_to_the_quarantine_and_move_the_position(table, orders, 
     fill(orders, 2)
     orders.publish(1, payload=b"")
     assert land(table, server.url).rows == 2
-    quarantine = DeltaTable(table + delta.QUARANTINE_SUFFIX).to_pyarrow_table().sort_by("sequence")
+    quarantine = (
+        DeltaTable(table + table_handle.QUARANTINE_SUFFIX).to_pyarrow_table().sort_by("sequence")
+    )
     assert quarantine.column("payload").to_pylist() == [b"x0", b"x1", b"x2", b""]
     assert quarantine.column("sequence").to_pylist() == [1, 2, 3, 6]
 
@@ -229,10 +231,10 @@ def test_a_landing_that_is_cut_off_is_done_once(table, orders, server, monkeypat
     fill(orders, 100)
     orders.publish(5, payload=b"bad%d")
     fill(orders, 100, start=100)
-    real = delta._append
+    real = table_handle._append
 
     def failing(url, *arguments):
-        is_quarantine = url.endswith(delta.QUARANTINE_SUFFIX)
+        is_quarantine = url.endswith(table_handle.QUARANTINE_SUFFIX)
         if not is_quarantine and where == "before the commit":
             raise FailPointError
         result = real(url, *arguments)
@@ -241,13 +243,13 @@ def test_a_landing_that_is_cut_off_is_done_once(table, orders, server, monkeypat
         return result
 
     with monkeypatch.context() as patched:
-        patched.setattr(delta, "_append", failing)
+        patched.setattr(table_handle, "_append", failing)
         with pytest.raises(FailPointError):
             land(table, server.url)
     orders.publish(5, payload=b"bad%d")
     land(table, server.url)
     assert numbers(scan(table, None)) == list(range(200))
-    quarantine = DeltaTable(table + delta.QUARANTINE_SUFFIX).to_pyarrow_table()
+    quarantine = DeltaTable(table + table_handle.QUARANTINE_SUFFIX).to_pyarrow_table()
     assert quarantine.num_rows == 10
 
 
@@ -364,7 +366,7 @@ def test_every_message_is_there_once_after_kill_9(table, orders, server):
 
 @on_midge
 def test_partitions_of_a_commit_are_bounded(server, orders, tmp_path, monkeypatch):
-    monkeypatch.setattr(delta, "PARTITIONS_MAX", 4)
+    monkeypatch.setattr(table_handle, "PARTITIONS_MAX", 4)
     url = str(tmp_path / "t")
     columns = {"n": "int64", "place": "token(2)", "day": "date"}
     create_table(url, "ORDERS", server.url, columns=columns, partition_by=["place", "day"])

@@ -122,7 +122,7 @@ def _arm(library: ctypes.CDLL, fail: str, at: int) -> None:
     import deltalake
     from deltalake.table import TableOptimizer
 
-    from midge.pipeline.tables import delta
+    from midge.pipeline.tables import table_handle
 
     def before(owner: Any, name: str, applies: Any = lambda _: True) -> None:
         """Count the changes of files from a call on; with its end ends the process."""
@@ -139,10 +139,10 @@ def _arm(library: ctypes.CDLL, fail: str, at: int) -> None:
 
         setattr(owner, name, counting)
 
-    real_append = delta._append
+    real_append = table_handle._append
 
     def append(url: str, *args: Any) -> bool:
-        is_table = not url.endswith(delta.QUARANTINE_SUFFIX)
+        is_table = not url.endswith(table_handle.QUARANTINE_SUFFIX)
         if fail == "commit" and is_table:
             library.kill_points(at, b"")
         done = real_append(url, *args)
@@ -150,7 +150,7 @@ def _arm(library: ctypes.CDLL, fail: str, at: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return done
 
-    delta._append = append
+    table_handle._append = append
     if fail == "compaction":
         before(TableOptimizer, "compact")
     elif fail == "vacuum":

@@ -64,7 +64,7 @@ def sources() -> dict[str, str]:
 def test_no_class_is_deep_or_wide() -> None:
     found = classes_in(sources())
     assert len(found) > 200
-    store = found["midge.jetstream.store.file.stream.FileStore"]
+    store = found["midge.jetstream.store.file.file_store.FileStore"]
     assert [one.name for one in store] == ["FileStore", "Store", "Indexes"]
     assert {name: len(chain) for name, chain in found.items() if len(chain) > DEPTH_MAX} == {}
     wide = {name: len(methods(chain)) for name, chain in found.items()}

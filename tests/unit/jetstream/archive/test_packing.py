@@ -8,7 +8,7 @@ from midge.jetstream.archive import entries
 from midge.jetstream.archive.framing import S2Writer
 from midge.jetstream.archive.packing import MESSAGE_COST, MessagePacker
 from midge.jetstream.store.file.directory import StoreDirectory
-from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.store.memory_store import MemoryStore
 from midge.testing.simulated_disk import SimulatedDisk
 from tests.unit.jetstream.archive.test_entries import read
 from tests.unit.jetstream.archive.test_s2 import unpacked

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import tracemalloc
 
-from midge.jetstream.consumer import state
+from midge.jetstream.consumer import stored_state
 from tests.support.consumer_rig import Rig
 
 COUNT = 300
@@ -43,7 +43,7 @@ def test_little_is_stored_of_a_consumer_that_is_as_most_are() -> None:
         filter_subject="idle.1.00001",
         metadata={"_nats.req.level": "0"},
     )
-    assert len(state.snapshot(consumer.acks)) < STORED_BYTES
+    assert len(stored_state.snapshot(consumer.acks)) < STORED_BYTES
 
 
 def test_what_is_not_usual_is_stored() -> None:
@@ -57,7 +57,9 @@ def test_what_is_not_usual_is_stored() -> None:
         )
     ):
         consumer = rig.create(f"C{number}", **keys)
-        assert state.restore(state.snapshot(consumer.acks), ()).config == consumer.config
+        assert (
+            stored_state.restore(stored_state.snapshot(consumer.acks), ()).config == consumer.config
+        )
 
 
 def test_a_state_that_was_stored_before_anything_was_left_out() -> None:
@@ -65,6 +67,6 @@ def test_a_state_that_was_stored_before_anything_was_left_out() -> None:
         b'{"durable_name":"C","deliver_policy":"all","ack_policy":"none","replay_policy":"instant"}'
     )
     head = b'{"config":%b,"created":5}' % config
-    restored = state.restore(len(head).to_bytes(4, "little") + head + bytes(14 * 8), ())
+    restored = stored_state.restore(len(head).to_bytes(4, "little") + head + bytes(14 * 8), ())
     assert (restored.config.ack_policy, restored.config.name) == ("none", "")
     assert (restored.config.max_waiting, restored.config.ack_wait_ns) == (0, 0)

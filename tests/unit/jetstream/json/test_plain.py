@@ -14,8 +14,8 @@ from midge.jetstream.config.consumer_config import ConsumerConfig, CreateRequest
 from midge.jetstream.config.stream import STREAM, StreamConfig
 from midge.jetstream.json import plain, structure
 from midge.jetstream.json.encode import encode
+from midge.jetstream.json.object_writer import ObjectWriter
 from midge.jetstream.json.plain import NOT_PLAIN
-from midge.jetstream.json.writer import ObjectWriter
 from tests.support.each import each
 
 NOT_ALIKE = [

@@ -9,8 +9,8 @@ import pytest
 
 from midge.jetstream.store.disk import DiskFile
 from midge.jetstream.store.file.directory import StoreDirectory
+from midge.jetstream.store.file.file_store import FileStore
 from midge.jetstream.store.file.group import Segment
-from midge.jetstream.store.file.stream import FileStore
 from midge.testing.simulated_disk import SimulatedDisk, SimulatedFile
 from tests.support.each import each
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from midge.jetstream.store.file.directory import StoreDirectory
-from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.store.memory_store import MemoryStore
 from midge.jetstream.store.store import Store
 from midge.testing.simulated_disk import SimulatedDisk
 from tests.support.published_lines import store_lines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.store.memory_store import MemoryStore
 from midge.sublist.subjects import matches
 
 ROWS = 10_000  # more than are looked through one after the other

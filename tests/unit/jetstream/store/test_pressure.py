@@ -11,9 +11,9 @@ import pytest
 from midge.jetstream.store.disk import DiskFile
 from midge.jetstream.store.file import log
 from midge.jetstream.store.file.directory import StoreDirectory
+from midge.jetstream.store.file.file_store import FileStore
 from midge.jetstream.store.file.group import Segment
 from midge.jetstream.store.file.space import RESERVE, Space
-from midge.jetstream.store.file.stream import FileStore
 from midge.jetstream.store.interface import StoreError, StoreFullError
 from midge.testing.simulated_disk import SimulatedDisk
 

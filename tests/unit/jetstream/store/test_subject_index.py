@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from midge.jetstream.store import lookups
-from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.store.memory_store import MemoryStore
 from midge.jetstream.store.subject_index import Pattern, SubjectIndex
 from tests.support.each import each
 

@@ -11,7 +11,7 @@ from midge.jetstream.store import lookups
 from midge.jetstream.store.file import compaction, log
 from midge.jetstream.store.file.directory import StoreDirectory
 from midge.jetstream.store.interface import Keeper
-from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.store.memory_store import MemoryStore
 from midge.jetstream.store.turns import Turns
 from midge.testing.simulated_disk import SimulatedDisk, SimulatedFile
 

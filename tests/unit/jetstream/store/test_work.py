@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from midge.jetstream.store import lookups
-from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.store.memory_store import MemoryStore
 from midge.sublist.subjects import matches
 
 KEYS = 20_000

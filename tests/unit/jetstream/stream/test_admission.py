@@ -11,13 +11,13 @@ from midge.jetstream.archive.entries import CONSUMERS, ArchiveEntry
 from midge.jetstream.consumer.ack_subject import AckSubject
 from midge.jetstream.store.file.directory import StoreDirectory
 from midge.jetstream.store.interface import StoreError
-from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.store.memory_store import MemoryStore
 from midge.jetstream.store.store import Store
 from midge.jetstream.stream import admission
 from midge.protocol.errors import UnsendableError
 from midge.protocol.frame import Frame, compose
-from midge.server.internal.publisher import InternalPublisher
-from midge.server.jetstream.sink import AccountSink, Interest
+from midge.server.internal.internal_publisher import InternalPublisher
+from midge.server.jetstream.account_sink import AccountSink, Interest
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.outbound import ChunkPool

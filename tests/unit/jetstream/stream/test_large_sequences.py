@@ -11,7 +11,7 @@ import pytest
 from midge.jetstream.archive.entries import ArchiveEntry
 from midge.jetstream.config.names import SEQ_MAX
 from midge.jetstream.store.interface import StoreError
-from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.store.memory_store import MemoryStore
 from midge.jetstream.stream import admission, details
 from tests.support.jetstream_account import AccountRig, FileAccountRig
 from tests.unit.jetstream.archive.test_transfers import Rig, archive, state_entry

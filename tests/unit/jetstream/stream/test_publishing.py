@@ -13,7 +13,7 @@ from midge.jetstream.account.limits import JetStreamAccountLimits, ServerLimits
 from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.environment.surroundings import Surroundings
 from midge.jetstream.store.interface import StoreFailedError
-from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.store.memory_store import MemoryStore
 from midge.jetstream.stream.contents import Usage
 from midge.jetstream.stream.stream import Stream
 from midge.protocol.frame import compose

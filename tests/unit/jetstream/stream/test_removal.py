@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from midge.jetstream.store import lookups
-from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.store.memory_store import MemoryStore
 from midge.jetstream.stream import removal
 from midge.jetstream.stream.stream import Stream
 from midge.testing.simulated_disk import SimulatedFile

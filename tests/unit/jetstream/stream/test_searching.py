@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.store.memory_store import MemoryStore
 from midge.jetstream.stream import direct_get, removal, searching
 from midge.jetstream.stream.pieces import Pieces
 from midge.sublist.subjects import matches

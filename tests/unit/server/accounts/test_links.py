@@ -23,7 +23,7 @@ from midge.server.config.options import (
     Mapping,
     MappingDestination,
 )
-from midge.server.internal.publisher import InternalPublisher
+from midge.server.internal.internal_publisher import InternalPublisher
 from midge.server.jetstream.delivery import Producer
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import midge
 from midge.server.broker.spans import consumer_of
 from midge.server.monitoring.routez import links_of
-from midge.server.routing.observer import MessageObserver
+from midge.server.routing.message_observer import MessageObserver
 from midge.testing import ManualClock, SettlingClient
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from midge.protocol.frame import Frame
-from midge.server.internal.publisher import InternalPublisher
+from midge.server.internal.internal_publisher import InternalPublisher
 from midge.server.internal.service import ANSWERED_IN_TURN, Request, Services
 from midge.server.routing.account import Account
 from midge.server.routing.router import Router

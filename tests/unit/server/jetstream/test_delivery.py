@@ -11,7 +11,7 @@ from midge.jetstream.config.stream import StreamConfig
 from midge.jetstream.consumer.consumer import Consumer
 from midge.jetstream.consumer.consumer_set import ConsumerSet
 from midge.jetstream.environment.surroundings import Surroundings
-from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.store.memory_store import MemoryStore
 from midge.jetstream.store.turns import Turns
 from midge.server.channels.fair_turns import FairTurns
 from midge.server.jetstream.delivery import Deliveries

@@ -6,11 +6,11 @@ import pytest
 
 from midge.jetstream.environment.sink import Receiver
 from midge.jetstream.store.interface import MessageView
-from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.store.memory_store import MemoryStore
 from midge.server.clients.observer import Observer
-from midge.server.internal.publisher import InternalPublisher
+from midge.server.internal.internal_publisher import InternalPublisher
+from midge.server.jetstream.account_sink import AccountSink, Interest
 from midge.server.jetstream.receiver import MessageLine, single, write
-from midge.server.jetstream.sink import AccountSink, Interest
 from midge.server.routing import slow_path
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client

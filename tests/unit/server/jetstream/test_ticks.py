@@ -6,7 +6,7 @@ import time
 
 from midge.jetstream.environment.ticks import ticks_of
 from midge.server.clock import LoopClock
-from midge.server.jetstream.clock import StreamClock
+from midge.server.jetstream.stream_clock import StreamClock
 from midge.testing import ManualClock
 
 

@@ -23,7 +23,7 @@ from midge.server.config.options import (
     StreamTable,
 )
 from midge.server.server import Server
-from midge.server.tables.service import TableService, TableState
+from midge.server.tables.table_service import TableService, TableState
 from midge.testing import SettlingClient
 from tests.conftest import ROOT
 from tests.support.leafnodes import until

@@ -10,13 +10,13 @@ import pytest
 from midge.server.broker.broker import Broker
 from midge.server.clients.connection import Connection
 from midge.server.config.options import Options
+from midge.server.jetstream.account_sink import only_link
 from midge.server.jetstream.ingest import StreamSubscription
-from midge.server.jetstream.sink import only_link
 from midge.server.peers.ledger import Ledger
 from midge.server.peers.worker import worker_link
 from midge.server.peers.worker_interest import Numbers, WorkerAnnouncer
 from midge.server.routing.client import Client
-from midge.server.routing.observer import MessageObserver
+from midge.server.routing.message_observer import MessageObserver
 from midge.server.routing.outbound import ChunkPool
 from midge.server.routing.subscription import RoutedSubscription
 from midge.testing import ManualClock

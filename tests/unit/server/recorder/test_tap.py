@@ -3,7 +3,7 @@
 from midge.protocol.frame import compose
 from midge.protocol.handler import Handler
 from midge.protocol.parser import Parser
-from midge.server.recorder.rows import NOT_COUNTED, MessageRows
+from midge.server.recorder.message_rows import NOT_COUNTED, MessageRows
 from midge.server.recorder.tap import BARE, SKIPPED, WHOLE, MessageTap
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client

@@ -13,7 +13,7 @@ from midge.server.accounts.links import AccountLinks
 from midge.server.accounts.plan import plan_accounts
 from midge.server.config.options import Account as Table
 from midge.server.config.options import Export, Import, ImportSource
-from midge.server.internal.publisher import InternalPublisher
+from midge.server.internal.internal_publisher import InternalPublisher
 from midge.server.jetstream.delivery import Producer
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client

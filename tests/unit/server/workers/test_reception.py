@@ -10,7 +10,7 @@ import pytest
 
 from midge.server.workers.balancer import Balancer
 from midge.server.workers.reception import Reception
-from midge.server.workers.role import HandedSockets
+from midge.server.workers.worker_role import HandedSockets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

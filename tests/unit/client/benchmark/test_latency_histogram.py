@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from midge.client.benchmark.histogram import MAX_ROWS, histogram, percentiles_us
+from midge.client.benchmark.latency_histogram import MAX_ROWS, histogram, percentiles_us
 
 
 def test_percentiles_by_name_in_microseconds() -> None:

@@ -4,7 +4,7 @@ from midge.jetstream.environment.sink cimport Receiver, Sink
 from midge.jetstream.store.interface cimport MessageView
 from midge.protocol cimport lines
 from midge.protocol.frame cimport Frame, compose
-from midge.server.internal.publisher cimport InternalPublisher
+from midge.server.internal.internal_publisher cimport InternalPublisher
 from midge.server.jetstream.receiver cimport (
     ClientReceiver, MessageLine, ProducersTurn, receiver_of, single, write, write_stored,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from midge.jetstream.consumer.host import ConsumerHost
+from midge.jetstream.consumer.consumer_host import ConsumerHost
 from midge.jetstream.json import type_names
 from midge.jetstream.json.encode import encode, text
 from midge.jetstream.json.times import ZERO_TIME, Timestamp, format_time

@@ -3,7 +3,7 @@ cimport cython
 from midge.jetstream.store.file cimport records
 from midge.jetstream.store.file.group cimport Segment
 from midge.jetstream.store.file.log cimport Log
-from midge.jetstream.store.file.writer cimport RecordWriter
+from midge.jetstream.store.file.record_writer cimport RecordWriter
 from midge.jetstream.store.indexes cimport Run
 from midge.jetstream.store.interface cimport MessageView
 from midge.jetstream.store.store cimport Store

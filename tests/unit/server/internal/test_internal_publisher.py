@@ -8,7 +8,7 @@ import pytest
 
 from midge.protocol.frame import Frame, compose
 from midge.server.clients.observer import Observer
-from midge.server.internal.publisher import InternalPublisher
+from midge.server.internal.internal_publisher import InternalPublisher
 from midge.server.jetstream.delivery import Producer
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client

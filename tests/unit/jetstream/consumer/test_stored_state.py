@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.store.memory_store import MemoryStore
 from tests.support.consumer_rig import Rig, Sent
 
 DELAY_S = 0.11

@@ -9,10 +9,10 @@ import pytest
 from midge import Server
 from midge.protocol.frame import compose
 from midge.server.config.options import Recorder as RecorderOptions
-from midge.server.recorder import writer as writer_module
-from midge.server.recorder.rows import MessageRows
+from midge.server.recorder import segment_writer
+from midge.server.recorder.message_rows import MessageRows
+from midge.server.recorder.segment_writer import ROLL, SegmentWriter
 from midge.server.recorder.segments import RecordingSegment
-from midge.server.recorder.writer import ROLL, SegmentWriter
 
 HOUR = 480_000
 
@@ -20,7 +20,7 @@ HOUR = 480_000
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch):
     """Try again at once after a failure."""
-    monkeypatch.setattr(writer_module, "_RETRY_S", 0.0)
+    monkeypatch.setattr(segment_writer, "_RETRY_S", 0.0)
 
 
 def make_writer(tmp_path, **options):
@@ -148,7 +148,7 @@ def test_a_full_disk_costs_the_open_segment_and_no_more(tmp_path, monkeypatch, s
 def test_failures_are_logged_once_in_a_while(tmp_path, monkeypatch):
     logged = []
     monkeypatch.setattr(
-        writer_module.log, "error", lambda event, **fields: logged.append((event, fields))
+        segment_writer.log, "error", lambda event, **fields: logged.append((event, fields))
     )
 
     def failing(self, *arguments):

@@ -4,7 +4,7 @@ from midge.jetstream.store cimport numbers
 from midge.jetstream.store.file cimport records
 from midge.jetstream.store.file.group cimport Group, Segment
 from midge.jetstream.store.file.log cimport Log
-from midge.jetstream.store.file.reader cimport RecordReader
+from midge.jetstream.store.file.record_reader cimport RecordReader
 from midge.jetstream.store.indexes cimport AppendedMessage, Indexes, Run
 from midge.jetstream.store.message_index cimport Block
 from midge.jetstream.store.published cimport PublishedLines

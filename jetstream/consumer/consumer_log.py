@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from midge.jetstream.consumer import state
+from midge.jetstream.consumer import stored_state
 from midge.jetstream.consumer.position import Position
 from midge.jetstream.environment.clock import Timer
 from midge.jetstream.store.interface import StoreError
@@ -88,7 +88,7 @@ class ConsumerLog:
     def save(self) -> None:
         """Write the whole state, for example after a change of the configuration."""
         position = self._position
-        written = state.snapshot(position)
+        written = stored_state.snapshot(position)
         position.host.store.save_consumer(position.name, written)
         self._snapshot_bytes = len(written)
         self._logged_bytes = 0
@@ -109,7 +109,7 @@ class ConsumerLog:
             return
         position = self._position
         changed = self._changed or ()
-        operation = state.change(position, changed, had_counts=self._had_counts)
+        operation = stored_state.change(position, changed, had_counts=self._had_counts)
         position.host.store.log_consumer(position.name, operation)
         self._logged_bytes += len(operation)
         self._written()

@@ -1,6 +1,6 @@
 cimport cython
 
-from midge.jetstream.consumer.host cimport ConsumerHost
+from midge.jetstream.consumer.consumer_host cimport ConsumerHost
 
 
 @cython.final

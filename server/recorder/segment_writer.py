@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from midge.server.log.logger import get_logger
 from midge.server.recorder.arrays import WRITTEN_MESSAGES, messages_table, rows_table
-from midge.server.recorder.rows import MessageRows
+from midge.server.recorder.message_rows import MessageRows
 from midge.server.recorder.schemas import SCHEMAS
 from midge.server.recorder.segments import Numbering, RecordingSegment, retain
 

@@ -6,7 +6,7 @@ from midge.jetstream.store import numbers
 from midge.jetstream.store.file import records
 from midge.jetstream.store.file.group import Segment
 from midge.jetstream.store.file.log import Log
-from midge.jetstream.store.file.reader import FIXED_BYTES, RecordReader
+from midge.jetstream.store.file.record_reader import FIXED_BYTES, RecordReader
 from midge.jetstream.store.file.space import RESERVE
 from midge.jetstream.store.indexes import AppendedMessage, Indexes, Run
 from midge.jetstream.store.published import PublishedLines

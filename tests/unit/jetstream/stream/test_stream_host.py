@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from midge.jetstream.config.stream import StreamConfig
-from midge.jetstream.store.memory import MemoryStore
+from midge.jetstream.store.memory_store import MemoryStore
 from midge.jetstream.store.store import Store
 from tests.support.jetstream_account import AccountRig
 

@@ -11,7 +11,8 @@ from midge.protocol.frame import Frame, compose
 from midge.server.accounts.links import AccountLinks
 from midge.server.accounts.service_link import any_reached
 from midge.server.accounts.stream_link import StreamLink
-from midge.server.internal.publisher import InternalPublisher
+from midge.server.internal.internal_publisher import InternalPublisher
+from midge.server.jetstream.api_subjects import InternalSubscription, Take
 from midge.server.jetstream.receiver import (
     MessageLine,
     ProducersTurn,
@@ -20,7 +21,6 @@ from midge.server.jetstream.receiver import (
     write,
     write_stored,
 )
-from midge.server.jetstream.subjects import InternalSubscription, Take
 from midge.server.routing.account import Account
 from midge.server.routing.ack_replies import as_sent
 from midge.server.routing.client import Client

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from midge.jetstream.json.encode import encode
+from midge.jetstream.json.object_writer import ObjectWriter
 from midge.jetstream.json.times import format_time
-from midge.jetstream.json.writer import ObjectWriter
 
 SECOND_NS = 1_000_000_000
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from midge.jetstream.store.file import records
 from midge.jetstream.store.file.group import Segment
 from midge.jetstream.store.file.log import Log
-from midge.jetstream.store.file.reader import FIXED_BYTES, FIXED_BYTES_WITH_HEADERS
-from midge.jetstream.store.file.writer import RecordWriter
+from midge.jetstream.store.file.record_reader import FIXED_BYTES, FIXED_BYTES_WITH_HEADERS
+from midge.jetstream.store.file.record_writer import RecordWriter
 from midge.jetstream.store.interface import MessageView, Waiter
 from midge.jetstream.store.store import Store
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from midge.client.benchmark.client import BenchError, CountingClient
+from midge.client.benchmark.counting_client import BenchError, CountingClient
 from tests.support.each import each
 
 STREAM = (
