@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from midge.protocol.errors import MidgeError, ProtocolError
 from midge.protocol.frame import Frame, compose
+from midge.protocol.handler import Handler
 from midge.protocol.inbound import Inbound, SharedBuffer
 
 if TYPE_CHECKING:
-    from midge.protocol.handler import Handler
     from midge.protocol.parser import Parser
 
 __all__ = [
@@ -39,8 +39,4 @@ def __getattr__(name: str) -> Any:
         from midge.protocol.parser import Parser  # noqa: PLC0415 - see above
 
         return Parser
-    if name == "Handler":
-        from midge.protocol.handler import Handler  # noqa: PLC0415 - see above
-
-        return Handler
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

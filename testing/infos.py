@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from midge.server.config.type_check import nearest
 from midge.server.embedded.settings import CONSUMER_DURATIONS, SECOND_NS, STREAM_DURATIONS
 
 _DURATIONS = STREAM_DURATIONS | CONSUMER_DURATIONS
@@ -31,8 +32,6 @@ class JsonFields(dict[str, Any]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            from midge.server.config.type_check import nearest  # noqa: PLC0415 - only mistakes need it
-
             hint = nearest(name, [*self, *vars(type(self))])
             raise AttributeError(f"{type(self).__name__} has no {name!r}{hint}")
 

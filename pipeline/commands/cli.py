@@ -10,6 +10,7 @@ from midge.client.commands.argument_types import key_and_value, positive_int, po
 from midge.pipeline.commands import demo
 from midge.pipeline.commands import lake_commands as commands
 from midge.pipeline.commands.terminal import errors_told, termination_told
+from midge.pipeline.lake.settings import Days, Period
 from midge.pipeline.matching.strategies import STRATEGIES
 
 _Command = Callable[[argparse.Namespace], None]
@@ -45,8 +46,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 if TYPE_CHECKING:
-    from midge.pipeline.lake.settings import Days, Period
-
     _Actions = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - its type
 
 
@@ -66,10 +65,8 @@ def _add_run(actions: "_Actions") -> None:
     _add_spark(parser)
 
 
-def _days(text: str) -> "Days":
+def _days(text: str) -> Days:
     """Return the days of `2026-03-02` or `2026-03-02/2026-03-05`."""
-    from midge.pipeline.lake.settings import Days
-
     first, _, last = text.partition("/")
     try:
         return Days(date.fromisoformat(first), date.fromisoformat(last or first))
@@ -79,10 +76,8 @@ def _days(text: str) -> "Days":
         ) from None
 
 
-def _times(text: str) -> "Period":
+def _times(text: str) -> Period:
     """Return the range of `2026-03-02T08:00/2026-03-02T09:30`; a time without a zone is in UTC."""
-    from midge.pipeline.lake.settings import Period
-
     try:
         first, end = (datetime.fromisoformat(each) for each in text.split("/"))
         return Period(*(each if each.tzinfo else each.replace(tzinfo=UTC) for each in (first, end)))

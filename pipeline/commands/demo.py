@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,8 +79,6 @@ def run_demo(args: argparse.Namespace) -> None:
     Raises:
         PipelineError: the directory is not empty, or the server did not start or record.
     """
-    from dataclasses import replace
-
     from midge.pipeline.report.page import read_gold, write_report
 
     directory = args.directory.absolute()
@@ -162,8 +162,6 @@ def _address(process: "subprocess.Popen[bytes]", directory: Path, log: Path) -> 
 
 
 def _read_ports(directory: Path) -> tuple[str, int] | None:
-    import json
-
     for path in directory.glob("*.ports"):
         try:
             urls = json.loads(path.read_text())["nats"]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from midge.protocol.errors import MidgeError
+from midge.server.config.type_check import nearest
+
 SECOND_NS = 1_000_000_000
 STREAM_DURATIONS = frozenset({"max_age", "duplicate_window", "subject_delete_marker_ttl"})
 CONSUMER_DURATIONS = frozenset(
@@ -21,9 +24,6 @@ def in_nanoseconds(kind: str, config: dict[str, Any]) -> dict[str, Any]:
     known = _stream_keys() if kind == "stream" else _consumer_keys()
     durations = STREAM_DURATIONS if kind == "stream" else CONSUMER_DURATIONS
     for name in config.keys() - known:
-        from midge.protocol.errors import MidgeError  # noqa: PLC0415 - only for mistakes
-        from midge.server.config.type_check import nearest  # noqa: PLC0415 - as above
-
         raise MidgeError(f"{kind}: unknown setting {name!r}{nearest(name, sorted(known))}")
     found = {
         name: round(value * SECOND_NS) if name in durations else value

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
+from midge.protocol.errors import MidgeError
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 
@@ -186,8 +188,6 @@ class ThreadedConsuming:
         __tracebackhide__ = True
         inner = self._inner
         if inner is None:
-            from midge.protocol.errors import MidgeError  # noqa: PLC0415 - only for mistakes
-
             raise MidgeError("the messages of a consumer are read within `with`")
         message = self._jetstream.wait(lambda _: inner.next(timeout_s))
         return ThreadedStreamMessage(self._jetstream, message)

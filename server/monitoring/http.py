@@ -130,15 +130,18 @@ class Monitor:
             "/why": lambda given: why.why(state, given),
         }
         pages: dict[str, Page] = {path: _json_page(page) for path, page in simple.items()}
+        subsz = _awaited_page(lambda given: whole.whole_subsz(state, given))
         return pages | {
             "/varz": _awaited_page(lambda _: whole.whole_varz(state)),
             "/accountz": _awaited_page(lambda given: whole.whole_accountz(state, given)),
             "/accstatz": _awaited_page(lambda given: whole.whole_accstatz(state, given)),
             "/": self._index,
-            "/connz": self._connz,
-            "/jsz": self._jsz,
-            "/subsz": self._subsz,
-            "/subscriptionsz": self._subsz,
+            "/connz": _awaited_page(
+                lambda given: whole.whole_connz(state, connz.read_options(given))
+            ),
+            "/jsz": _awaited_page(lambda given: jsz.jsz(state, given)),
+            "/subsz": subsz,
+            "/subscriptionsz": subsz,
             "/healthz": self._healthz,
             "/raftz": self._raftz,
             "/metrics": self._metrics_page,
@@ -176,16 +179,6 @@ class Monitor:
     async def _index(self, _request: web.Request) -> web.Response:
         paths = tuple(path for path in ("/console",) if path in self._pages)
         return web.Response(text=index_page(COMPATIBLE_VERSION, paths), content_type="text/html")
-
-    async def _connz(self, request: web.Request) -> web.Response:
-        options = connz.read_options(Arguments(request.query))
-        return _json(await whole.whole_connz(self.state, options))
-
-    async def _subsz(self, request: web.Request) -> web.Response:
-        return _json(await whole.whole_subsz(self.state, Arguments(request.query)))
-
-    async def _jsz(self, request: web.Request) -> web.Response:
-        return _json(await jsz.jsz(self.state, Arguments(request.query)))
 
     async def _healthz(self, request: web.Request) -> web.Response:
         status, page = healthz.healthz(self.state, Arguments(request.query))
