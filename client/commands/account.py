@@ -36,7 +36,7 @@ def _who(who: dict[str, Any]) -> list[tuple[str, object]]:
     fields: list[tuple[str, object]] = [
         ("User", who.get("user") or None),
         ("Account", who.get("account_name") or who.get("account")),
-        ("Expires", _expires(who)),
+        ("Expires", f"in {show_duration(who['expires'])}" if who.get("expires") else None),
     ]
     for verb, rule in (who.get("permissions") or {}).items():
         for kind in ("allow", "deny"):
@@ -57,10 +57,6 @@ def _usage(usage: dict[str, Any]) -> list[tuple[str, object]]:
         ("Storage", _of(usage["storage"], limits.get("max_storage", -1), show_size)),
         ("API requests", f"{api['total']:,}, of which {api['errors']:,} refused"),
     ]
-
-
-def _expires(who: dict[str, Any]) -> str | None:
-    return f"in {show_duration(who['expires'])}" if who.get("expires") else None
 
 
 def _of(used: int, limit: int, show: Callable[[int], str]) -> str:

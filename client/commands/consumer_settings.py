@@ -100,7 +100,7 @@ def describe(info: dict[str, Any]) -> list[tuple[str, object]]:
         ("Max waiting", config.get("max_waiting")),
         ("Inactive after", _duration(config.get("inactive_threshold"))),
         ("Heartbeat", _duration(config.get("idle_heartbeat"))),
-        ("Paused until", _paused(info, config)),
+        ("Paused until", show_time(config.get("pause_until", "")) if info.get("paused") else None),
         ("Delivered", _place(delivered)),
         ("Acknowledged", _place(floor)),
         ("Lag", info.get("num_pending", 0)),
@@ -122,10 +122,6 @@ def _start(config: dict[str, Any]) -> str:
 
 def _place(pair: dict[str, Any]) -> str:
     return f"stream {pair['stream_seq']:,}, consumer {pair['consumer_seq']:,}"
-
-
-def _paused(info: dict[str, Any], config: dict[str, Any]) -> str | None:
-    return show_time(config.get("pause_until", "")) if info.get("paused") else None
 
 
 def _duration(ns: int | None) -> str | None:

@@ -62,7 +62,7 @@ class Transfers:
         _check_room(self.sending)
         snapshot = Snapshot(stream, with_consumers=consumers)
         limits = in_flight(chunk_bytes, window_bytes)
-        sending = Sending(stream, snapshot, to, limits, self._wait, self._sent)
+        sending = Sending(stream, snapshot, to, limits, self._wait, self.sending.pop)
         self.sending[sending.id] = sending
         return sending
 
@@ -79,7 +79,7 @@ class Transfers:
         _check_room(self.receiving)
         restored = self._begin(config)
         receiving = Receiving(
-            self._around, restored, self._make, self._drop, self._wait, self._received
+            self._around, restored, self._make, self._drop, self._wait, self.receiving.pop
         )
         self.receiving[receiving.id] = receiving
         receiving.client = client
@@ -119,12 +119,6 @@ class Transfers:
 
     def _wait(self, work: Work, most: int) -> None:
         self.wait_turn(work, most)
-
-    def _sent(self, sending_id: bytes) -> None:
-        del self.sending[sending_id]
-
-    def _received(self, receiving_id: bytes) -> None:
-        del self.receiving[receiving_id]
 
     def _work_at_once(self, work: Work, most: int) -> None:
         self._around.clock.call_later(0, work, most)

@@ -127,7 +127,8 @@ def check_segment(source: Any, data_set: DataSet) -> str | None:
     except FileNotFoundError:
         return "gone before it was read"
     except (pa.ArrowException, OSError, ValueError) as error:
-        return f"not a readable Parquet file: {_first_line(error)}"
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        return f"not a readable Parquet file: {reason}"
 
 
 def read_batches(
@@ -194,7 +195,3 @@ def _missing_value(file: pq.ParquetFile, data_set: DataSet) -> str | None:
             if batch.column(name).null_count:
                 return f"not a segment of {data_set.name}: column {name!r} has a null"
     return None
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]

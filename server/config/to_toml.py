@@ -49,13 +49,10 @@ class TomlWriter(msgspec.Struct, frozen=True, kw_only=True):
                 continue
             if _is_nested(value):
                 nested.append((field.name, value, here))
-            elif not is_default or self._wants(here):
+            elif not is_default or here in schema.settings_by_path():
                 yield self._line(type(table), value, here)
         for name, value, here in nested:
             yield from self._nested(type(table), value, (*header, name), here)
-
-    def _wants(self, path: Path) -> bool:
-        return self.defaults and path in schema.settings_by_path()
 
     def _line(self, table: type[msgspec.Struct], value: Any, path: Path) -> str:
         name = str(path[-1])

@@ -125,16 +125,13 @@ def _fits(value: Any, kind: Any) -> bool:
     if isinstance(kind, inspect.LiteralType):
         return value in kind.values and isinstance(value, str)
     if isinstance(kind, inspect.StrType):
-        return isinstance(value, str) and _matches(value, kind.pattern)
+        pattern = kind.pattern
+        return isinstance(value, str) and (pattern is None or bool(re.search(pattern, value)))
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     if isinstance(kind, inspect.IntType) and not isinstance(value, int):
         return False
     return _in_bounds(value, kind)
-
-
-def _matches(value: str, pattern: str | None) -> bool:
-    return pattern is None or re.search(pattern, value) is not None
 
 
 def _in_bounds(value: float, kind: inspect.IntType | inspect.FloatType) -> bool:

@@ -483,9 +483,5 @@ def _secret(text: str, what: str) -> str:
     """Return a secret for a URL. Raises: ValueError when only its hash is known."""
     if is_bcrypt(text):
         raise ValueError(f"{what} is configured as a bcrypt hash, so no URL can be made of it")
-    return _quoted(text)
-
-
-def _quoted(text: str) -> str:
-    """Quote only the characters that a URL cannot hold: nats-py never unquotes."""
+    # Only the characters that a URL cannot hold, because nats-py never unquotes.
     return quote(text, safe="!$&'()*+,;=~")

@@ -105,7 +105,8 @@ class Journal:
                 return
         if self._form is None or self._output is None:
             _to_standard_logging(level, event, fields)
-        elif self._admits_trace(level):
+        elif level != "debug" or self.options.debug:
+            # With -V but without -D, nats-server shows traces but no debug lines.
             output = self._output
             output.write(self._form(self._wall_clock(), level, event, fields), level)
             for rotation in tuple(output.events):
@@ -118,10 +119,6 @@ class Journal:
             self._output.write(line)
         else:
             _to_standard_logging("info", line, {})
-
-    def _admits_trace(self, level: str) -> bool:
-        # With -V but without -D, nats-server shows traces but no debug lines.
-        return level != "debug" or self.options.debug
 
     @property
     def suppressed_lines(self) -> int:

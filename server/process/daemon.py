@@ -105,7 +105,7 @@ class Daemon:
         logging.adopt_structlog()  # structlog, which a hook may have imported
         self._options = loaded.options
         self._announce(loaded, digest)
-        self._handle_signals()
+        handle_signals(asyncio.get_running_loop(), SIGNAL_TEXTS, self._receive)
         if self._service_manager is not None:
             self._service_manager.keep_alive()
         try:
@@ -210,9 +210,6 @@ class Daemon:
         if self._ports_file is not None:
             with contextlib.suppress(OSError):
                 self._ports_file.remove()
-
-    def _handle_signals(self) -> None:
-        handle_signals(asyncio.get_running_loop(), SIGNAL_TEXTS, self._receive)
 
     def _receive(self, number: signal.Signals) -> None:
         log.info("signal_received", signal=SIGNAL_TEXTS[number])
