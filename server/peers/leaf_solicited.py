@@ -301,8 +301,9 @@ class Remote(Dialler):
     async def keep_up(self) -> None:
         """Make one attempt after the other, at each address in turn."""
         while True:
+            delay_s = await self._attempt()
             self._next_address()
-            await sleep(self.broker.clock, await self._attempt())
+            await sleep(self.broker.clock, delay_s)
 
     def _next_address(self) -> None:
         """Move on to the address that was tried longest ago."""

@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 
 from midge.server.channels.channel_state import ChannelState
-from midge.server.config.options import Logging, Options
+from midge.server.config.options import LeafNodes, LeafRemote, Listen, Logging, Options
+from midge.server.peers import leaf_solicited
 from midge.server.peers.dial import Attempts, attach, cause_of
 from midge.server.peers.route import route_link
 from midge.server.peers.route_end import RouteEnd
+from tests.support.leafnodes import until
 from tests.support.routes import World
+from tests.support.served import serving
 from tests.support.transports import Transport
 
 
@@ -53,6 +56,21 @@ async def test_a_link_whose_making_fails_is_closed_once(
         assert not late.is_reading
         link.channel.connection_lost(None)
     assert link.channel.state == ChannelState.CLOSED
+
+
+async def test_a_remote_is_tried_at_its_urls_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+
+    async def refuse(_loop: object, _host: str, port: int, _limit_s: float) -> socket.socket:
+        tried.append(port)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(leaf_solicited, "dial", refuse)
+    remote = LeafRemote(urls=("h:1", "h:2"), no_randomize=True)
+    leafnodes = LeafNodes(remotes=(remote,), reconnect_s=0.01)
+    async with serving(Options(listen=Listen(port=-1), leafnodes=leafnodes)):
+        await until(lambda: len(tried) >= 3)
+    assert tried[:3] == [1, 2, 1]
 
 
 def test_a_failure_is_reported_by_its_cause_and_then_every_so_often() -> None:
