@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from midge.server.listeners.tls import TlsContexts
     from midge.server.listeners.websocket import WebSocketListener
     from midge.server.monitoring.monitoring_service import MonitoringService
-    from midge.server.peers.cluster_service import ClusterService
-    from midge.server.peers.leaf_service import LeafNodeService
+    from midge.server.peers.cluster import Cluster
+    from midge.server.peers.leaf_nodes import LeafNodes
     from midge.server.peers.ledger import Ledger
     from midge.server.recorder.recorder import TrafficRecorder
     from midge.server.system_account.remote_connections import RemoteConnections
@@ -81,8 +81,8 @@ class Server:
         self._recorder: TrafficRecorder | None = None
         self._jetstream: Engine | None = None
         self._tables: TableService | None = None
-        self._leafnodes: LeafNodeService | None = None
-        self._cluster: ClusterService | None = None
+        self._leafnodes: LeafNodes | None = None
+        self._cluster: Cluster | None = None
         self._ledger: Ledger | None = None
         self._remote_connections: RemoteConnections | None = None
         self._websocket: WebSocketListener | None = None
@@ -134,7 +134,7 @@ class Server:
             from midge.server.system_account import remote_connections  # noqa: PLC0415 - as above
 
             self._remote_connections = remote_connections.RemoteConnections(
-                broker, self._cluster.cluster, self._events
+                broker, self._cluster, self._events
             )
             self._remote_connections.start()
         self._reload_tables()
@@ -234,16 +234,20 @@ class Server:
             self._tables = None
 
     def _start_leafnodes(self, broker: Broker) -> None:
-        """Start the leaf node service."""
-        # Imported here: only a server with leaf nodes pays for the import.
-        from midge.server.peers.leaf_service import LeafNodeService  # noqa: PLC0415
+        """Accept leaf nodes, and connect to the remotes."""
+        nodes = self._make_leafnodes(broker)
+        self._use_leafnodes(nodes)
+        nodes.start(self._source)
+        if self._state is not None and nodes.listener is not None:
+            broker.leafnode_address = nodes.address
+            self._state.leafnode_port = nodes.address[1]
 
-        service = LeafNodeService(broker, self._links_ledger())
-        self._use_leafnodes(service)
-        service.start(self._source)
-        if self._state is not None and service.address is not None:
-            broker.leafnode_address = service.address
-            self._state.leafnode_port = service.address[1]
+    def _make_leafnodes(self, broker: Broker) -> LeafNodes:
+        # Imported here: only a server with leaf nodes pays for the import.
+        from midge.server.peers.leaf_nodes import LeafNodes  # noqa: PLC0415
+        from midge.server.peers.leaf_solicited import LEAF_ENDS  # noqa: PLC0415
+
+        return LeafNodes(broker, self._links_ledger(), LEAF_ENDS)
 
     def _links_ledger(self) -> Ledger:
         """Return the interest in each account for all links; make it on first use."""
@@ -257,12 +261,13 @@ class Server:
 
     async def _start_cluster(self, broker: Broker, state: State) -> None:
         """Join the cluster; take clients once each route has been tried, so that INFO names it."""
-        from midge.server.peers.cluster_service import ClusterService  # noqa: PLC0415 - as above
+        from midge.server.peers.cluster import Cluster  # noqa: PLC0415 - as above
+        from midge.server.peers.route_end import ROUTE_ENDS  # noqa: PLC0415 - as above
 
-        self._cluster = ClusterService(broker, self._links_ledger())
+        self._cluster = Cluster(broker, self._links_ledger(), ROUTE_ENDS)
         if self._worker is not None:
             self._cluster.neighbours_changed = self._worker.neighbours_changed
-        state.cluster = self._cluster.cluster
+        state.cluster = self._cluster
         self._cluster.start(self._source)
         listeners = [one for one in (self._listener, self._websocket) if one is not None]
         for listener in listeners:
@@ -273,18 +278,18 @@ class Server:
         for listener in listeners:
             listener.go_on()
 
-    def _use_leafnodes(self, service: LeafNodeService) -> None:
-        """Report the links of `service` in monitoring and events."""
-        self._leafnodes = service
+    def _use_leafnodes(self, nodes: LeafNodes) -> None:
+        """Report the links of `nodes` in monitoring and events."""
+        self._leafnodes = nodes
         if self._state is not None:
-            self._state.leafnodes = service.nodes
+            self._state.leafnodes = nodes
         if self._events is not None:
-            self._watch_leafnodes(service, self._events)
+            self._watch_leafnodes(nodes, self._events)
 
     @staticmethod
-    def _watch_leafnodes(service: LeafNodeService, events: SystemEvents) -> None:
-        service.nodes.joined = events.leafnode_connected
-        service.nodes.left = events.leafnode_closed
+    def _watch_leafnodes(nodes: LeafNodes, events: SystemEvents) -> None:
+        nodes.joined = events.leafnode_connected
+        nodes.left = events.leafnode_closed
 
     async def _stop_links(self) -> None:
         if self._cluster is not None:
@@ -423,13 +428,11 @@ class Server:
 
     def _prepare_leafnodes(self, options: Options) -> Callable[[], None]:
         """Check leaf node options; return the function that applies them. Raises: ConfigError."""
-        from midge.server.peers.leaf_service import LeafNodeService  # noqa: PLC0415 - as at the start
-
-        service = self._leafnodes or LeafNodeService(self.broker, self._links_ledger())
-        put_in_force = service.prepare_reload(options)
+        nodes = self._leafnodes or self._make_leafnodes(self.broker)
+        put_in_force = nodes.prepare_reload(options)
 
         def apply() -> None:
-            self._use_leafnodes(service)
+            self._use_leafnodes(nodes)
             put_in_force()
 
         return apply
@@ -500,7 +503,7 @@ class Server:
         if self._events is not None:
             self._events.lame_duck()
         if self._cluster is not None:
-            self._cluster.cluster.announce()
+            self._cluster.announce()
         for connection in list(broker.clients.values()):
             connection.renew_info()
 
@@ -533,10 +536,10 @@ class Server:
     def urls(self) -> dict[str, list[str]]:
         """Return the URLs of the listeners by kind, for example `nats`."""
         urls = {"nats": [f"nats://{host_in_url(self.broker.host)}:{self.broker.port}"]}
-        if self._leafnodes is not None and self._leafnodes.address is not None:
+        if self._leafnodes is not None and self._leafnodes.listener is not None:
             host, port = self._leafnodes.address
             urls["leafnodes"] = [f"nats-leaf://{host_in_url(host)}:{port}"]
-        if self._cluster is not None and self._cluster.address is not None:
+        if self._cluster is not None and self._cluster.listener is not None:
             host, port = self._cluster.address
             urls["cluster"] = [f"nats-route://{host_in_url(host)}:{port}"]
         if self._websocket is not None:
@@ -549,8 +552,8 @@ class Server:
 
     def links(self) -> list[str]:
         """Return the names of the servers that are linked to this one: routes, then leaf nodes."""
-        routes = () if self._cluster is None else self._cluster.cluster.routes.values()
-        leaves = () if self._leafnodes is None else self._leafnodes.nodes.links.values()
+        routes = () if self._cluster is None else self._cluster.routes.values()
+        leaves = () if self._leafnodes is None else self._leafnodes.links.values()
         return [link.name for link in (*routes, *leaves)]
 
     async def page(self, name: str, arguments: dict[str, Any]) -> Any:

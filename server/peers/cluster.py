@@ -1,43 +1,54 @@
-"""The servers of a cluster that this one has routes to: membership, gossip and interest."""
+"""The cluster of a server: its port, the servers it connects to, and the routes to them."""
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import string
+from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from msgspec import UNSET, UnsetType, structs
+from msgspec import UNSET, structs
 
-from midge.protocol import COMPATIBLE_VERSION
-from midge.protocol.leaf_messages import SubjectRules
-from midge.protocol.route_messages import (
-    GOSSIP_DEFAULT,
-    GOSSIP_DISABLED,
-    GOSSIP_OVERRIDE,
-    RouteInfo,
-)
-from midge.server.broker.message_trace import TRACING_PROTOCOL
+from midge.protocol.route_messages import GOSSIP_DEFAULT, RouteInfo
+from midge.server.auth import Identity, Refusal
+from midge.server.auth.authenticator import Authenticator
+from midge.server.auth.client_tls import build_client_context
 from midge.server.broker.server_info import CLIENTS, LEAFS, WEBSOCKETS
 from midge.server.channels.closed_reason import ClosedReason
 from midge.server.clients.observer import Observer
 from midge.server.config.addresses import advertised_address
+from midge.server.config.leafnodes import LeafRemoteTls
+from midge.server.config.options import Authorization, Options
+from midge.server.errors import ConfigError
 from midge.server.listeners.sockets import host_in_url
+from midge.server.listeners.tls import build_server_context
 from midge.server.log.logger import get_logger
+from midge.server.peers import gossip
 from midge.server.peers.announcer import InterestAnnouncer, InterestLines
-from midge.server.peers.end import Peers
+from midge.server.peers.dial import Address, Place, parse_route_address
+from midge.server.peers.dialler import RouteDialler
+from midge.server.peers.listener import LinkListener, PortRules, Refusals
 from midge.server.peers.rules import RouteInterestRules
+from midge.server.peers.service import Ends, LinkService
 from midge.server.routing.account import Account
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import ssl
+    from collections.abc import Awaitable, Callable
 
+    from midge.server.auth import AuthRequest, Verdict
     from midge.server.broker.broker import Broker
-    from midge.server.clock import Clock
-    from midge.server.config.security import SubjectPermissions
-    from midge.server.peers.dial import Place
+    from midge.server.clients.connection import Connection
+    from midge.server.config.cluster import Cluster as Table
+    from midge.server.listeners.connection_source import ConnectionSource
     from midge.server.peers.ledger import Ledger
     from midge.server.peers.link import Link
     from midge.server.peers.route import RouteBranch
+
+GOSSIPED_MAX = 256
+"""Most announced servers that are connected to at a time."""
 
 UNKNOWN_ACCOUNTS_MAX = 4096
 """Most accounts of one route whose interest is kept although this server does not know them."""
@@ -45,90 +56,77 @@ UNKNOWN_ACCOUNTS_MAX = 4096
 UNKNOWN_NAME_MAX_BYTES = 256
 """Longest name of such an account."""
 
-URLS_MAX = 64
-"""Most addresses for clients that are taken from one server."""
-
-REFUSAL_DELAY_S = 1.0
-"""How long a server waits for INFO after a refusal, because nats-server 2.15.1 connects again at
-once, 1,400 times a second on loopback. It does not wait for -ERR instead: nats-server registers a
-route by INFO, and would close a good route from here as its duplicate until then."""
-
 POOL_SIZE = 3
 """Routes in a pool where the settings give no number, as on nats-server."""
 
-_REFUSED_MAX = 1024
+STARTED_AT_ONCE = 4
+"""Connections to announced servers that are begun in one turn."""
+
+_TOLD_AT_ONCE = 500  # clients that get INFO in one turn
 _FNV_OFFSET = 2166136261
 _FNV_PRIME = 16777619
 _NAME_LENGTH = 22
 _NAME_LETTERS = string.ascii_letters + string.digits
-_ANY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104  # nosec B104 - compared, not bound
 
 log = get_logger()
 
 
-class Refusals:
-    """The hosts whose servers have been refused in the last second."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._at: dict[str, float] = {}
-
-    def add(self, host: str) -> None:
-        """Note that a server of `host` has been refused."""
-        if len(self._at) >= _REFUSED_MAX:
-            self._at.clear()
-        self._at[host] = self._clock.monotonic()
-
-    def delay_s(self, host: str) -> float:
-        """Return how long a new connection from `host` has to wait for INFO."""
-        at = self._at.get(host)
-        if at is None:
-            return 0.0
-        left_s = at + REFUSAL_DELAY_S - self._clock.monotonic()
-        if left_s <= 0:
-            del self._at[host]
-        return max(left_s, 0.0)
-
-
-class Cluster(Peers, Observer):
-    """All routes of `broker`.
+class Cluster(LinkService, Observer):
+    """The routes of `broker`, as its options describe them.
 
     `links` has the routes that are up, by server id and place (dial.py), and `routes` one of
     them for each server. The end of every route to a server has that server's latest INFO.
 
-    `name` is the cluster's name, and `is_dynamic` is True if no setting has it. `discovered` is
-    called with a server's INFO about a third one, `urls_changed` when the addresses for clients
-    have changed, and `joined` and `left` when a route has come up or ended. Other servers connect
-    to `address`, and `connects` counts the routes that have come up.
+    `name` is the cluster's name, and `is_dynamic` is True if no setting has it. `connects` counts
+    the routes that have come up. `neighbours_changed` is called when the addresses for clients may
+    have changed. `ends` makes the ends of routes.
     """
 
-    def __init__(self, broker: Broker, ledger: Ledger) -> None:
-        Peers.__init__(self, broker, ledger)
-        self.links: dict[tuple[str, Place], Link] = {}
+    def __init__(self, broker: Broker, ledger: Ledger, ends: Ends) -> None:
+        LinkService.__init__(self, broker, ledger)
+        self._ends = ends
         self.routes: dict[str, Link] = {}
-        self.address = ("", 0)
         self.connects = 0
         self.refusals = Refusals(broker.clock)
-        self.discovered: Callable[[RouteInfo], object] = _nothing
-        self.urls_changed: Callable[[], object] = _nothing
-        self.joined: Callable[[Link], object] = _nothing
-        self.left: Callable[[str], object] = _nothing
         self.name = broker.options.cluster.name or _random_name()
         self.is_dynamic = not broker.options.cluster.name
         self.telling = RouteInterestRules(broker, broker.options.cluster.permissions)
+        self.neighbours_changed: Callable[[Cluster], object] = _nothing
+        self._told_of: deque[RouteDialler] = deque()
+        self._client_tls: ssl.SSLContext | None = None
+        self._is_stopping = False
+        self._is_telling = False
         broker.observers.append(self)
 
-    def close(self) -> None:
-        """Close the routes."""
+    def start(self, source: ConnectionSource) -> None:
+        """Accept servers at `source`, connect to those in the settings and stay connected.
+
+        Raises:
+            OSError: the address cannot be bound.
+            ConfigError: the settings name what cannot be.
+        """
+        table = self.broker.options.cluster
+        self.listener = LinkListener(
+            self.broker, "route_connections", _port_rules, self._accept, self.links
+        )
+        if table.tls.enabled:
+            self._client_tls = _client_context(table)
+        self.address = self.listener.open_by(source, "cluster", table.host, table.port)
+        host, port = self.address
+        log.info("route_listener_started", address=f"{host}:{port}", cluster=self.name)
+        self.broker.cluster = self
+        self.neighbours_changed(self)
+        for url in table.routes:
+            self._begin(parse_route_address(url), is_explicit=True)
+
+    async def stop(self) -> None:
+        """Accept and dial no more, and close the routes."""
+        self._is_stopping = True
+        self._told_of.clear()
+        await LinkService.stop(self)
         if self in self.broker.observers:
             self.broker.observers.remove(self)
-        self.close_all(ClosedReason.SERVER_SHUTDOWN)
-
-    def close_all(self, reason: ClosedReason, but: str = "") -> None:
-        """Close the routes, except those to the server `but`."""
-        for (server_id, _), link in list(self.links.items()):
-            if server_id != but:
-                link.close(reason)
+        self.broker.cluster = None
 
     @property
     def server_id(self) -> str:
@@ -140,76 +138,104 @@ class Cluster(Peers, Observer):
         own_s = self.broker.options.cluster.ping_interval_s
         return min(own_s or self.broker.options.keepalive.ping_interval_s, 30.0)
 
-    # What this server says of itself.
+    # The servers that connect.
 
-    def info(self) -> RouteInfo:
-        """Return the INFO for routes."""
-        options = self.broker.options
-        host, port = self.address
-        shown_host, shown_port = advertised_address(options.cluster.advertise, host, port)
-        shown = f"{host_in_url(shown_host)}:{shown_port}"
-        return RouteInfo(
-            server_id=self.server_id,
-            server_name=self.server_name(),
-            version=COMPATIBLE_VERSION,
-            proto=TRACING_PROTOCOL,
-            go="python",
-            host=host,
-            port=port,
-            headers=options.limits.header_support,
-            auth_required=True if options.cluster.authorization.user else UNSET,
-            tls_required=True if options.cluster.tls.enabled else UNSET,
-            tls_verify=True if options.cluster.tls.enabled else UNSET,
-            max_payload=options.limits.max_payload_bytes,
-            jetstream=False,
-            midge_jetstream=True if options.jetstream.enabled else UNSET,
-            route_pool_size=self.own_pool_size() or UNSET,
-            ip=f"nats-route://{shown}/" if options.cluster.advertise else UNSET,
-            cluster=self.name,
-            cluster_dynamic=True if self.is_dynamic else UNSET,
-            connect_urls=self._own_urls(CLIENTS) or UNSET,
-            ws_connect_urls=self._own_urls(WEBSOCKETS) or UNSET,
-            leafnode_urls=self._own_urls(LEAFS) or UNSET,
-            ldm=True if self.broker.lame_duck else UNSET,
-            compression=options.cluster.compression,
-            import_=_told_of(self.telling.permissions.imports),
-            export=_told_of(self.telling.permissions.exports),
-            lnoc=True,
-            lnocu=True,
-            api_lvl=5,
+    def _accept(self, peer: tuple[str, int]) -> Link:
+        """Return a route for a server at `peer` that has just connected."""
+        link: Link = self._ends.accepted(self, self.authenticate).link_to(peer)
+        return link
+
+    @property
+    def authenticate(self) -> Callable[[AuthRequest], Verdict | Awaitable[Verdict]] | None:
+        """The check of a connecting server's credentials; None where any server may connect."""
+        table = self.broker.options.cluster
+        if table.check_known_urls or table.tls.verify_and_map:
+            return self._by_certificate
+        users = None if self.listener is None else self.listener.rules.users
+        return None if users is None else users.authenticate
+
+    def _by_certificate(self, request: AuthRequest) -> Verdict:
+        """Admit a server whose certificate names a host of `routes`, or the cluster's user."""
+        from midge.server.auth.certificates import (  # noqa: PLC0415 - large
+            names_host,
+            read_names,
         )
 
-    def _own_urls(self, kind: str) -> tuple[str, ...]:
-        """Return this server's own addresses for the field `kind` of INFO."""
-        broker, options = self.broker, self.broker.options
-        address, advertised = (broker.host, broker.port), options.listen.client_advertise
-        is_hidden = options.cluster.no_advertise
-        if kind == WEBSOCKETS:
-            address, advertised = broker.websocket_address, options.websocket.advertise
-        elif kind == LEAFS:
-            address, advertised = broker.leafnode_address, options.leafnodes.advertise
-            is_hidden = options.leafnodes.no_advertise
-        host, port = advertised_address(advertised, *address)
-        if is_hidden or not address[1] or (host in _ANY_ADDRESS and not advertised):
-            return ()
-        return (f"{host_in_url(host)}:{port}",)
+        table = self.broker.options.cluster
+        hosts = [parse_route_address(url).host for url in table.routes]
+        if table.check_known_urls and names_host(request.certificate, hosts):
+            return Identity()
+        names = read_names(request.certificate) if table.tls.verify_and_map else None
+        if names is not None and table.authorization.user in names.alternatives:
+            return Identity()
+        return Refusal("no name in the certificate is known")
 
-    def urls(self, kind: str, *, with_own: bool = True) -> list[str]:
-        """Return the addresses for the field `kind`: this server's, then the other servers'."""
-        if self.broker.options.cluster.no_advertise and kind != LEAFS:
-            return []
-        shows_own = with_own and not self.broker.lame_duck
-        found = dict.fromkeys(self._own_urls(kind) if shows_own else ())
-        for link in self.routes.values():
-            info = link.side.info
-            if not info.ldm:
-                found.update(dict.fromkeys((getattr(info, kind) or ())[:URLS_MAX]))
-        return list(found)
+    # The servers to connect to.
 
-    def announce(self) -> None:
-        """Tell all routes how this server has changed."""
-        for link in self.routes.values():
-            link.send(link.side.own_info().line())
+    def _begin(
+        self,
+        address: Address,
+        *,
+        is_explicit: bool,
+        gossip_mode: int = GOSSIP_DEFAULT,
+        place: Place = 0,
+    ) -> RouteDialler:
+        dialler = RouteDialler(
+            self.broker,
+            self.links,
+            address,
+            self._client_tls,
+            partial(self._ends.solicited, self),
+            is_explicit=is_explicit,
+            gossip_mode=gossip_mode,
+            place=place,
+        )
+        self.diallers.append(dialler)
+        if is_explicit or place:
+            dialler.start()
+            return dialler
+        self._told_of.append(dialler)
+        if len(self._told_of) == 1:
+            asyncio.get_running_loop().call_soon(self._start_told_of)
+        return dialler
+
+    def _start_told_of(self) -> None:
+        """Connect to announced servers, to some now and to the rest in later turns."""
+        for _ in range(min(len(self._told_of), STARTED_AT_ONCE)):
+            self._told_of.popleft().start()
+        if self._told_of:
+            asyncio.get_running_loop().call_soon(self._start_told_of)
+
+    async def tried(self) -> None:
+        """Return when each server that is known has been connected to once, or could not be."""
+        while waiting := [one for one in self.live_diallers() if not one.was_tried.is_set()]:
+            await waiting[0].was_tried.wait()
+
+    def live_diallers(self) -> list[RouteDialler]:
+        """List the diallers that still try or hold a route; forget the others."""
+        self.diallers[:] = [dialler for dialler in self.diallers if not dialler.is_done]
+        return self.diallers[:]
+
+    def discovered(self, info: RouteInfo) -> None:
+        """Connect to a server that another one has announced, unless there is a route already."""
+        if info.server_id in {self.server_id, *self.routes} or not info.ip:
+            return
+        try:
+            address = parse_route_address(info.ip)
+        except ValueError as error:
+            log.warning("route_gossip_ignored", server=info.server_id[:64], error=str(error))
+            return
+        live = [one for one in self.live_diallers() if not one.place]
+        known = [one for one in live if one.address[:2] == address[:2]]
+        if known:
+            known[0].told_again()
+            return
+        if len([one for one in live if not one.is_explicit]) >= GOSSIPED_MAX:
+            self.broker.limit_hits["route_gossip"] += 1
+            return
+        log.info("route_discovered", server=info.server_name[:64], address=str(address))
+        mode = info.gossip_mode if isinstance(info.gossip_mode, int) else GOSSIP_DEFAULT
+        self._begin(address, is_explicit=False, gossip_mode=mode)
 
     # The name of the cluster.
 
@@ -225,18 +251,14 @@ class Cluster(Peers, Observer):
             return True
         self.is_dynamic = is_dynamic
         self._take_name(name)
-        self.close_all(ClosedReason.CLUSTER_NAME_CONFLICT, but=server_id)
+        for (known, _), link in list(self.links.items()):
+            if known != server_id:
+                link.close(ClosedReason.CLUSTER_NAME_CONFLICT)
         self.urls_changed()
         return False
 
-    def rename(self, name: str) -> None:
-        """Take the name that the settings have now; routes that are up stay, as nats-server's."""
-        self.is_dynamic = not name
-        if name and name != self.name:
-            self._take_name(name)
-
     def _take_name(self, name: str) -> None:
-        """Adopt another name."""
+        """Adopt another name; routes that are up stay, as nats-server's."""
         log.info("cluster_name_changed", before=self.name, name=name)
         self.name = name
         self.broker.observers.show("cluster_renamed")
@@ -253,13 +275,13 @@ class Cluster(Peers, Observer):
         link.names_origins = info.lnoc is True
         link.start()
         for account in list(self.broker.accounts.values()):
-            self._tell(link, account)
+            self._announce_interest(link, account)
         log.info("route_connected", cid=link.cid, peer=link.peer, server=link.name)
-        self.joined(link)
+        self._open_pool(link)
         if not others and info.urls():
             self.urls_changed()
         if all(link.is_dedicated or other.is_dedicated for other in others):
-            self._gossip(link, info)
+            gossip.announce_server(self.routes, link, info)
 
     def leave(self, link: Link) -> None:
         """Forget `link`, which has ended."""
@@ -281,7 +303,8 @@ class Cluster(Peers, Observer):
             del self.routes[server_id]
             if side.info.urls():
                 self.urls_changed()
-        self.left(server_id)
+        for dialler in self.diallers:
+            dialler.left(server_id)
 
     def links_to(self, server_id: str) -> list[Link]:
         """List the routes to a server."""
@@ -315,28 +338,25 @@ class Cluster(Peers, Observer):
             number = (number ^ byte) * _FNV_PRIME & 0xFFFFFFFF
         return number % self.own_pool_size()
 
-    def _gossip(self, link: Link, info: RouteInfo) -> None:
-        """Tell the other servers of the one behind `link`, for them to connect to it.
-
-        As on nats-server, once for its pool, and once for each dedicated route.
-        """
-        side = link.side
-        if side.gossip_mode == GOSSIP_DISABLED:
+    def _open_pool(self, link: Link) -> None:
+        """Begin the other routes to a server that this one has connected to, if there is a pool."""
+        side: Any = link.side
+        first = side.dialler
+        if first is None or first.place:
             return
-        for server_id, other in list(self.routes.items()):
-            if server_id == info.server_id:
-                continue
-            other_side = other.side
-            if link.is_dedicated and not other_side.pool_size:
-                continue
-            told = structs.replace(
-                info,
-                nonce=UNSET,
-                route_pool_idx=UNSET,
-                route_account=side.place if link.is_dedicated else UNSET,
-                gossip_mode=_gossip_mode(side, other_side),
-            )
-            other.send(told.line())
+        places: set[Place] = set()
+        if side.pool_size:
+            places = {*range(1, side.pool_size), *self.dedicated()}
+        for other in self.live_diallers():
+            if other.place and other.address == first.address:
+                other.server_id = side.info.server_id
+                if other.place in places:
+                    places.remove(other.place)
+                else:
+                    self.end_dialler(other, ClosedReason.ROUTE_REMOVED)
+        for place in places:
+            more = self._begin(first.address, is_explicit=first.is_explicit, place=place)
+            more.server_id = side.info.server_id
 
     # Accounts.
 
@@ -356,18 +376,18 @@ class Cluster(Peers, Observer):
         return Account(text)
 
     def account_made(self, account: Account) -> None:
-        """Tell all routes of the interest in a new account, and take theirs."""
+        """Announce the interest in a new account over all routes, and take theirs."""
         for link in self.links.values():
             branch = link.commands.branches.get(account.name.encode())
             if branch is not None:
                 branch.leave_account(account)
-            self._tell(link, account)
+            self._announce_interest(link, account)
             for told in [] if branch is None else list(branch.interest):
                 account.sublist.insert_remote(told)
                 link.side.interest_changed(branch, told, told.weight)
 
-    def _tell(self, link: Link, account: Account) -> None:
-        """Tell `link` of the interest in `account` from now on."""
+    def _announce_interest(self, link: Link, account: Account) -> None:
+        """Announce the interest in `account` over `link` from now on."""
         if not account.name or any(character.isspace() for character in account.name):
             return  # no line could name it
         side = link.side
@@ -390,28 +410,190 @@ class Cluster(Peers, Observer):
             if branch.announcer is not None:
                 self.ledger.of(branch.account).renew(branch, self._allows(branch))
 
+    # What this server says about itself, and the addresses of the cluster.
 
-def _gossip_mode(side: Any, other: Any) -> int:
-    """Return whether the server of `other` should pass the server of `side` on to further servers.
+    def info(self) -> RouteInfo:
+        """Return the INFO for routes."""
+        broker, options = self.broker, self.broker.options
+        table = options.cluster
+        host, port = self.address
+        shown_host, shown_port = advertised_address(table.advertise, host, port)
+        shown = f"{host_in_url(shown_host)}:{shown_port}"
+        return RouteInfo(
+            **self.own_fields(),
+            host=host,
+            port=port,
+            auth_required=True if table.authorization.user else UNSET,
+            tls_required=True if table.tls.enabled else UNSET,
+            tls_verify=True if table.tls.enabled else UNSET,
+            jetstream=False,
+            midge_jetstream=True if options.jetstream.enabled else UNSET,
+            route_pool_size=self.own_pool_size() or UNSET,
+            ip=f"nats-route://{shown}/" if table.advertise else UNSET,
+            cluster=self.name,
+            cluster_dynamic=True if self.is_dynamic else UNSET,
+            connect_urls=gossip.own_urls(broker, CLIENTS) or UNSET,
+            ws_connect_urls=gossip.own_urls(broker, WEBSOCKETS) or UNSET,
+            leafnode_urls=gossip.own_urls(broker, LEAFS) or UNSET,
+            ldm=True if broker.lame_duck else UNSET,
+            compression=table.compression,
+            import_=gossip.told_of(self.telling.permissions.imports),
+            export=gossip.told_of(self.telling.permissions.exports),
+            lnoc=True,
+            lnocu=True,
+            api_lvl=5,
+        )
 
-    As nats-server: a server announced by a server that connected explicitly is passed on; for a
-    server that has accepted the connection, the others need not do so.
-    """
-    if side.was_solicited:
-        return GOSSIP_OVERRIDE if side.is_explicit else GOSSIP_DEFAULT
-    return GOSSIP_OVERRIDE if other.is_explicit else GOSSIP_DISABLED
+    def urls(self, kind: str, *, with_own: bool = True) -> list[str]:
+        """Return the addresses for the field `kind`: this server's, then the other servers'."""
+        return gossip.known_urls(self.broker, self.routes, kind, with_own=with_own)
 
+    def announce(self) -> None:
+        """Tell all routes how this server has changed."""
+        for link in self.routes.values():
+            link.send(link.side.own_info().line())
 
-def _told_of(rules: SubjectPermissions) -> SubjectRules | UnsetType:
-    """Return `rules` as INFO has them."""
-    if not rules.allow and not rules.deny:
-        return UNSET
-    return SubjectRules(allow=rules.allow, deny=rules.deny)
+    def urls_changed(self) -> None:
+        """Send clients, here and in other workers, the addresses of the other servers.
+
+        It happens in the next turn, once for all changes of this one: another server may send
+        INFO a thousand times in one read.
+        """
+        if not self._is_telling:
+            self._is_telling = True
+            asyncio.get_running_loop().call_soon(self._tell_all)
+
+    def _tell_all(self) -> None:
+        self._is_telling = False
+        if self._is_stopping:
+            return
+        self.neighbours_changed(self)
+        self.broker.observers.show("cluster_urls_changed")
+        if not self.broker.options.cluster.no_advertise:
+            self._tell(list(self.broker.clients.values()))
+
+    def _tell(self, left: list[Connection]) -> None:
+        """Send INFO to clients, to some now and to the rest in later turns."""
+        for _ in range(min(len(left), _TOLD_AT_ONCE)):
+            left.pop().renew_info()
+        if left:
+            asyncio.get_running_loop().call_soon(self._tell, left)
+
+    # Changes while serving.
+
+    def prepare_reload(self, options: Options) -> Callable[[], None]:
+        """Check `options` and return what puts them in force, once they are the broker's.
+
+        Raises:
+            ConfigError: they cannot be; nothing has changed.
+        """
+        before, table = self.broker.options.cluster, options.cluster
+        addresses = [_address_of(index, url) for index, url in enumerate(table.routes)]
+        telling = RouteInterestRules(self.broker, table.permissions)
+        client_tls = _client_context(table) if table.tls.enabled else None
+        renew_port = None if self.listener is None else self.listener.prepare(options)
+
+        def put_in_force() -> None:
+            if renew_port is not None:
+                renew_port()
+            self._client_tls = client_tls
+            self.telling = telling
+            self.is_dynamic = not table.name
+            if table.name and table.name != self.name:
+                self._take_name(table.name)
+            self.neighbours_changed(self)
+            self._follow(addresses)
+            self._renew_routes(before, table)
+
+        return put_in_force
+
+    def _follow(self, addresses: list[Address]) -> None:
+        """Keep the routes that are still named, end the others, and begin those that are new."""
+        kept = set(addresses)
+        for dialler in self.live_diallers():
+            dialler.tls = self._client_tls
+            if not dialler.is_explicit:
+                continue
+            if dialler.address in kept:
+                if not dialler.place:
+                    addresses.remove(dialler.address)
+                continue
+            log.info("route_removed", remote=str(dialler.address))
+            for known in self.links_to(dialler.server_id):
+                known.close(ClosedReason.ROUTE_REMOVED)
+            self.end_dialler(dialler, ClosedReason.ROUTE_REMOVED)
+        for address in addresses:
+            self._begin(address, is_explicit=True)
+
+    def _renew_routes(self, before: Table, table: Table) -> None:
+        """Apply `table` to the routes that are up, and send the changes to the other servers.
+
+        A server that was just connecting comes again: it has INFO by the settings before.
+        """
+        if before != table and self.listener is not None:
+            self.listener.end_handshakes(ClosedReason.ROUTE_REMOVED)
+        if (before.pool_size, before.accounts) != (table.pool_size, table.accounts):
+            for one in [one for one in self.live_diallers() if one.place]:
+                self.end_dialler(one, ClosedReason.ROUTE_REMOVED)
+            self.close_all(ClosedReason.ROUTE_REMOVED)
+        self.limit_links()
+        has_other_rules = before.permissions != table.permissions
+        for link in list(self.links.values()):
+            link.channel.keepalive.interval_s = self.ping_interval_s()
+            if has_other_rules:
+                link.send(link.side.own_info().line())
+                link.commands.drop_refused(self.telling.takes)
+                self.tell_anew(link)
+            if before.authorization != table.authorization and self.listener is not None:
+                link.side.ask_again(link, self.authenticate)
+        if before.no_advertise and not table.no_advertise:
+            self.urls_changed()
 
 
 def _random_name() -> str:
     return "".join(secrets.choice(_NAME_LETTERS) for _ in range(_NAME_LENGTH))
 
 
-def _nothing(*_: object) -> None:
-    pass
+def _nothing(_: Cluster) -> None:
+    """Do nothing: this is the only worker."""
+
+
+def _address_of(index: int, url: str) -> Address:
+    """Read one of `cluster.routes`. Raises: ConfigError."""
+    try:
+        return parse_route_address(url)
+    except ValueError as error:
+        raise ConfigError(str(error), key=f"cluster.routes[{index}]") from error
+
+
+def _port_rules(options: Options) -> PortRules:
+    """Read the user and the certificates of the port. Raises: ConfigError, they cannot be.
+
+    The certificates of servers that connect are checked.
+    """
+    table, login = options.cluster, options.cluster.authorization
+    own: Authenticator | None = None
+    if login.user:
+        users = Options(authorization=Authorization(user=login.user, password=login.password))
+        own = Authenticator(users)
+    tls: ssl.SSLContext | None = None
+    if table.tls.enabled:
+        tls = build_server_context(structs.replace(table.tls, verify=True), "cluster.tls")
+    return PortRules(own, tls, table.tls.timeout_s)
+
+
+def _client_context(table: Table) -> ssl.SSLContext:
+    """Return the context for connecting to servers, with this server's certificate.
+
+    Raises:
+        ConfigError: a file cannot be read, or is not what it should be.
+    """
+    tls = table.tls
+    own = tls.pairs[0]
+    shown = LeafRemoteTls(
+        cert_file=own.cert_file,
+        key_file=own.key_file,
+        ca_file=tls.ca_file,
+        curve_preferences=tls.curve_preferences,
+    )
+    return build_client_context(shown, "cluster.tls")

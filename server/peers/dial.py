@@ -1,7 +1,6 @@
-"""Connecting to another server: its address, a socket, TLS, its first line, and failures.
+"""One connection to another server: its address, a socket, TLS, its first line, and why it fails.
 
-A server that cannot be reached is tried again and again. `Attempts` decides which failures are
-logged, and `cause_of` says in a sentence the cause.
+dialler.py makes the attempts, one after the other.
 """
 
 from __future__ import annotations
@@ -11,28 +10,22 @@ import contextlib
 import os
 import socket
 import ssl
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from midge.server.channels.channel_state import ChannelState
 from midge.server.channels.closed_reason import ClosedReason
 from midge.server.channels.loop_adapter import forget, protocol_for
 from midge.server.listeners.sockets import bound_receive_buffer, host_in_url, is_loopback
-from midge.server.log.logger import get_logger
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Sequence
 
-    from midge.server.broker.broker import Broker
-    from midge.server.config.options import Options
     from midge.server.listeners.websocket.client import WebSocketClient
     from midge.server.peers.link import Link
 
 LINE_MAX_BYTES = 1 << 20
 """Longest first line: a server's INFO may have lists of permissions and of addresses."""
-
-_CAUSES_MAX = 16
-"""Most different causes of one row of failures that are logged; a few addresses have a few each."""
 
 ENDED = "the other server closed the connection before the link was up"
 """The failure of a link whose end has no other reason."""
@@ -61,8 +54,6 @@ LEAF_SCHEMES = ("nats-leaf", "nats", "tls", "leaf", "ws", "wss")
 
 Place = int | str
 """Which route to a server it is: its index in the pool, or the account that it is dedicated to."""
-
-log = get_logger()
 
 
 class Address(NamedTuple):
@@ -118,133 +109,6 @@ def _split_url(
         raise ValueError(f"expected a port number from 1 to 65535 in the URL of {of}") from None
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     return parts, Address(parts.hostname, port, user, password)
-
-
-class Attempts:
-    """The failed attempts in a row to reach one server, and which of them are logged.
-
-    As on nats-server, every `connect_error_reports`-th failure is logged before the link has first
-    come up, and every `reconnect_error_reports`-th after that. Each cause is logged the first time
-    as well.
-    """
-
-    def __init__(self, options: Callable[[], Options]) -> None:
-        self.count = 0
-        self._options = options
-        self._causes: set[str] = set()
-        self._was_up = False
-
-    def succeeded(self) -> None:
-        """Begin a new row: the link is up."""
-        self.count = 0
-        self._causes.clear()
-        self._was_up = True
-
-    def is_reported(self, cause: str) -> bool:
-        """Count a failure; return whether to log it as an error."""
-        self.count += 1
-        is_new = cause not in self._causes and len(self._causes) < _CAUSES_MAX
-        if is_new:
-            self._causes.add(cause)
-        table = self._options().logging
-        every = table.reconnect_error_reports if self._was_up else table.connect_error_reports
-        return is_new or self.count % every == 0
-
-
-class Dialler:
-    """Keeps up a link to the server at `address`, from `start` to `stop`.
-
-    Subclasses have the row of attempts, and what makes a link. `failed_event` is the name of a
-    failure in the log.
-    """
-
-    failed_event = ""
-
-    def __init__(self, broker: Broker, address: Address) -> None:
-        self.address = address
-        self.broker = broker
-        self.attempts = Attempts(lambda: broker.options)
-        self.link: Any = None
-        self._ended = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        """Connect, and again when that fails or ends."""
-        self._task = asyncio.get_running_loop().create_task(self.keep_up())
-
-    async def stop(self, reason: ClosedReason = ClosedReason.SERVER_SHUTDOWN) -> None:
-        """Try no more, and close the link."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-        if self.link is not None:
-            self.link.close(reason)
-
-    def joined(self) -> None:
-        """Record that the link is up."""
-        raise NotImplementedError
-
-    def ended(self, link: Link) -> None:
-        """Record that the link is gone."""
-        if link is self.link:
-            self._ended.set()
-
-    async def keep_up(self) -> None:
-        """Make one attempt after the other."""
-        raise NotImplementedError
-
-    async def connect(self, end: Any) -> None:
-        """Bring a link with this `end` up as far as a transport."""
-        raise NotImplementedError
-
-    async def attempt(self, end: Any) -> bool:
-        """Keep a link up while it lasts; return False, and log why, where it has no transport."""
-        self._ended.clear()
-        try:
-            await self.connect(end)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the next attempt may succeed
-            self.failed(cause_of(error))
-            if self.link is not None:
-                self.link.close(ClosedReason.CLIENT_CLOSED)
-                self.link = None
-            return False
-        await self._ended.wait()
-        self.link = None
-        return True
-
-    def failed(self, cause: str) -> None:
-        """Log a failed attempt, if it is one of those that are logged."""
-        remote, is_reported = str(self.address), self.attempts.is_reported(cause)
-        count = self.attempts.count
-        if is_reported:
-            log.error(self.failed_event, remote=remote, attempt=count, error=cause)
-        else:
-            log.debug(self.failed_event, remote=remote, attempt=count, error=cause)
-
-
-class Diallers(list[Any]):
-    """The diallers of one service."""
-
-    def __init__(self) -> None:
-        list.__init__(self)
-        self._stopping: set[asyncio.Task[None]] = set()
-
-    def end(self, dialler: Dialler, reason: ClosedReason) -> None:
-        """Remove `dialler`, and stop it."""
-        self.remove(dialler)
-        stopping = asyncio.get_running_loop().create_task(dialler.stop(reason))
-        self._stopping.add(stopping)
-        stopping.add_done_callback(self._stopping.discard)
-
-    async def stop(self) -> None:
-        """Stop all of them."""
-        diallers = self[:]
-        self.clear()
-        for dialler in diallers:
-            await dialler.stop()
-        await asyncio.gather(*self._stopping)
 
 
 def cause_of(error: BaseException) -> str:

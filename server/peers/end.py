@@ -1,7 +1,7 @@
 """One end of a link to another server, of either kind and whichever of the two has connected.
 
 Leaf nodes and routes differ in their handshakes and in what a violation leads to: that is in
-leaf_nodes.py and route_end.py.
+leaf_end.py and route_end.py.
 """
 
 from __future__ import annotations
@@ -15,22 +15,16 @@ from midge.server.auth.authenticator import NOT_PINNED, is_pinned
 from midge.server.channels.closed_reason import ClosedReason
 from midge.server.channels.fair_turns import PORTION_BYTES
 from midge.server.log.logger import get_logger
-from midge.server.peers.dial import Dialler, cause_of
+from midge.server.peers.dial import cause_of
 from midge.server.peers.link import DOCUMENT_MAX_BYTES
 
 if TYPE_CHECKING:
-    from midge.server.broker.broker import Broker
     from midge.server.clock import Timer
     from midge.server.peers.compression import Compression
-    from midge.server.peers.ledger import Ledger
+    from midge.server.peers.dialler import Dialler
+    from midge.server.peers.link import Link
+    from midge.server.peers.service import LinkService
     from midge.sublist.subscription import RemoteSubscription
-
-INTEREST_MAX = 1 << 19
-"""Most subscriptions that one link may announce where `limits.max_subscriptions` is not set.
-
-Each takes some 400 bytes, so a hostile server can use 200 MB, and 1.3 GB with wildcard subjects
-of eight tokens each that share none of them. Longer ones count more.
-"""
 
 INTRODUCTION_MAX_BYTES = 128 * 1024
 """Longest CONNECT of a connecting server, before any authentication: 256 of them at a time."""
@@ -44,28 +38,8 @@ _AUTH_TIMEOUT_S = 2.0
 log = get_logger()
 
 
-class Peers:
-    """The links of one kind that the server of `broker` has; they share its `ledger`."""
-
-    def __init__(self, broker: Broker, ledger: Ledger) -> None:
-        self.broker = broker
-        self.ledger = ledger
-
-    def server_name(self) -> str:
-        """Return the name that this server has on links."""
-        return self.broker.options.server_name or self.broker.keys.server_id
-
-    def max_interest(self) -> int:
-        """Return how much interest one link may tell."""
-        return self.broker.options.limits.max_subscriptions or INTEREST_MAX
-
-    def leave(self, link: Any) -> None:
-        """Forget `link`, which has ended."""
-        raise NotImplementedError
-
-
 class End:
-    """One end of a link of `peers`; with a `dialler`, this server has connected.
+    """One end of a link of `service`; with a `dialler`, this server has connected.
 
     `is_done` is True once such a link has come up; if it has not, `failure` says why. `kind` begins
     the names of the limits that the other server may exceed.
@@ -76,13 +50,13 @@ class End:
     peer_error_event = ""
 
     def __init__(
-        self, peers: Peers, compression: Compression, dialler: Dialler | None = None
+        self, service: LinkService, compression: Compression, dialler: Dialler | None = None
     ) -> None:
-        self.broker = peers.broker
+        self.broker = service.broker
         self.compression = compression
         self.failure = ""
         self.is_done = False
-        self._peers = peers
+        self._service = service
         self.dialler = dialler
         self._timer: Timer | None = None
 
@@ -92,6 +66,14 @@ class End:
         return self.dialler is not None
 
     # Come and gone.
+
+    def link_to(self, peer: tuple[str, int]) -> Link:
+        """Return a new link, of which this is the end, to a server at `peer`."""
+        raise NotImplementedError
+
+    def greeting(self, link: Any) -> bytes:
+        """Return the bytes before the TLS handshake of a server that connects, if there are any."""
+        return b""
 
     def opened(self, link: Any) -> None:
         """Begin, unless the certificate of the other server is not pinned."""
@@ -107,7 +89,7 @@ class End:
     def closed(self, link: Any) -> None:
         """Unregister a link that has ended."""
         self.stop_timer()
-        self._peers.leave(link)
+        self._service.leave(link)
 
     def lost(self, link: Any) -> None:
         """Record that the transport is gone, and have the server connected to again."""
@@ -172,6 +154,12 @@ class End:
 
     # What the other server says.
 
+    def on_connect(self, link: Any, document: bytes) -> None:
+        """Take CONNECT."""
+
+    def on_info(self, link: Any, document: bytes) -> None:
+        """Take INFO."""
+
     def on_peer_error(self, link: Any, text: bytes) -> None:
         """Log what the other server found wrong."""
         error = errors.quote(text[:256])
@@ -187,7 +175,7 @@ class End:
     def interest_changed(self, source: Any, told: RemoteSubscription, change: int) -> None:
         """Pass on that there is so much more, or less, interest behind the link."""
         if source.announcer is not None:
-            ledger = self._peers.ledger.of(source.account)
+            ledger = self._service.ledger.of(source.account)
             ledger.link_changed(source, told.subject, told.queue, change, told.origin)
 
     def refuse_surplus(self, link: Any) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
-from midge.protocol import COMPATIBLE_VERSION, errors
+from midge.protocol import errors
 from midge.protocol.leaf_messages import (
     LeafConnect,
     LeafInfo,
@@ -17,74 +17,66 @@ from midge.protocol.leaf_messages import (
 )
 from midge.server.auth import AuthRequest, Identity, Refusal, Verdict
 from midge.server.broker.expiry import expiry_text
-from midge.server.broker.message_trace import TRACING_PROTOCOL
 from midge.server.broker.server_info import LEAFS, WEBSOCKETS
 from midge.server.channels.closed_reason import ClosedReason
 from midge.server.config.addresses import advertised_address
 from midge.server.listeners.sockets import host_in_url
-from midge.server.peers.announcer import InterestAnnouncer, InterestLines
 from midge.server.peers.compression import OFF, Compression
 from midge.server.peers.end import new_nonce
-from midge.server.peers.leaf_nodes import LeafEnd, LeafNodes
+from midge.server.peers.leaf_end import LeafEnd
+from midge.server.peers.leaf_nodes import LEAFNODE_WS
 from midge.server.peers.listener import when_decided
 from midge.server.peers.rules import denied_for, rules_of, telling
 from midge.server.routing.role import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from midge.server.auth.permissions import PermissionRules
     from midge.server.broker.expiry import WhyEnded
+    from midge.server.peers.leaf_nodes import LeafNodes
     from midge.server.peers.link import Link
     from midge.server.routing.account import Account
 
 _LONGEST_WAIT_S = 24 * 3600.0  # timers may not be set for years
 _WRONG_PORT = "attempted to connect to leaf node port"
 
-Authenticate = "Callable[[AuthRequest], Verdict | Awaitable[Verdict]]"
-
 
 class AcceptedLeaf(LeafEnd):
-    """This end, for a leaf that `authenticate` says the user of; `address` is the port's own.
+    """This end, for a leaf whose connection is of `connection_type`."""
 
-    `connection_type` is the word that a JWT allows connections by.
-    """
-
-    def __init__(
-        self,
-        nodes: LeafNodes,
-        authenticate: Callable[[AuthRequest], Verdict | Awaitable[Verdict]],
-        address: tuple[str, int],
-        connection_type: str = "LEAFNODE",
-    ) -> None:
+    def __init__(self, nodes: LeafNodes, connection_type: str) -> None:
         table = nodes.broker.options.leafnodes
-        is_websocket = connection_type != "LEAFNODE"
-        own = OFF if is_websocket else table.compression
+        own = OFF if connection_type == LEAFNODE_WS else table.compression
         LeafEnd.__init__(self, nodes, Compression(own, table.compression_rtt_s))
         self._nonce = new_nonce()
-        self._authenticate = authenticate
-        self._address = address
         self._connection_type = connection_type
         self._connect: LeafConnect | None = None
         self._request: AuthRequest | None = None
         self._identity: Identity | None = None
-        self.owes_info = True
+        self._owes_info = True
+
+    def greeting(self, link: Link) -> bytes:
+        """Return INFO, unless the TLS handshake comes first."""
+        if self.broker.options.leafnodes.tls.handshake_first != "off":
+            return b""
+        self._owes_info = False
+        return self.info(link)
 
     def opened(self, link: Link) -> None:
         """Send INFO, unless that is done, and wait for CONNECT."""
         LeafEnd.opened(self, link)
         if link.reason is not None:
             return
-        if self.owes_info:
+        if self._owes_info:
             link.send(self.info(link))
         self.await_connect(link, self.broker.options.leafnodes.authorization.timeout_s)
 
     def info(self, link: Link) -> bytes:
-        """Give the line of the first INFO."""
+        """Return the line of the first INFO, or of the second one, which settles compression."""
         info = self._info(link)
         info.nonce = self._nonce.decode()
         info.info_on_connect = True
-        info.compression = self.compression.own
+        compression = self.compression
+        info.compression = compression.told if compression.is_settled else compression.own
         return info.line()
 
     def info_again(self, link: Link) -> bytes:
@@ -100,17 +92,13 @@ class AcceptedLeaf(LeafEnd):
             reason = ClosedReason.AUTHENTICATION_FAILURE
             self.fail(link, errors.AUTHORIZATION_VIOLATION, reason, "an unexpected INFO")
         elif compression.settle(link, parse_leaf_info(document).compression):
-            info = self._info(link)
-            info.nonce = self._nonce.decode()
-            info.info_on_connect = True
-            info.compression = compression.told
             compression.begin(link)
-            link.send(info.line())
+            link.send(self.info(link))
 
     def _info(self, link: Link) -> LeafInfo:
         broker = self.broker
         options = broker.options
-        host, port = self._address
+        host, port = self.nodes.address
         shown_host, shown_port = advertised_address(options.leafnodes.advertise, host, port)
         shown = f"{host_in_url(shown_host)}:{shown_port}"
         urls = [] if options.leafnodes.no_advertise else [shown]
@@ -120,17 +108,11 @@ class AcceptedLeaf(LeafEnd):
             # As from nats-server, without the address of this server.
             websockets = broker.cluster.urls(WEBSOCKETS, with_own=False)
         return LeafInfo(
-            server_id=broker.keys.server_id,
-            server_name=self.nodes.server_name(),
-            version=COMPATIBLE_VERSION,
-            proto=TRACING_PROTOCOL,
-            go="python",
+            **self.nodes.own_fields(),
             host=host,
             port=port,
-            headers=options.limits.header_support,
             auth_required=True,
             tls_required=options.leafnodes.tls.enabled,
-            max_payload=options.limits.max_payload_bytes,
             client_id=link.cid,
             jetstream=options.jetstream.enabled or UNSET,
             domain=(options.jetstream.enabled and options.jetstream.domain) or UNSET,
@@ -144,7 +126,7 @@ class AcceptedLeaf(LeafEnd):
     def pinned_certs(self) -> tuple[str, ...]:
         """Return the fingerprints of the port that the leaf has connected to."""
         options = self.broker.options
-        is_websocket = self._connection_type == "LEAFNODE_WS"
+        is_websocket = self._connection_type == LEAFNODE_WS
         return (options.websocket if is_websocket else options.leafnodes).tls.pinned_certs
 
     # CONNECT.
@@ -182,7 +164,7 @@ class AcceptedLeaf(LeafEnd):
     def _ask(self, link: Link) -> None:
         """Check the leaf's user, which may take a while."""
         assert self._request is not None, "it is CONNECT that asks"
-        when_decided(link, self._authenticate(self._request), partial(self._conclude, link))
+        when_decided(link, self.nodes.authenticate(self._request), partial(self._conclude, link))
 
     def ask_again(self, link: Link) -> None:
         """Find out whether a leaf that is in may stay, and as what; the rules have changed."""
@@ -290,12 +272,6 @@ class AcceptedLeaf(LeafEnd):
         self._take_identity(link, identity)
         self.compare_domains(link, has_jetstream=connect.jetstream, domain=connect.domain)
         link.takes_headers(connect.headers and broker.options.limits.header_support)
-        link.announced.max_size = self.nodes.max_interest()
-        is_isolated = connect.isolate or broker.options.leafnodes.isolate_interest
-        link.pass_as(Role.HUB if connect.is_hub else Role.LEAF)
-        link.announcer = InterestAnnouncer(
-            link, broker.turns, InterestLines(b"LS"), is_isolated=is_isolated
-        )
         info = self._second_info(link, identity)
         try:
             self._bind(link, identity.rules, connect.deny_pub or (), info)
@@ -303,7 +279,8 @@ class AcceptedLeaf(LeafEnd):
             self.fail(link, None, ClosedReason.PROTOCOL_VIOLATION, f"deny_pub: {error}")
             return
         link.send(info.line())
-        self.nodes.join(link, link.take_rules)
+        is_isolated = connect.isolate or broker.options.leafnodes.isolate_interest
+        self.nodes.join(link, Role.HUB if connect.is_hub else Role.LEAF, is_isolated=is_isolated)
 
     def _bind(
         self,
@@ -334,17 +311,14 @@ class AcceptedLeaf(LeafEnd):
 
     def _count_in(self, account: Account) -> int:
         """Count the leafs of `account` that are up."""
-        return sum(
-            link.account is account and link.reason is None and isinstance(link.side, AcceptedLeaf)
-            for link in self.nodes.links.values()
-        )
+        accepted = self.nodes.accepted()
+        return sum(link.account is account and link.reason is None for link in accepted)
 
     def _end_duplicates(self, link: Link) -> None:
         """Close an older link of the same leaf, which has reconnected while the old one hung."""
-        for other in list(self.nodes.links.values()):
+        for other in self.nodes.accepted():
             if (
                 other is not link
-                and isinstance(other.side, AcceptedLeaf)
                 and other.name
                 and (other.name, other.cluster) == (link.name, link.cluster)
                 and other.account is link.account

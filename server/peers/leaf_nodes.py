@@ -1,15 +1,19 @@
-"""The leaf nodes of one server: its links, an end of one, and the announced interest."""
+"""The leaf nodes of one server: the port that leafs connect to, the remotes, and the links."""
 
 from __future__ import annotations
 
 import secrets
 import string
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
-from midge.protocol import errors
-from midge.protocol.leaf_messages import LOOP_PREFIX, LOOP_TEXT
-from midge.protocol.link import LEAF, LinkParser
+from msgspec import structs
+
+from midge.protocol.leaf_messages import LOOP_PREFIX
+from midge.server.auth.authenticator import Authenticator
+from midge.server.auth.client_tls import build_client_context
+from midge.server.auth.identity import Identity
 from midge.server.channels.closed_reason import ClosedReason
 from midge.server.clients.closed_clients import (
     SUBSCRIPTIONS_KEPT,
@@ -17,83 +21,152 @@ from midge.server.clients.closed_clients import (
     ConnectionRecord,
     common_facts,
 )
+from midge.server.clients.observer import Observer
+from midge.server.config.account_names import GLOBAL_ACCOUNT
+from midge.server.config.options import Account, Authorization, Options, User
+from midge.server.errors import ConfigError
+from midge.server.listeners.tls import build_server_context
 from midge.server.log.logger import get_logger
-from midge.server.peers.end import End, Peers
-from midge.server.peers.link import DOCUMENT_MAX_BYTES, Link
-from midge.server.peers.link_commands import LinkCommands
+from midge.server.peers.announcer import InterestAnnouncer, InterestLines
+from midge.server.peers.dialler import LeafDialler
+from midge.server.peers.listener import LinkListener, PortRules
 from midge.server.peers.rules import telling
+from midge.server.peers.service import Ends, LinkService
 from midge.server.routing.role import Role
-from midge.sublist.subjects import is_literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
-    from midge.server.auth.permissions import Permissions
+    from midge.server.auth import AuthRequest, Verdict
     from midge.server.broker.broker import Broker
-    from midge.server.peers.compression import Compression
-    from midge.server.peers.dial import Dialler
+    from midge.server.broker.expiry import WhyEnded
+    from midge.server.config.leafnodes import LeafNodes as Table
+    from midge.server.config.leafnodes import LeafRemote
+    from midge.server.config.options import Proxies
+    from midge.server.listeners.connection_source import ConnectionSource
     from midge.server.peers.ledger import Ledger
-    from midge.server.routing.account import Account
+    from midge.server.peers.link import Link
+    from midge.server.routing import account as routing
 
-LOOP_DELAY_S = 30.0
-"""How long a server stays away after a loop was found, as nats-server does, and half as long again
-at most: where several servers stay away for the same time, they meet in the same loop again."""
+LEAFNODE = "LEAFNODE"
+LEAFNODE_WS = "LEAFNODE_WS"
+"""The words that a JWT allows connections of leafs by; the second is for those by WebSocket."""
 
-_ACCEPTED_WAIT_S = 4.0  # the server that has connected finds the loop itself
-
+_CALLOUT_TIMEOUT_S = 2.0
 _TOKEN_LENGTH = 22
 _TOKEN_LETTERS = string.ascii_letters + string.digits
 
 log = get_logger()
 
 
-class LeafNodes(Peers):
-    """All links of `broker`; `links` are those that are up, by cid.
+class LeafNodes(LinkService, Observer):
+    """The leaf node links of `broker`, as its options describe them; `links` are by cid.
 
+    `ends` makes their ends: an accepted one by the type of the connection, LEAFNODE or LEAFNODE_WS.
     `connects` counts by account those that have come up. `joined` and `left`, if set, are called
     with each that has come up, or has ended after that.
     """
 
-    def __init__(self, broker: Broker, ledger: Ledger) -> None:
-        """Announce the interest in `ledger`, which all links of the server share."""
-        Peers.__init__(self, broker, ledger)
+    def __init__(self, broker: Broker, ledger: Ledger, ends: Ends) -> None:
+        LinkService.__init__(self, broker, ledger)
+        self._ends = ends
         self.ledger.extra[Role.LEAF] = self._subjects_for
         self.ledger.extra[Role.HUB] = self._subjects_for
-        self.links: dict[int, Link] = {}
         self.connects: Counter[str] = Counter()
         self.joined: Callable[[Link], object] | None = None
         self.left: Callable[[Link], object] | None = None
         self._loop_subjects: dict[str, bytes] = {}
+        broker.observers.append(self)
 
-    def close(self) -> None:
-        """Close the links."""
-        for link in list(self.links.values()):
-            link.close(ClosedReason.SERVER_SHUTDOWN)
+    def start(self, source: ConnectionSource) -> None:
+        """Accept leafs at `source`, and connect to the remotes and stay connected.
 
-    def cluster_name(self) -> str:
-        """Give the name of the cluster that this server is in; empty where it is in none."""
-        return "" if self.broker.cluster is None else self.broker.cluster.name
+        Raises:
+            OSError: the address cannot be bound.
+            ConfigError: the settings name what cannot be.
+        """
+        table = self.broker.options.leafnodes
+        if table.port:
+            self.listener = LinkListener(
+                self.broker, "leafnode_connections", _port_rules, self._accept, self.links
+            )
+            self.address = self.listener.open_by(source, "leafnodes", table.host, table.port)
+            host, port = self.address
+            log.info("leafnode_listener_started", address=f"{host}:{port}")
+        for remote in _enabled(self.broker.options):
+            self._begin(remote)
 
-    def loop_subject(self, account: Account) -> bytes:
-        """Give the subject that comes back as interest only if links of `account` form a loop."""
-        subject = self._loop_subjects.get(account.name)
-        if subject is None:
-            token = "".join(secrets.choice(_TOKEN_LETTERS) for _ in range(_TOKEN_LENGTH))
-            subject = LOOP_PREFIX + token.encode()
-            self._loop_subjects[account.name] = subject
-        return subject
+    def _begin(self, table: LeafRemote) -> None:
+        remote = self._dialler_for(table)
+        self.diallers.append(remote)
+        remote.start()
 
-    def _subjects_for(self, account: Account) -> list[bytes]:
-        """List the subjects announced to links of `account` without a subscription."""
-        mapper = account.mapper
-        sources = [] if mapper is None else mapper.sources()
-        return [self.loop_subject(account), *sources]
+    def _dialler_for(self, table: LeafRemote) -> LeafDialler:
+        """Return what connects to a remote. Raises: ValueError, one of its URLs is invalid."""
+        return LeafDialler(self.broker, table, partial(self._ends.solicited, self))
 
-    def join(self, link: Link, rules: Permissions | None) -> None:
-        """Register `link` after its handshake; `rules` limit the interest announced over it."""
+    @property
+    def make_link(self) -> Callable[[tuple[str, int]], Link] | None:
+        """The factory for links of leafs that come by WebSocket; None where none are accepted."""
+        return None if self.listener is None else self._accept_websocket
+
+    def _accept(self, peer: tuple[str, int], connection_type: str = LEAFNODE) -> Link:
+        """Return a link for a leaf at `peer` that has just connected."""
+        link: Link = self._ends.accepted(self, connection_type).link_to(peer)
+        return link
+
+    def _accept_websocket(self, peer: tuple[str, int]) -> Link:
+        """Return the link of a leaf inside a WebSocket; where too many are, it ends at once."""
+        link = self._accept(peer, LEAFNODE_WS)
+        if self.listener is not None:
+            self.listener.take(link)
+        return link
+
+    # The users of the port.
+
+    def authenticate(self, request: AuthRequest) -> Verdict | Awaitable[Verdict]:
+        """Return the verdict on a leaf, once all workers know its account."""
+        seats, verdict = self.broker.admission.seats, self._decide(request)
+        return verdict if seats is None else seats.introduce(verdict)
+
+    def _decide(self, request: AuthRequest) -> Verdict | Awaitable[Verdict]:
+        """Return the verdict on a leaf by the users of this port, or else by clients' users."""
+        own = None if self.listener is None else self.listener.rules.users
+        if own is not None:
+            return own.authenticate(request)
+        authenticator = self.broker.admission.authenticator
+        if not authenticator.is_required_by("STANDARD"):
+            return authenticator.through_proxy(request, Identity())
+        verdict, callout = authenticator.authenticate(request), self.broker.admission.callout
+        if callout is None:
+            return verdict
+        timeout_s = self.broker.options.authorization.timeout_s or _CALLOUT_TIMEOUT_S
+        return callout.decide(authenticator, request, verdict, timeout_s)
+
+    def tokens_scanned(self, why_ended: WhyEnded) -> None:
+        """Close the links whose users have been taken back."""
+        for link in self.accepted():
+            link.side.end_if(link, why_ended)
+
+    # Links that come and go.
+
+    def accepted(self) -> list[Link]:
+        """List the links of leafs that have connected to this server."""
+        return [link for link in self.links.values() if not link.side.was_solicited]
+
+    def join(self, link: Link, role: Role, *, is_isolated: bool) -> None:
+        """Register `link` after its handshake: at a hub as Role.HUB, to a leaf as Role.LEAF.
+
+        With `is_isolated`, no interest behind leafs is announced over it.
+        """
+        link.pass_as(role)
+        link.announced.max_size = self.max_interest()
+        link.announcer = InterestAnnouncer(
+            link, self.broker.turns, InterestLines(b"LS"), is_isolated=is_isolated
+        )
         self.links[link.cid] = link
         link.start()
-        self.ledger.of(link.account).add(link, telling(rules))
+        self.ledger.of(link.account).add(link, telling(link.take_rules))
         self.connects[link.account.name] += 1
         link.joined_at = self.broker.clock.wall()
         if self.joined is not None:
@@ -118,111 +191,93 @@ class LeafNodes(Peers):
             if self.left is not None:
                 self.left(link)
 
+    def loop_subject(self, account: routing.Account) -> bytes:
+        """Return the subject that comes back as interest only if links of `account` form a loop."""
+        subject = self._loop_subjects.get(account.name)
+        if subject is None:
+            token = "".join(secrets.choice(_TOKEN_LETTERS) for _ in range(_TOKEN_LENGTH))
+            subject = LOOP_PREFIX + token.encode()
+            self._loop_subjects[account.name] = subject
+        return subject
 
-class LeafEnd(End):
-    """One end of a link; subclasses do the handshake, and handle violations.
+    def _subjects_for(self, account: routing.Account) -> list[bytes]:
+        """List the subjects announced to links of `account` without a subscription."""
+        mapper = account.mapper
+        sources = [] if mapper is None else mapper.sources()
+        return [self.loop_subject(account), *sources]
 
-    `user`, `proxy_key` and `version` describe the server that has connected here; empty at the
-    connecting end.
-    """
+    # Changes while serving.
 
-    kind = "leafnode"
-    error_event = "leafnode_error"
-    peer_error_event = "leafnode_peer_error"
-    user = ""
-    proxy_key = ""
-    version = ""
+    def cluster_name(self) -> str:
+        """Return the name of the cluster that this server is in; empty where it is in none."""
+        return "" if self.broker.cluster is None else self.broker.cluster.name
 
-    def __init__(
-        self, nodes: LeafNodes, compression: Compression, dialler: Dialler | None = None
-    ) -> None:
-        End.__init__(self, nodes, compression, dialler)
-        self.nodes = nodes
+    def cluster_renamed(self) -> None:
+        """Reconnect to the remotes that have the old name, as nats-server does.
 
-    def pinned_certs(self) -> tuple[str, ...]:
-        """Return the fingerprints, one of which the other server's certificate must have."""
-        return self.broker.options.leafnodes.tls.pinned_certs
-
-    def on_connect(self, link: Link, document: bytes) -> None:
-        """Take CONNECT."""
-
-    def on_info(self, link: Link, document: bytes) -> None:
-        """Take INFO."""
-
-    def compare_domains(self, link: Link, *, has_jetstream: bool, domain: str) -> None:
-        """Warn of two servers with JetStream that cannot reach each other's by a domain."""
-        own = self.broker.options.jetstream
-        if not own.enabled or not has_jetstream:
-            return
-        if domain == own.domain or not domain or not own.domain:
-            log.warning(
-                "leafnode_domains_unclear",
-                cid=link.cid,
-                peer=link.peer,
-                server=link.name,
-                local=own.domain,
-                remote=domain,
-            )
-
-    def ends_for(self, link: Link, subject: bytes) -> bool:
-        """Close a link over which this server's own interest comes back, and tell whether so.
-
-        Every link of a loop brings it, and one of them is to end. So the server that has opened the
-        latest one closes that at once, and the others wait for the loop to be gone.
+        A leaf that has connected to this server gets the new name when it reconnects.
         """
-        if subject != self.nodes.loop_subject(link.account):
-            return False
-        wait_s = self.loop_wait_s(link)
-        if not wait_s:
-            self._end_loop(link)
-            return True
-        clock, random = self.broker.clock, self.broker.random
-        clock.call_later(wait_s * (1 + random.random()), self._end_loop_unless_gone, link, subject)
-        return False
+        for link in [remote.link for remote in self.diallers if remote.link is not None]:
+            if link.side.has_connected:
+                link.close(ClosedReason.CLUSTER_NAME_CONFLICT)
 
-    def loop_wait_s(self, link: Link) -> float:
-        """Return how long a loop may take to end without this link: the other end closes it."""
-        return _ACCEPTED_WAIT_S
+    def cluster_urls_changed(self) -> None:
+        """Send the leafs the addresses that they may connect to by now."""
+        for link in self.accepted():
+            link.send(link.side.info_again(link))
 
-    def _end_loop_unless_gone(self, link: Link, subject: bytes) -> None:
-        if link.reason is None and link.announced.known(link, link, subject, None, "") is not None:
-            self._end_loop(link)
+    def prepare_reload(self, options: Options) -> Callable[[], None]:
+        """Check `options` and return what puts them in force, once they are the broker's.
 
-    def _end_loop(self, link: Link) -> None:
-        text = f'{LOOP_TEXT}="{link.account.name}". Delaying attempt to reconnect for 30s'
-        self.loop_found()
-        self.fail(link, text, ClosedReason.PROTOCOL_VIOLATION)
+        Raises:
+            ConfigError: they cannot be; nothing has changed.
+        """
+        renew_port = None if self.listener is None else self.listener.prepare(options)
+        for index, remote in enumerate(options.leafnodes.remotes):
+            self._check(remote, f"leafnodes.remotes[{index}]")
 
-    def loop_found(self) -> None:
-        """Called when a loop of links is found."""
+        def put_in_force() -> None:
+            if renew_port is not None:
+                renew_port()
+            self._follow(_enabled(options))
+            self.limit_links()
+            for link in self.accepted():
+                link.side.ask_again(link)
 
-    def allows_interest(self, link: Link, subject: bytes) -> bool:
-        """Return whether to keep interest in `subject`; a wildcard may match more subjects."""
-        rules = link.send_rules
-        if rules is None or subject.startswith(LOOP_PREFIX) or not is_literal(subject):
-            return True
-        return rules.may_publish(subject)
+        return put_in_force
 
-    def refuse_surplus(self, link: Link) -> None:
-        """Count and report too much interest over the link; the surplus is ignored."""
-        End.refuse_surplus(self, link)
-        link.send_error(errors.MAXIMUM_SUBSCRIPTIONS)
+    def _check(self, table: LeafRemote, where: str) -> None:
+        """Raise ConfigError where `table` names what cannot be."""
+        try:
+            if table.urls:
+                self._dialler_for(table)
+        except ValueError as error:
+            raise ConfigError(str(error), key=f"{where}.urls") from error
+        build_client_context(table.tls, f"{where}.tls")
 
-    def refuse_subject(self, link: Link) -> None:
-        """Send an error: the subject of the interest told is not valid."""
-        link.send_error("Invalid Subscription")
+    def _follow(self, tables: list[LeafRemote]) -> None:
+        """Keep the links that are still described, end the others, and begin those that are new."""
+        for remote in self.diallers[:]:
+            known = next((table for table in tables if remote.take(table)), None)
+            if known is not None:
+                tables.remove(known)
+                continue
+            self.end_dialler(remote, ClosedReason.CLIENT_CLOSED)
+        for table in tables:
+            self._begin(table)
 
 
-def leaf_link(broker: Broker, cid: int, peer: tuple[str, int], side: LeafEnd) -> Link:
-    """Return a new leaf node link."""
-    parser = LinkParser(
-        LinkCommands(maps=True),
-        LEAF,
-        max_control_line=DOCUMENT_MAX_BYTES,
-        max_payload=broker.options.limits.max_payload_bytes,
-    )
-    interval_s = broker.options.keepalive.ping_interval_s
-    return Link(broker, cid, peer, side, int(Role.LEAF), parser, interval_s)
+def _enabled(options: Options) -> list[LeafRemote]:
+    """Return the remotes that are to be connected to."""
+    return [table for table in options.leafnodes.remotes if table.urls and not table.disabled]
+
+
+def _port_rules(options: Options) -> PortRules:
+    """Read the users and the certificates of the port. Raises: ConfigError, they cannot be."""
+    table, users = options.leafnodes, options_of(options.leafnodes, options.proxies)
+    own = None if users is None else Authenticator(users)
+    tls = build_server_context(table.tls, "leafnodes.tls") if table.tls.enabled else None
+    return PortRules(own, tls, table.tls.timeout_s, table.proxy_protocol)
 
 
 def leafnode_record(
@@ -246,4 +301,40 @@ def leafnode_record(
         subscription_count=link.announced.count,
         subscriptions=told,
         **common_facts(link, stopped_at),
+    )
+
+
+def options_of(leafnodes: Table, proxies: Proxies) -> Options | None:
+    """Write the users of the port as options of a server; None where it has none of its own.
+
+    As on nats-server, certificates are mapped to the users of a list, not to a single one.
+    """
+    table, tls = leafnodes.authorization, leafnodes.tls
+    users: dict[str, list[User]] = {}
+    if table.user or table.nkey:
+        tls = structs.replace(tls, verify_and_map=False)
+        only = User(
+            user=table.user,
+            password=table.password,
+            nkey=table.nkey,
+            proxy_required=table.proxy_required,
+        )
+        users.setdefault(table.account, []).append(only)
+    for user in table.users:
+        one = User(
+            user=user.user,
+            password=user.password,
+            nkey=user.nkey,
+            permissions=user.permissions,
+            proxy_required=user.proxy_required or table.proxy_required,
+        )
+        users.setdefault(user.account or table.account, []).append(one)
+    if not users:
+        return None
+    unnamed = [*users.pop("", []), *users.pop(GLOBAL_ACCOUNT, [])]
+    return Options(
+        authorization=Authorization(users=tuple(unnamed)),
+        accounts=tuple(Account(name=name, users=tuple(of)) for name, of in users.items()),
+        leafnodes=structs.replace(leafnodes, tls=tls),
+        proxies=proxies,
     )

@@ -1,18 +1,12 @@
-"""The end of a link that has connected to another server, its hub, and the attempts to connect.
-
-They go on for ever, at each of the hub's addresses in turn.
-"""
+"""The end of a link that has connected to another server, its hub."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import contextlib
-import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import UNSET, structs
+from msgspec import UNSET
 
 from midge.protocol import COMPATIBLE_VERSION
 from midge.protocol.credentials import decode_user_seed, split_credentials
@@ -24,38 +18,22 @@ from midge.protocol.leaf_messages import (
     parse_leaf_info,
 )
 from midge.protocol.nkeys import USER_PREFIX, encode_nkey
-from midge.server.auth.client_tls import build_client_context
 from midge.server.broker.message_trace import TRACING_PROTOCOL
 from midge.server.channels.closed_reason import ClosedReason
-from midge.server.clock import sleep
-from midge.server.config.account_names import GLOBAL_ACCOUNT
-from midge.server.peers.announcer import InterestAnnouncer, InterestLines
 from midge.server.peers.compression import OFF, Compression
-from midge.server.peers.dial import (
-    ENDED,
-    NO_INFO,
-    Address,
-    Dialler,
-    attach,
-    dial,
-    parse_leaf_address,
-    read_line,
-    within,
-)
 from midge.server.peers.end import RENEWAL_BYTES
-from midge.server.peers.leaf_nodes import LOOP_DELAY_S, LeafEnd, LeafNodes, leaf_link
-from midge.server.peers.link import Link
+from midge.server.peers.leaf_accepted import AcceptedLeaf
+from midge.server.peers.leaf_end import LOOP_DELAY_S, LeafEnd
 from midge.server.peers.rules import denied_for, rules_of, telling
+from midge.server.peers.service import Ends
 from midge.server.routing.role import Role
 
 if TYPE_CHECKING:
-    import socket
-
     from midge.server.config.leafnodes import LeafRemote
-    from midge.server.listeners.websocket.client import WebSocketClient
-
-_DISCOVERED_MAX = 256
-"""Most addresses taken from a hub's INFO; a cluster has a handful of servers."""
+    from midge.server.peers.dial import Address
+    from midge.server.peers.dialler import LeafDialler
+    from midge.server.peers.leaf_nodes import LeafNodes
+    from midge.server.peers.link import Link
 
 _CREDENTIALS_MAX_BYTES = 1 << 20
 _SECOND_INFO_S = 2.0
@@ -71,7 +49,7 @@ class SolicitedLeaf(LeafEnd):
     the next one, where this one ends for a reason that will not go away at once.
     """
 
-    def __init__(self, nodes: LeafNodes, remote: Remote) -> None:
+    def __init__(self, nodes: LeafNodes, remote: LeafDialler) -> None:
         table = remote.table
         own = OFF if remote.address.path is not None else table.compression
         LeafEnd.__init__(self, nodes, Compression(own, table.compression_rtt_s), remote)
@@ -146,18 +124,7 @@ class SolicitedLeaf(LeafEnd):
         compression = self.compression
         if not compression.settle(link, info.compression):
             return False
-        options = self.broker.options
-        own = LeafInfo(
-            server_id=self.broker.keys.server_id,
-            server_name=self.nodes.server_name(),
-            version=COMPATIBLE_VERSION,
-            proto=TRACING_PROTOCOL,
-            go="python",
-            headers=options.limits.header_support,
-            max_payload=options.limits.max_payload_bytes,
-            client_id=link.cid,
-            compression=compression.told,
-        )
+        own = LeafInfo(**self.nodes.own_fields(), client_id=link.cid, compression=compression.told)
         link.send(own.line())
         compression.begin(link)
         return True
@@ -173,14 +140,10 @@ class SolicitedLeaf(LeafEnd):
         self.is_done = True
         self._remote.joined()
         self.compare_domains(link, has_jetstream=info.jetstream is True, domain=info.domain or "")
-        link.announced.max_size = self.nodes.max_interest()
-        link.pass_as(Role.LEAF if self._remote.table.hub else Role.HUB)
-        is_isolated = self._remote.table.isolate_interest
-        link.announcer = InterestAnnouncer(
-            link, self.broker.turns, InterestLines(b"LS"), is_isolated=is_isolated
-        )
         if self._bind(link, info):
-            self.nodes.join(link, link.take_rules)
+            table = self._remote.table
+            role = Role.LEAF if table.hub else Role.HUB
+            self.nodes.join(link, role, is_isolated=table.isolate_interest)
 
     def _renew(self, link: Link, info: LeafInfo) -> None:
         """Go by other permissions from now on."""
@@ -241,155 +204,7 @@ class SolicitedLeaf(LeafEnd):
         self.retry_delay_s = LOOP_DELAY_S * (1 + 0.5 * self.broker.random.random())
 
 
-class Remote(Dialler):
-    """Keeps up the link to what `table` describes."""
-
-    failed_event = "leafnode_connect_failed"
-
-    def __init__(self, nodes: LeafNodes, table: LeafRemote) -> None:
-        """Read the addresses.
-
-        Raises:
-            ValueError: one of them is invalid.
-        """
-        self._configured = [parse_leaf_address(url) for url in table.urls]
-        if not table.no_randomize:
-            nodes.broker.random.shuffle(self._configured)
-        Dialler.__init__(self, nodes.broker, self._configured[0])
-        self.table = table
-        self._nodes = nodes
-        self._addresses = list(self._configured)
-        self._is_anonymous = False  # whether it speaks TLS and has no certificate
-
-    def take(self, table: LeafRemote) -> bool:
-        """Go by `table` from the next connection on; False: it describes another link."""
-        if structs.replace(table, tls=self.table.tls) != self.table:
-            return False
-        self.table = table
-        return True
-
-    def tell_anew(self) -> None:
-        """End a link over which this server has introduced itself; the next one is made soon."""
-        if self.link is not None and self.link.side.has_connected:
-            self.link.close(ClosedReason.CLUSTER_NAME_CONFLICT)
-
-    # What its link tells.
-
-    def joined(self) -> None:
-        """Record that the link is up."""
-        self.attempts.succeeded()
-
-    def discovered(self, info: LeafInfo) -> None:
-        """Take over the addresses of the hub's cluster."""
-        is_websocket = self.address.path is not None
-        urls = info.ws_connect_urls if is_websocket else info.leafnode_urls
-        if self.table.ignore_discovered_servers or not isinstance(urls, tuple):
-            return
-        known = {(one.host, one.port) for one in self._configured}
-        self._addresses = list(self._configured)
-        for url in urls[:_DISCOVERED_MAX]:
-            with contextlib.suppress(ValueError):
-                found = parse_leaf_address(url)
-                if (found.host, found.port) not in known:
-                    known.add((found.host, found.port))
-                    credentials = (self.address.user, self.address.password)
-                    rest = (self.address.is_encrypted, self.address.path)
-                    self._addresses.append(Address(*found[:2], *credentials, *rest))
-
-    # Dialling.
-
-    async def keep_up(self) -> None:
-        """Make one attempt after the other, at each address in turn."""
-        while True:
-            delay_s = await self._attempt()
-            self._next_address()
-            await sleep(self.broker.clock, delay_s)
-
-    def _next_address(self) -> None:
-        """Move on to the address that was tried longest ago."""
-        following = 0
-        if self.address in self._addresses:
-            following = (self._addresses.index(self.address) + 1) % len(self._addresses)
-        self.address = self._addresses[following]
-
-    async def _attempt(self) -> float:
-        """Keep a link up while it lasts; return the seconds to wait before the next one."""
-        reconnect_s = self.broker.options.leafnodes.reconnect_s
-        end = SolicitedLeaf(self._nodes, self)
-        if not await self.attempt(end):
-            return reconnect_s * (1 + self.broker.random.random())
-        if not end.is_done:
-            self.failed(end.failure or ENDED)
-        return end.retry_delay_s or reconnect_s
-
-    def failed(self, cause: str) -> None:
-        """Log a failed attempt, if it is one of those that are logged."""
-        if cause == ENDED and self._is_anonymous:
-            cause += "; it may require a client certificate"
-        Dialler.failed(self, cause)
-
-    async def connect(self, end: SolicitedLeaf) -> None:
-        """Bring a link up as far as a transport."""
-        loop = asyncio.get_running_loop()
-        table, address = self.table, self.address
-        name = table.account or GLOBAL_ACCOUNT
-        await self.broker.admission.make_known(name)
-        bare, peer = await self._dial(loop)
-        try:
-            first = b""
-            if not table.tls.handshake_first and address.path is None:
-                async with within(table.first_info_timeout_s, NO_INFO):
-                    first = await read_line(loop, bare)
-            context = self._tls_context(first)
-            self._is_anonymous = context is not None and not table.tls.cert_file
-        except BaseException:
-            bare.close()
-            raise
-        link = leaf_link(self.broker, self.broker.take_cid(), peer, end)
-        link.account = self.broker.account(name)
-        self.link = link
-        upgrade, limit_s = self._upgrade_for(link), table.first_info_timeout_s
-        await attach(link, bare, address.host, context, table.tls.timeout_s, upgrade, limit_s)
-        if first:
-            link.channel.feed(first)
-
-    async def _dial(self, loop: asyncio.AbstractEventLoop) -> tuple[socket.socket, tuple[str, int]]:
-        """Connect a socket to the address; return it, and to which host and port it is."""
-        table, address, proxy = self.table, self.address, self.table.proxy
-        if not proxy.url:
-            bare = await dial(loop, address.host, address.port, table.dial_timeout_s)
-            host, port = bare.getpeername()[:2]
-            return bare, (host, port)
-        # Few remotes are behind one.
-        from midge.server.peers.proxy import dial_through  # noqa: PLC0415
-
-        return await dial_through(proxy, address, proxy.timeout_s or table.dial_timeout_s, loop)
-
-    def _upgrade_for(self, link: Link) -> WebSocketClient | None:
-        """Return what makes a WebSocket of the connection, where the URL asks for one."""
-        address, table = self.address, self.table
-        if address.path is None:
-            return None
-        # Only links of this kind pay for importing it.
-        from midge.server.listeners.websocket.client import (  # noqa: PLC0415
-            WebSocketClient,
-        )
-
-        return WebSocketClient(
-            link,
-            str(address),
-            address.path,
-            compress=table.ws_compression,
-            no_masking=table.ws_no_masking,
-        )
-
-    def _tls_context(self, first_line: bytes) -> ssl.SSLContext | None:
-        """Give the context for the handshake, if there is to be one."""
-        tls = self.table.tls
-        wanted = tls.required or tls.handshake_first or self.address.is_encrypted
-        if not wanted and first_line.startswith(b"INFO "):
-            wanted = parse_leaf_info(first_line[5:]).tls_required is True
-        return build_client_context(tls) if wanted else None
+LEAF_ENDS = Ends(AcceptedLeaf, SolicitedLeaf)
 
 
 def _rules(told: object) -> SubjectRules:

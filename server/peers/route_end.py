@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
 from midge.protocol import errors
 from midge.protocol.errors import ProtocolError
 from midge.protocol.leaf_messages import SubjectRules
@@ -22,10 +24,12 @@ from midge.server.channels.reading import AUTHENTICATING
 from midge.server.listeners.sockets import is_loopback
 from midge.server.log.logger import get_logger
 from midge.server.peers.compression import Compression
-from midge.server.peers.dial import Place
+from midge.server.peers.dial import NO_INFO, Place
 from midge.server.peers.end import RENEWAL_BYTES, End, new_nonce
 from midge.server.peers.listener import when_decided
+from midge.server.peers.route import route_link
 from midge.server.peers.rules import rules_of
+from midge.server.peers.service import Ends
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -33,12 +37,13 @@ if TYPE_CHECKING:
     from midge.server.auth import Verdict
     from midge.server.auth.permissions import Permissions
     from midge.server.peers.cluster import Cluster
-    from midge.server.peers.dial import Dialler
+    from midge.server.peers.dialler import Dialler, RouteDialler
     from midge.server.peers.link import Link
     from midge.server.routing.account import Account
 
 _NOT_DEDICATED = "Not possible to have a dedicated route"
 _WRONG_PORT = "attempted to connect to route port"
+_INFO_TIMEOUT_S = 2.0
 
 log = get_logger()
 
@@ -73,6 +78,11 @@ class RouteEnd(End):
         self.taken: Permissions | None = None
         self.place: Place = 0
         self.pool_size = 0
+
+    def link_to(self, peer: tuple[str, int]) -> Link:
+        """Return a new link, of which this is the end, to a server at `peer`."""
+        interval_s = self.cluster.ping_interval_s()
+        return route_link(self.broker, self.broker.take_cid(), peer, self, interval_s)
 
     def pinned_certs(self) -> tuple[str, ...]:
         """Return the fingerprints, one of which the other server's certificate must have."""
@@ -373,3 +383,86 @@ class AcceptedRoute(RouteEnd):
         if not size:
             return f'{_NOT_DEDICATED} for account "{place}" between those servers'
         return "" if place in self.cluster.dedicated() else f'No route for account "{place}"'
+
+
+class SolicitedRoute(RouteEnd):
+    """This end of a route that `dialler` has opened; `failure` says why it is refused."""
+
+    def __init__(self, cluster: Cluster, dialler: RouteDialler) -> None:
+        explicit, gossip_mode = dialler.is_explicit, dialler.gossip_mode
+        RouteEnd.__init__(self, cluster, dialler, is_explicit=explicit, gossip_mode=gossip_mode)
+        self.place = dialler.place
+        self._address = dialler.address
+        self.found_id = ""
+        self.was_introduced = False
+
+    def opened(self, link: Link) -> None:
+        """Wait for INFO."""
+        RouteEnd.opened(self, link)
+        if link.reason is None:
+            self.wait(link, _INFO_TIMEOUT_S, detail=NO_INFO)
+
+    def compresses(self, link: Link, info: RouteInfo) -> bool:
+        """Return False: `first_info` agrees on compression, between CONNECT and INFO."""
+        return False
+
+    def takes_failure(self, error: str) -> bool:
+        """Return True until the route is up, and for a refusal, which comes after that."""
+        if errors.AUTHORIZATION_VIOLATION in error:
+            self.is_done = False
+        return RouteEnd.takes_failure(self, error)
+
+    def first_info(self, link: Link, info: RouteInfo) -> None:
+        """Introduce this server, and register the other one."""
+        self.found_id = info.server_id
+        cluster = self.cluster
+        if not info.server_id or info.client_id is not UNSET:
+            detail = "attempted to connect to wrong port: its INFO is not that of a route port"
+            self.fail(link, None, ClosedReason.WRONG_PORT, detail)
+            return
+        if self.was_introduced:
+            link.send(self.own_info().line())
+            self._join(link, info)
+            return
+        if not self.admit(link, info):
+            return
+        name, is_dynamic = info.cluster or "", info.cluster_dynamic is True
+        refused = cluster.refuses_name(name, is_dynamic=is_dynamic, server_id=info.server_id)
+        address = self._address
+        own = self.broker.options.cluster.authorization
+        user, password = address.user, address.password
+        if not user:
+            user, password = own.user, own.password
+        connect = RouteConnect(
+            user=user or UNSET,
+            password=password or UNSET,
+            tls_required=self.broker.options.cluster.tls.enabled,
+            headers=self.broker.options.limits.header_support,
+            name=cluster.server_id,
+            cluster=cluster.name,
+            cluster_dynamic=True if cluster.is_dynamic else UNSET,
+            lnoc=True,
+            lnocu=True,
+        )
+        link.send(connect.line())
+        if refused and not is_dynamic:
+            # As nats-server does: with CONNECT the other server can tell its log why.
+            detail = f"cluster name {errors.quote(name.encode())} does not match"
+            self.fail(link, None, ClosedReason.CLUSTER_NAME_CONFLICT, detail)
+            return
+        self.was_introduced = True
+        is_compressed = RouteEnd.compresses(self, link, info)
+        link.send(self.own_info().line())
+        if is_compressed:  # another INFO is to come
+            self.compression.begin(link)
+            return
+        self._join(link, info)
+
+    def _join(self, link: Link, info: RouteInfo) -> None:
+        self.take_part(link, info)
+        self.is_done = True
+        if self.dialler is not None:
+            self.dialler.joined()
+
+
+ROUTE_ENDS = Ends(AcceptedRoute, SolicitedRoute)

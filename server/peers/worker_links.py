@@ -19,8 +19,11 @@ from midge.server.channels.closed_reason import ClosedReason
 from midge.server.channels.loop_adapter import forget, protocol_for
 from midge.server.clients.observer import Observer
 from midge.server.log.logger import get_logger
+from midge.server.peers.compression import OFF, Compression
+from midge.server.peers.end import End
 from midge.server.peers.ledger import Ledger
 from midge.server.peers.link import Link
+from midge.server.peers.service import LinkService
 from midge.server.peers.worker import worker_link
 from midge.server.peers.worker_interest import Numbers, WorkerAnnouncer
 
@@ -80,19 +83,17 @@ class Barrier:
         Round(waiting).begin(list(self._links()))
 
 
-class WorkerLinks(Observer):
-    """The other workers, as worker `index` of `broker` knows them.
+class WorkerLinks(LinkService, Observer):
+    """The links of worker `index` of `broker`, by the number of the other worker.
 
     `ledger` has the interest, for links to other servers as well. `lost` is called with the number
     of a worker whose link has ended by itself.
     """
 
     def __init__(self, broker: Broker, index: int, lost: Callable[[int], None]) -> None:
-        self.broker = broker
-        self.index = index
-        self.links: dict[int, Link] = {}
         self._numbers = Numbers(lambda: broker.router.observer is None)
-        self.ledger = Ledger(broker.admission.links, self._numbers)
+        LinkService.__init__(self, broker, Ledger(broker.admission.links, self._numbers))
+        self.index = index
         self._lost = lost
         self._is_closing = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -141,11 +142,10 @@ class WorkerLinks(Observer):
         """End all links."""
         self._is_closing = True
         self.broker.barrier = None
-        for link in list(self.links.values()):
-            link.close(ClosedReason.SERVER_SHUTDOWN)
+        self.close_all(ClosedReason.SERVER_SHUTDOWN)
         self.broker.router.flush()
 
-    def left(self, link: Link) -> None:
+    def leave(self, link: Link) -> None:
         """Forget a link that has ended."""
         if self.links.get(link.channel.peer_port) is link:
             del self.links[link.channel.peer_port]
@@ -166,39 +166,36 @@ class WorkerLinks(Observer):
         connection.is_unsettled = True
 
 
-class WorkerEnd:
-    """This end of one link."""
+class WorkerEnd(End):
+    """This end of one link; everything is allowed between workers."""
 
     link: Link
     announcer: WorkerAnnouncer
 
-    def __init__(self, mesh: WorkerLinks) -> None:
-        self._mesh = mesh
+    def __init__(self, service: WorkerLinks) -> None:
+        End.__init__(self, service, Compression(OFF, ()))
         self._postponed: list[Callable[[], None]] = []
         self._is_open = False
-
-    def transport_failed(self, link: Link, error: Exception) -> None:
-        """Do nothing: the parent sees a worker end."""
-
-    def answered(self, link: Link) -> None:
-        """Do nothing: links between workers are not compressed."""
 
     def opened(self, link: Link) -> None:
         """Announce all interest at once: workers have nothing to negotiate."""
         self._is_open = True
         link.start()
-        self._mesh.ledger.join(self.announcer)
+        self._service.ledger.join(self.announcer)
 
     def closed(self, link: Link) -> None:
         """Announce nothing more, and release everything that waits for an answer."""
         self._is_open = False
-        self._mesh.ledger.leave(self.announcer)
+        self._service.ledger.leave(self.announcer)
         self.announcer.end()
-        self._mesh.left(link)
-        self._release()
+        self._service.leave(link)
+        postponed, self._postponed = self._postponed, []
+        for taken in postponed:
+            taken()
+        link.release_asked()
 
     def lost(self, link: Link) -> None:
-        """Do nothing when the transport is lost."""
+        """Do nothing: the server does not wait for its links to other workers."""
 
     # The barrier.
 
@@ -215,46 +212,25 @@ class WorkerEnd:
         for taken in postponed:
             self.link.ask_taken(taken)
 
-    def _release(self) -> None:
-        postponed, self._postponed = self._postponed, []
-        for taken in postponed:
-            taken()
-        self.link.release_asked()
-
-    # What a link asks: everything is allowed between workers.
+    # Interest and errors.
 
     def interest_changed(self, source: Any, told: RemoteSubscription, change: int) -> None:
         """Announce it to other servers; the worker that has the interest tells the workers."""
-        if self._mesh.ledger.has_peers:
-            ledger = self._mesh.ledger.of(source.account)
+        if self._service.ledger.has_peers:
+            ledger = self._service.ledger.of(source.account)
             ledger.link_changed(source, told.subject, told.queue, change)
 
     def allows_interest(self, link: Link, subject: bytes) -> bool:
         """Allow all interest."""
         return True
 
-    def refuse_surplus(self, link: Link) -> None:
-        """Do nothing: the number of connections is unlimited."""
-
     def refuse_subject(self, link: Link) -> None:
         """Log an error that cannot happen: the other worker has checked the subject."""
-        log.error(
-            "worker_link_error", worker=link.channel.peer_port, error="interest in no subject"
-        )
-
-    def refuse_message(self, link: Link, subject: bytes) -> None:
-        """Do nothing: no message is refused."""
-
-    def refuse_oversized(self, link: Link) -> None:
-        """Do nothing: no message is too large."""
-
-    def on_connect(self, link: Link, document: bytes) -> None:
-        """Ignore an introduction; workers know each other."""
-
-    def on_info(self, link: Link, document: bytes) -> None:
-        """Ignore an introduction."""
+        self._log_error(link, "interest in no subject")
 
     def on_peer_error(self, link: Link, text: bytes) -> None:
         """Log an error that the other worker has found."""
-        error = errors.quote(text[:256])
+        self._log_error(link, errors.quote(text[:256]))
+
+    def _log_error(self, link: Link, error: str) -> None:
         log.error("worker_link_error", worker=link.channel.peer_port, error=error)

@@ -28,7 +28,7 @@ def routes(server: Server) -> dict[str, Link]:
     """The routes that are up, by the name of the other server."""
     service = server._cluster
     assert service is not None
-    return {link.name: link for link in service.cluster.routes.values()}
+    return {link.name: link for link in service.routes.values()}
 
 
 def told(server: Server, other: str) -> set[bytes]:

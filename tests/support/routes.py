@@ -15,8 +15,7 @@ from midge.server.peers.dial import Address
 from midge.server.peers.ledger import Ledger
 from midge.server.peers.link import Link
 from midge.server.peers.route import route_link
-from midge.server.peers.route_dialler import SolicitedRoute
-from midge.server.peers.route_end import AcceptedRoute, RouteEnd
+from midge.server.peers.route_end import ROUTE_ENDS, AcceptedRoute, RouteEnd, SolicitedRoute
 from midge.server.routing.client import Client
 from midge.server.routing.outbound import ChunkPool
 from midge.server.routing.subscription import RoutedSubscription
@@ -115,10 +114,11 @@ class World:
         self.broker = Broker(options, self.clock, Random(1))
         self.ledger = Ledger(self.broker.admission.links)
         self.broker.observers.append(self.ledger)
-        self.cluster = Cluster(self.broker, self.ledger)
+        self.cluster = Cluster(self.broker, self.ledger, ROUTE_ENDS)
         self.account = self.broker.account("A")
         self.found: list[str] = []
         self.cluster.discovered = lambda info: self.found.append(info.server_id)
+        self.cluster.urls_changed = lambda: None  # there is no loop
 
     def accept(self, host: str = "127.0.0.1", authenticate: Any = None) -> Route:
         self.clock.advance(0.001)  # it comes in a turn of its own, with that turn's budget

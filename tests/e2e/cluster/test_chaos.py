@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from midge.protocol.frame import Frame, compose
-from midge.server.peers import route_dialler
+from midge.server.peers import dialler
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.subscription import RoutedSubscription
@@ -97,8 +97,8 @@ def rss_bytes() -> int:
 async def test_interest_is_equal_on_both_sides_a_second_after(
     rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(route_dialler, "RECONNECT_S", 0.02)
-    monkeypatch.setattr(route_dialler, "RECONNECT_SPREAD_S", 0.005)
+    monkeypatch.setattr(dialler, "RECONNECT_S", 0.02)
+    monkeypatch.setattr(dialler, "RECONNECT_SPREAD_S", 0.005)
     random, before = Random(7), 0
     async with serving(options("A")) as (first,), Wire(int(url(first).rpartition(":")[2])) as wire:
         seed = (f"nats-route://127.0.0.1:{wire.port}",)

@@ -18,7 +18,7 @@ from midge.server.config.options import (
     User,
 )
 from midge.server.peers.leaf_nodes import LeafNodes as Nodes
-from midge.server.peers.leaf_service import LeafListener
+from midge.server.peers.leaf_solicited import LEAF_ENDS
 from midge.server.peers.ledger import Ledger
 from midge.testing import ManualClock
 from tests.support.callout import Asked, CalloutService
@@ -98,11 +98,11 @@ async def test_a_reload_that_brings_a_service_has_it_asked() -> None:
 
 async def test_leaf_nodes_by_users_of_clients_are_asked_about() -> None:
     async with midge.Server(OPTIONS, port=-1) as server:
-        listener = LeafListener(Nodes(server.broker, Ledger()))
+        nodes = Nodes(server.broker, Ledger(), LEAF_ENDS)
         service = await CalloutService.start(server.url, ISSUER, place, dict(SERVICE))
         for user, account in (("app", "APP"), ("auth", "AUTH")):
             request = AuthRequest(user=user, password="p", connection_type="LEAFNODE")
-            verdict = listener._authenticate(request)
+            verdict = nodes.authenticate(request)
             if not isinstance(verdict, Identity | Refusal):
                 verdict = await verdict
             assert isinstance(verdict, Identity)

@@ -77,7 +77,7 @@ async def routed(server: Server) -> AsyncIterator[None]:
     )
     await other.start()
     assert server._cluster is not None
-    cluster = server._cluster.cluster
+    cluster = server._cluster
     await until(lambda: cluster.routes)
     yield
     await other.stop()
@@ -111,7 +111,7 @@ async def linked(server: Server) -> AsyncIterator[None]:
     leafnodes = LeafNodes(remotes=(remote,))
     await server.reload(structs.replace(server.options, leafnodes=leafnodes))
     assert server._leafnodes is not None
-    nodes = server._leafnodes.nodes
+    nodes = server._leafnodes
     await until(lambda: nodes.links)
     yield
     await hub.stop()

@@ -15,7 +15,7 @@ from midge.server.config.options import (
     Limits,
 )
 from midge.server.errors import ConfigError
-from midge.server.peers import route_dialler
+from midge.server.peers import dialler
 from midge.server.routing.subscription import RoutedSubscription
 from tests.support.cluster_servers import only, options, routes, told, url
 from tests.support.clusters import Peer
@@ -47,9 +47,9 @@ async def test_a_removed_route_is_ended_even_if_the_other_server_has_opened_it()
         await second.reload(options("B", routes=(url(first),)))
         service = second._cluster
         assert service is not None
-        await until(lambda: any(one.server_id == first.server_id for one in service._diallers))
+        await until(lambda: any(one.server_id == first.server_id for one in service.diallers))
         await second.reload(options("B"))
-        await until(lambda: not service._diallers)
+        await until(lambda: not service.diallers)
         assert not routes(second)
 
 
@@ -123,32 +123,32 @@ async def test_the_name_and_the_limits_are_new_for_what_comes() -> None:
         assert service is not None
         limited = Limits(max_subscriptions=7, max_payload_bytes=100)
         await first.reload(options("A", limited, name="D1"))
-        assert (service.cluster.name, service.cluster.is_dynamic) == ("D1", False)
+        assert (service.name, service.is_dynamic) == ("D1", False)
         assert routes(first)["B"] is link
         assert (link.announced.max_size, link.parser.max_payload) == (7, 100)
         await first.reload(options("A", name=""))
-        assert (service.cluster.name, service.cluster.is_dynamic) == ("D1", True)
+        assert (service.name, service.is_dynamic) == ("D1", True)
 
 
 @pytest.mark.parametrize("is_told_again", [False, True])
 async def test_a_server_that_is_told_of_before_it_is_there_is_tried_again(
     is_told_again: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(route_dialler, "RECONNECT_S", 0.05)
+    monkeypatch.setattr(dialler, "RECONNECT_S", 0.05)
     if is_told_again:
-        monkeypatch.setattr(route_dialler, "GOSSIPED_RETRIES_MIN", 0)
-    dial, failed = route_dialler.dial, asyncio.Event()
+        monkeypatch.setattr(dialler, "GOSSIPED_RETRIES_MIN", 0)
+    dial, failed = dialler.dial, asyncio.Event()
 
     async def noting(*where: Any) -> socket.socket:
         try:
             return await dial(*where)
         except OSError:
             if is_told_again and not failed.is_set():
-                service.cluster.discovered(told_of)
+                service.discovered(told_of)
             failed.set()
             raise
 
-    monkeypatch.setattr(route_dialler, "dial", noting)
+    monkeypatch.setattr(dialler, "dial", noting)
     async with serving(options("A", connect_retries=0)) as (first,):
         service = first._cluster
         assert service is not None
@@ -156,17 +156,17 @@ async def test_a_server_that_is_told_of_before_it_is_there_is_tried_again(
             place.bind(("127.0.0.1", 0))
             port = place.getsockname()[1]
             told_of = RouteInfo(server_id="NB", ip=f"nats-route://127.0.0.1:{port}/")
-            service.cluster.discovered(told_of)
+            service.discovered(told_of)
             await failed.wait()
         async with serving(options("B", port=port)):
             await until(lambda: "B" in routes(first))
 
 
 async def test_a_server_that_is_never_there_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(route_dialler, "RECONNECT_S", 0.0)
-    monkeypatch.setattr(route_dialler, "RECONNECT_SPREAD_S", 0.0)
+    monkeypatch.setattr(dialler, "RECONNECT_S", 0.0)
+    monkeypatch.setattr(dialler, "RECONNECT_SPREAD_S", 0.0)
     async with serving(options("A", connect_retries=0)) as (first,):
         service = first._cluster
         assert service is not None
-        service.cluster.discovered(RouteInfo(server_id="NB", ip="nats-route://127.0.0.1:1/"))
-        await until(lambda: not list(service._live()))
+        service.discovered(RouteInfo(server_id="NB", ip="nats-route://127.0.0.1:1/"))
+        await until(lambda: not list(service.live_diallers()))

@@ -11,8 +11,9 @@ import pytest
 
 from midge.server.channels.channel_state import ChannelState
 from midge.server.config.options import LeafNodes, LeafRemote, Listen, Logging, Options
-from midge.server.peers import leaf_solicited
-from midge.server.peers.dial import Attempts, attach, cause_of
+from midge.server.peers import dialler
+from midge.server.peers.dial import attach, cause_of
+from midge.server.peers.dialler import Attempts
 from midge.server.peers.route import route_link
 from midge.server.peers.route_end import RouteEnd
 from tests.support.leafnodes import until
@@ -65,7 +66,7 @@ async def test_a_remote_is_tried_at_its_urls_in_order(monkeypatch: pytest.Monkey
         tried.append(port)
         raise ConnectionRefusedError
 
-    monkeypatch.setattr(leaf_solicited, "dial", refuse)
+    monkeypatch.setattr(dialler, "dial", refuse)
     remote = LeafRemote(urls=("h:1", "h:2"), no_randomize=True)
     leafnodes = LeafNodes(remotes=(remote,), reconnect_s=0.01)
     async with serving(Options(listen=Listen(port=-1), leafnodes=leafnodes)):

@@ -13,8 +13,9 @@ import pytest
 import uvloop
 from cryptography import x509
 
-from midge.server.peers.cluster_service import RouteListener
 from midge.server.peers.link import Link
+from midge.server.peers.listener import LinkListener, PortRules
+from midge.server.peers.route_end import AcceptedRoute
 from tests.support.keys import Authority, pem
 from tests.support.routes import World
 
@@ -27,22 +28,21 @@ def runner(request: pytest.FixtureRequest):
         yield runner
 
 
-class Closing(RouteListener):
-    """A port that closes while the transport of the first connection calls `connection_made`."""
+def port_of(world: World, rules: PortRules, opened: Callable[[], object]) -> LinkListener:
+    """A port for routes, which calls `opened` in `connection_made` of each connection."""
 
-    links: list[Link]
+    def make_link(peer: tuple[str, int]) -> Link:
+        end = AcceptedRoute(world.cluster, None)
+        begin: Callable[[Any], None] = end.opened
 
-    def make_link(self, peer: tuple[str, int]) -> Link:
-        link = RouteListener.make_link(self, peer)
-        self.links = [link]
-        opened: Callable[[Any], None] = link.side.opened
+        def begin_and_call(link: Any) -> None:
+            begin(link)
+            opened()
 
-        def close_then(of: Any) -> None:
-            opened(of)
-            self.close()
+        end.opened = begin_and_call
+        return end.link_to(peer)
 
-        link.side.opened = close_then
-        return link
+    return LinkListener(world.broker, "route_connections", lambda _: rules, make_link, ())
 
 
 def test_a_link_that_comes_as_the_port_closes_is_not_waited_for_in_vain(
@@ -50,7 +50,7 @@ def test_a_link_that_comes_as_the_port_closes_is_not_waited_for_in_vain(
 ) -> None:
     async def play() -> None:
         world = World()
-        listener = Closing(world.cluster)
+        listener = port_of(world, PortRules(None, None, 0.0), lambda: listener.close())
         reader, writer = await asyncio.open_connection(*listener.open("127.0.0.1", 0))
         async with asyncio.timeout(WAIT_S):
             assert (await reader.read()).startswith(b"INFO ")
@@ -70,8 +70,7 @@ def test_a_tls_handshake_ends_with_the_port(runner: asyncio.Runner, tmp_path: Pa
     context.load_cert_chain(tmp_path / "cert", tmp_path / "key")
 
     async def play() -> None:
-        listener = RouteListener(World().cluster)
-        listener.tls, listener.tls_timeout_s = context, 2 * WAIT_S
+        listener = port_of(World(), PortRules(None, context, 2 * WAIT_S), lambda: None)
         address = listener.open("127.0.0.1", 0)
         before = asyncio.all_tasks()
         reader, writer = await asyncio.open_connection(*address)

@@ -55,9 +55,7 @@ def remote(hub: Server, user: str = "u", account: str = "A", **keys: object) -> 
 def links_of(server: Server) -> dict[str, Link]:
     """The links that are up, by account."""
     service = server._leafnodes
-    return (
-        {} if service is None else {one.account.name: one for one in service.nodes.links.values()}
-    )
+    return {} if service is None else {one.account.name: one for one in service.links.values()}
 
 
 async def test_remotes_come_and_go_and_the_others_stay() -> None:

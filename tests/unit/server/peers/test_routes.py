@@ -14,8 +14,8 @@ from midge.server.auth import Identity, Refusal, Verdict
 from midge.server.channels.closed_reason import ClosedReason
 from midge.server.config import options as tables
 from midge.server.config.options import ClusterAuthorization, ClusterPermissions
-from midge.server.peers.cluster import REFUSAL_DELAY_S
-from midge.server.peers.leaf_nodes import leaf_link
+from midge.server.peers.leaf_end import leaf_link
+from midge.server.peers.listener import REFUSAL_DELAY_S
 from midge.server.routing.client import Client
 from midge.server.routing.outbound import ChunkPool
 from midge.server.routing.subscription import RoutedSubscription

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from midge.protocol.route_messages import RouteInfo
-from midge.server.peers import cluster_service as services
-from midge.server.peers.route_dialler import RouteDialler
+from midge.server.peers.cluster import STARTED_AT_ONCE
+from midge.server.peers.dialler import RouteDialler
 from tests.support.cluster_servers import options
 from tests.support.served import serving
 
@@ -20,14 +20,12 @@ async def test_few_are_begun_between_two_polls_of_the_loop(monkeypatch: pytest.M
         service = server._cluster
         assert service is not None
         for port in range(1, 11):
-            service._discovered(
-                RouteInfo(server_id=f"N{port}", ip=f"nats-route://127.0.0.1:{port}")
-            )
+            service.discovered(RouteInfo(server_id=f"N{port}", ip=f"nats-route://127.0.0.1:{port}"))
         counts = [len(begun)]
         while len(begun) < 10:
             await asyncio.sleep(0)
             counts.append(len(begun))
-    most = services._STARTED_AT_ONCE
+    most = STARTED_AT_ONCE
     assert counts[:4] == [0, most, 2 * most, 10]
     assert len(set(begun)) == 10
 
@@ -39,9 +37,7 @@ async def test_a_server_that_stops_begins_no_more(monkeypatch: pytest.MonkeyPatc
         service = server._cluster
         assert service is not None
         for port in range(1, 11):
-            service._discovered(
-                RouteInfo(server_id=f"N{port}", ip=f"nats-route://127.0.0.1:{port}")
-            )
+            service.discovered(RouteInfo(server_id=f"N{port}", ip=f"nats-route://127.0.0.1:{port}"))
         await service.stop()
         for _ in range(5):
             await asyncio.sleep(0)

@@ -9,7 +9,7 @@ import pytest
 
 from midge.protocol.frame import Frame, compose
 from midge.server.broker.message_trace import NOT_TRACING_TEXT, UNTRACED_TEXT
-from midge.server.peers.leaf_nodes import leaf_link
+from midge.server.peers.leaf_end import leaf_link
 from midge.server.routing.account import Account
 from midge.sublist.subscription import RemoteSubscription
 from tests.support.routes import World
