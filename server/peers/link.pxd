@@ -44,7 +44,6 @@ cdef class Link(ChannelOwner):
     cpdef void opened(self) except *
     cpdef void closed(self) except *
     cpdef void lost(self) except *
-    cpdef list all_branches(self)
     cpdef void answered(self) except *
     cpdef void pass_as(self, int role) except *
     cpdef Account account_of_lines(self)

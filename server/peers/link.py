@@ -127,11 +127,6 @@ class Link(ChannelOwner):
         commands.lost()
         self.side.lost(self)
 
-    def all_branches(self) -> list[Any]:
-        """List what the link is to the accounts that it has carried so far; itself, if to one."""
-        branches: list[Any] = self.commands.all_branches()
-        return branches
-
     def write_rule(self) -> WriteRule:
         """Return the rule of this kind of link; by default a slow one stays."""
         options = self.broker.options
@@ -145,13 +140,10 @@ class Link(ChannelOwner):
 
     def send_ping(self) -> None:
         """Send PING, to see whether the other server is there."""
-        self._ask(None)
+        self.ask_taken(None)
 
-    def ask_taken(self, taken: "Callable[[], None]") -> None:
-        """Call `taken` when the other server has taken everything, or is gone."""
-        self._ask(taken)
-
-    def _ask(self, taken: "Callable[[], None] | None") -> None:
+    def ask_taken(self, taken: "Callable[[], None] | None") -> None:
+        """Send PING, and call `taken` when the other server has taken everything, or is gone."""
         self._asked.append(taken)
         self.send(_PING)
 

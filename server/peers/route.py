@@ -58,7 +58,7 @@ class RouteCommands(LinkCommands):
         """
         found = self.branches.get(name)
         if found is None:
-            account = self.link.side.account_of(name, len(self.branches))
+            account = self.link.side.cluster.account_of(name, len(self.branches))
             if account is None:
                 return None
             found = RouteBranch(self.link, account, name)

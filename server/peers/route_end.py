@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from midge.server.peers.cluster import Cluster
     from midge.server.peers.dialler import Dialler, RouteDialler
     from midge.server.peers.link import Link
-    from midge.server.routing.account import Account
 
 _NOT_DEDICATED = "Not possible to have a dedicated route"
 _WRONG_PORT = "attempted to connect to route port"
@@ -226,10 +225,6 @@ class RouteEnd(End):
         link.close(ClosedReason.PROTOCOL_VIOLATION)
 
     # Interest and messages.
-
-    def account_of(self, name: bytes, known: int) -> Account | None:
-        """Return the account called `name` for a route that has `known` accounts already."""
-        return self.cluster.account_of(name, known)
 
     def allows_interest(self, link: Link, subject: bytes) -> bool:
         """Return whether interest in `subject` is taken."""
