@@ -53,7 +53,8 @@ if TYPE_CHECKING:
 
 Key = tuple[bytes, "bytes | None", str]
 """A subject, a queue group or None, and the leaf node cluster of the interest, where the link's
-dialect names it; empty otherwise."""
+dialect names it; empty otherwise. Between workers, that is the place (role.py) of a queue group's
+members behind links to other servers."""
 
 Allows = "Callable[[bytes], bool]"
 """Returns whether interest in a subject may be announced."""
@@ -94,10 +95,11 @@ class AnnouncedLink(Protocol):
 
 
 class InterestLines:
-    """The lines that announce interest: LS+ and LS- on leaf node links, and RS+ and RS- on routes.
+    """The lines that announce interest: LS+ and LS- on leaf node links, and RS+ and RS- elsewhere.
 
-    `account` is an account's name and a blank on a route, and empty on a route of its own. A peer
-    that `names_origins` reads LS+ and LS- for the interest of leaf node clusters.
+    `account` is an account's name and a blank on a route or between workers, and empty on a route
+    of its own. A peer that `names_origins` reads LS+ and LS- for the interest of leaf node
+    clusters.
     """
 
     def __init__(self, verb: bytes, account: bytes = b"", *, names_origins: bool = False) -> None:
@@ -112,6 +114,10 @@ class InterestLines:
         if queue is None:
             return b"%b%b\r\n" % (head, subject)
         return b"%b%b %b %d\r\n" % (head, subject, queue, weight)
+
+    def numbered(self, subject: bytes, number: int, sid: bytes) -> bytes:
+        """Write to a worker that one subscription has interest: `number`, `sid` of its client."""
+        return b"NS+ %b%b %d %b\r\n" % (self._account, subject, number, sid)
 
     def ended(self, key: Key) -> bytes:
         """Write that interest has ended."""

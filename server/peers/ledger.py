@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, cast
 from midge.server.accounts.service_link import Response, ServiceLink
 from midge.server.accounts.stream_link import StreamLink
 from midge.server.clients.observer import Observer
-from midge.server.peers import worker_interest
+from midge.server.peers.announcer import InterestLines
 from midge.server.routing.passage import BOTH, SERVICE, STREAM, crosses, passes
 from midge.server.routing.role import BEHIND_ROUTES, LAST_CHOICE, Role
 from midge.sublist.subjects import covers
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     from midge.server.accounts.links import AccountLinks
     from midge.server.peers.announcer import AnnouncedLink, InterestAnnouncer, Key
-    from midge.server.peers.worker_interest import Key as WorkerKey
     from midge.server.peers.worker_interest import Numbers, WorkerAnnouncer
     from midge.server.routing.account import Account
     from midge.sublist.subscription import RemoteSubscription, Subscription
@@ -101,7 +100,7 @@ class Ledger(Observer):
 
 
 class AccountLedger:
-    """The interest in one account, which is called `name` on the wire.
+    """The interest in one account.
 
     While there are links, the SubList reports the first and the last interest of each kind. That is
     not enough for imported subjects, for exporters with links, whose streams `importing` has, and
@@ -110,9 +109,9 @@ class AccountLedger:
 
     def __init__(self, account: Account, ledger: Ledger) -> None:
         self.account = account
-        self.name = account.name.encode()
         self.importing: list[ImportedStream] = []
         self._ledger = ledger
+        self._lines = InterestLines(b"RS", account.name.encode() + b" ")  # to other workers
         self._links: list[AnnouncedLink] = []
         self._imported: list[ImportedStream] = []  # streams of this account, while there are links
         self._own_answers = 0  # subscriptions of the server itself to _ANSWERED_BY_EACH
@@ -202,7 +201,7 @@ class AccountLedger:
                 count -= imports.count_services(self.account.name, subject)
         return count
 
-    def count_for_workers(self, subject: bytes, queue: bytes | None, place: bytes) -> int:
+    def count_for_workers(self, subject: bytes, queue: bytes | None, place: str) -> int:
         """Count the interest that is announced to workers: here, or at a `place` (role.py)."""
         count = 0
         if not place:
@@ -220,29 +219,29 @@ class AccountLedger:
     def lines_for_workers(self) -> Iterator[list[bytes]]:
         """Yield the lines that announce this interest to another worker, a few at a time."""
         for batch in self.account.sublist.walk():
-            yield self._lines((self.name, subject, queue, b"") for subject, queue in batch)
+            yield self._lines_for((subject, queue, "") for subject, queue in batch)
         remotes = self.account.sublist.remotes
         if remotes is not None and self._ledger.has_peers:
             for found in remotes.walk_subscriptions():
                 remote = cast("list[RemoteSubscription]", found)
                 outside = [one for one in remote if _is_outside(one.remote)]
-                keys = [(self.name, one.subject, one.queue, _place_of(one)) for one in outside]
-                yield self._lines(dict.fromkeys(keys))
+                keys = [(one.subject, one.queue, _place_of(one)) for one in outside]
+                yield self._lines_for(dict.fromkeys(keys))
 
-    def _lines(self, keys: Iterable[WorkerKey]) -> list[bytes]:
+    def _lines_for(self, keys: Iterable[Key]) -> list[bytes]:
         """Return the lines for those of `keys` of which there is interest."""
-        counted = ((key, self.count_for_workers(*key[1:])) for key in keys)
+        counted = ((key, self.count_for_workers(*key)) for key in keys)
         return [self._line(key, count) for key, count in counted if count]
 
-    def _line(self, key: WorkerKey, count: int) -> bytes:
+    def _line(self, key: Key, count: int) -> bytes:
         """Return the line that announces so much interest of a kind, or its end."""
-        numbers = self._ledger.numbers
-        if count == 1 and key[2] is None and numbers:
-            found = self.account.sublist.exactly(key[1], None)
+        numbers, subject = self._ledger.numbers, key[0]
+        if count == 1 and key[1] is None and numbers:
+            found = self.account.sublist.exactly(subject, None)
             number = numbers.of(found[0]) if len(found) == 1 else 0
             if number:
-                return worker_interest.numbered(key, number, found[0].sid)
-        return worker_interest.began(key, count) if count else worker_interest.ended(key)
+                return self._lines.numbered(subject, number, found[0].sid)
+        return self._lines.began(key, count) if count else self._lines.ended(key)
 
     def _walk_for(self, link: AnnouncedLink) -> Iterator[list[Key]]:
         """Yield the keys of interest to announce over `link`."""
@@ -332,14 +331,14 @@ class AccountLedger:
         if subject in _ANSWERED_BY_EACH and one.owned_by() is None:
             self._own_answers += change
             return
-        count = self.count_for_workers(subject, queue, b"")
+        count = self.count_for_workers(subject, queue, "")
         if change > 0 and count == 1:
             numbers.give(one)
             is_new = True
         elif queue is None and numbers:
             takes = numbers.take(one) if change < 0 else self._take_numbers(numbers, subject)
             is_new = is_new or takes
-        self._tell_workers((self.name, subject, queue, b""), count, is_new=is_new)
+        self._tell_workers((subject, queue, ""), count, is_new=is_new)
 
     def _take_numbers(self, numbers: Numbers, subject: bytes) -> bool:
         """Take the number from a subscription that is no longer alone; False without one."""
@@ -347,9 +346,9 @@ class AccountLedger:
             return False
         return any(numbers.take(one) for one in self.account.sublist.exactly(subject, None))
 
-    def _tell_workers(self, key: WorkerKey, count: int, *, is_new: bool) -> None:
+    def _tell_workers(self, key: Key, count: int, *, is_new: bool) -> None:
         """Announce how much interest of a kind there is; plain interest only when it is new."""
-        if self._ledger.workers and (key[2] is not None or count == 0 or is_new):
+        if self._ledger.workers and (key[1] is not None or count == 0 or is_new):
             line = self._line(key, count)
             for worker in self._ledger.workers:
                 worker.send(line)
@@ -376,7 +375,7 @@ class AccountLedger:
             is_new = count == 1 and change > 0
             if queue is None and count > 1 and self._ledger.numbers:
                 is_new = self._take_numbers(self._ledger.numbers, subject)
-            self._tell_workers((self.name, subject, queue, place), count, is_new=is_new)
+            self._tell_workers((subject, queue, place), count, is_new=is_new)
         for stream in self.importing:
             stream.link_changed(source, subject, queue, origin)
         if len(self._links) == 1 and source in self._links:
@@ -500,14 +499,14 @@ def _is_outside(source: Any) -> bool:
     return source.role != _WORKER and source.announcer is not None
 
 
-def _place_of(one: Any) -> bytes:
+def _place_of(one: Any) -> str:
     return _place(one.remote.role, one.queue, one.origin)
 
 
-def _place(role: int, queue: bytes | None, origin: str) -> bytes:
+def _place(role: int, queue: bytes | None, origin: str) -> str:
     """Return the place (role.py) of queue members behind a link; plain interest has none."""
     if queue is None:
-        return b""
+        return ""
     if role != _ROUTE:
-        return LAST_CHOICE.encode()
-    return (BEHIND_ROUTES + (LAST_CHOICE if origin else "")).encode()
+        return LAST_CHOICE
+    return BEHIND_ROUTES + (LAST_CHOICE if origin else "")

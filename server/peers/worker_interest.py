@@ -1,4 +1,4 @@
-"""The interest announced to other workers: numbers of subscriptions, and the lines.
+"""The interest announced to other workers: numbers of subscriptions, and the announcer.
 
 `ledger.py` has the interest: of this worker, and of other servers that it has links to. Every
 worker has the same imports between accounts, and each answers some requests itself, so these
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from midge.server.channels.channel import ChannelOwner
     from midge.server.channels.fair_turns import FairTurns
     from midge.sublist.subscription import Subscription
-
-Key = tuple[bytes, bytes, "bytes | None", bytes]
-"""The name of an account, a subject, the queue group of members' interest, and the place (role.py)
-of members behind links to other servers."""
 
 NUMBERED_MAX = 1 << 15
 """Most subscriptions of a worker with a number: each takes 112 bytes here and 80 in each other
@@ -136,26 +132,3 @@ class WorkerAnnouncer:
 
     def _go_on(self) -> None:
         self._send_waiting(min(self._turns.share(), 64 * PORTION_BYTES))
-
-
-def began(key: Key, count: int) -> bytes:
-    """Write that there is so much interest of a kind."""
-    account, subject, queue, place = key
-    if queue is None:
-        return b"RS+ %b %b\r\n" % (account, subject)
-    verb = b"LS+ " + place if place else b"RS+"
-    return b"%b %b %b %b %d\r\n" % (verb, account, subject, queue, count)
-
-
-def numbered(key: Key, number: int, sid: bytes) -> bytes:
-    """Write that there is interest of one subscription, `number`, which its client calls `sid`."""
-    return b"NS+ %b %b %d %b\r\n" % (*key[:2], number, sid)
-
-
-def ended(key: Key) -> bytes:
-    """Write that there is no interest of a kind any more."""
-    account, subject, queue, place = key
-    if queue is None:
-        return b"RS- %b %b\r\n" % (account, subject)
-    verb = b"LS- " + place if place else b"RS-"
-    return b"%b %b %b %b\r\n" % (verb, account, subject, queue)
