@@ -69,6 +69,7 @@ cdef class Link(ChannelOwner):
 cdef class Branch(Client):
     cdef readonly Link link
     cdef readonly bytes name
+    cdef readonly bytes account_word
     cdef readonly str cluster
     cdef public object announcer
     cdef public list interest

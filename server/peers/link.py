@@ -304,7 +304,8 @@ class Branch(Client):
     Messages of that account go over it and come in. A route and a link between workers carry every
     account; a leaf node link belongs to one, and is its own branch.
     The other server has announced `interest`, and gets this server's interest by `announcer`.
-    `cluster` names a leaf node's cluster, and is empty here.
+    `cluster` names a leaf node's cluster, and is empty here. `account_word` names the account in a
+    line: with a blank behind it, or empty on a route that is dedicated to the account.
     """
 
     def __init__(self, link: Link, account: Account, name: bytes) -> None:
@@ -315,7 +316,8 @@ class Branch(Client):
         self.cluster = ""
         self.announcer: Any = None
         self.interest: list[RemoteSubscription] = []
-        self.heads = Heads(b"RMSG %b " % name, b"HMSG %b " % name)
+        self.account_word = b"" if link.is_dedicated else name + b" "
+        self.heads = Heads(b"RMSG " + self.account_word, b"HMSG " + self.account_word)
 
     def send(self, piece: bytes) -> None:
         """Send a line."""

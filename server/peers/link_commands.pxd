@@ -21,6 +21,9 @@ cdef bytes _PONG, _ACK_PREFIX
 
 cdef class LinkCommands(Handler):
     cdef public Link link
+    cdef readonly dict branches
+    cdef Client _here
+    cdef bytes _here_name
     cdef bint _maps
     cdef SubListResult _view
     cdef SubList _view_of
@@ -41,6 +44,10 @@ cdef class LinkCommands(Handler):
     @cython.locals(link=Link)
     cpdef void on_link_unsubscribe(self, bytes subject, bytes queue) except *
     cpdef list all_branches(self)
+    @cython.locals(found=Client)
+    cpdef Client branch(self, bytes name)
+    cpdef Client make_branch(self, bytes name)
+    cdef Client named(self, bytes name)
     cpdef Account account_of_lines(self)
     cpdef void lost(self) except *
     cpdef Client present(self)

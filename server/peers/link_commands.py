@@ -34,11 +34,15 @@ _ACK_PREFIX = ACK_PREFIX  # a C variable where this is compiled
 class LinkCommands(Handler):
     """Takes the lines that come over `link`, which the link itself sets; by itself, a leaf node's.
 
-    With `maps`, the mappings of an account apply to messages.
+    With `maps`, the mappings of an account apply to messages. `branches` are those of the link by
+    their names; a link that belongs to one account has none.
     """
 
     def __init__(self, maps: bool) -> None:
         self.link = cast("Link", None)
+        self.branches: dict[bytes, Any] = {}
+        self._here: Any = None
+        self._here_name = b""
         self._maps = maps
         self._view: SubListResult | None = None
         self._view_of: SubList | None = None
@@ -93,7 +97,30 @@ class LinkCommands(Handler):
 
     def all_branches(self) -> list[Any]:
         """List what the link is to the accounts that it has carried so far; itself, if to one."""
-        return [self.link]
+        return list(self.branches.values()) or [self.link]
+
+    def branch(self, name: bytes) -> Any:
+        """Return the branch of the account called `name`, made now if necessary.
+
+        None, if the other server names too many accounts that are not here.
+        """
+        found = self.branches.get(name)
+        if found is None:
+            found = self.make_branch(name)
+            if found is not None:
+                self.branches[name] = found
+        return found
+
+    def make_branch(self, name: bytes) -> Any:
+        """Return a new branch for the account called `name`, or None."""
+        return None
+
+    def named(self, name: bytes) -> Any:
+        """Return the branch of the account that the current line names."""
+        if name is not self._here_name or self._here is None:
+            self._here = self.branch(name)
+            self._here_name = name
+        return self._here
 
     def account_of_lines(self) -> Account | None:
         """Return the account of the next PUBs, or None if each of them must be checked."""
@@ -102,6 +129,8 @@ class LinkCommands(Handler):
     def lost(self) -> None:
         """Drop all references: the transport is gone."""
         self._view = None
+        self._here = None
+        self.branches.clear()
 
     # Messages.
 

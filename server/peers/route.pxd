@@ -5,7 +5,6 @@ cimport cython
 from midge.protocol.frame cimport Frame
 from midge.server.peers.link cimport Branch, Link
 from midge.server.peers.link_commands cimport LinkCommands
-from midge.server.peers.outbound cimport Heads
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
 from midge.server.routing.passage cimport passes
@@ -16,17 +15,11 @@ cdef Py_ssize_t _SUBJECT_MIN
 
 
 cdef class RouteCommands(LinkCommands):
-    cdef readonly dict branches
-    cdef RouteBranch _here
-    cdef bytes _here_name
-
-    @cython.locals(found=RouteBranch, account=Account)
-    cpdef RouteBranch branch(self, bytes name)
-    cpdef list all_branches(self)
-    @cython.locals(name=bytes, here=RouteBranch, origin=bytes)
+    @cython.locals(account=Account)
+    cpdef Client make_branch(self, bytes name)
+    @cython.locals(here=RouteBranch, origin=bytes)
     cpdef Client present(self)
     cpdef Client source_of(self, Frame frame)
-    cpdef void lost(self) except *
     @cython.locals(here=RouteBranch, origin=str, told=RemoteSubscription)
     cpdef void on_link_subscribe(self, bytes subject, bytes queue, long long weight) except *
     @cython.locals(here=RouteBranch)
@@ -35,7 +28,6 @@ cdef class RouteCommands(LinkCommands):
 
 cdef class RouteBranch(Branch):
     cdef public str origin
-    cdef readonly bytes account_word
 
     cpdef void leave_account(self, Account account) except *
     @cython.locals(own=str)

@@ -13,7 +13,6 @@ from midge.protocol.frame import Frame
 from midge.protocol.link import ROUTE, LinkParser
 from midge.server.peers.link import DOCUMENT_MAX_BYTES, Branch, Link
 from midge.server.peers.link_commands import LinkCommands
-from midge.server.peers.outbound import Heads
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
 from midge.server.routing.passage import BOTH, passes
@@ -34,7 +33,7 @@ def route_link(
 ) -> Link:
     """Return a new link to another server of the cluster."""
     parser = LinkParser(
-        RouteCommands(),
+        RouteCommands(maps=False),
         ROUTE,
         max_control_line=DOCUMENT_MAX_BYTES,
         max_payload=broker.options.limits.max_payload_bytes,
@@ -45,37 +44,14 @@ def route_link(
 class RouteCommands(LinkCommands):
     """Takes the lines that come over a route; `branches` has a branch for each account."""
 
-    def __init__(self) -> None:
-        LinkCommands.__init__(self, maps=False)
-        self.branches: dict[bytes, RouteBranch] = {}
-        self._here: RouteBranch | None = None
-        self._here_name = b""
-
-    def branch(self, name: bytes) -> "RouteBranch | None":
-        """Return the branch of the account called `name`, made now if necessary.
-
-        None, if the other server names too many accounts that are not here.
-        """
-        found = self.branches.get(name)
-        if found is None:
-            account = self.link.side.cluster.account_of(name, len(self.branches))
-            if account is None:
-                return None
-            found = RouteBranch(self.link, account, name)
-            self.branches[name] = found
-        return found
-
-    def all_branches(self) -> "list[RouteBranch]":
-        """List the branches."""
-        return list(self.branches.values())
+    def make_branch(self, name: bytes) -> "RouteBranch | None":
+        """Return a new branch for the account called `name`, or None."""
+        account = self.link.side.cluster.account_of(name, len(self.branches))
+        return None if account is None else RouteBranch(self.link, account, name)
 
     def present(self) -> "RouteBranch | None":
         """Return the branch of the account that the current line names."""
-        name = self.link.parser.account
-        if name is not self._here_name or self._here is None:
-            self._here = self.branch(name)
-            self._here_name = name
-        here = self._here
+        here: RouteBranch | None = self.named(self.link.parser.account)
         if here is not None:
             origin = self.link.parser.origin
             here.origin = origin.decode(errors="replace") if origin else ""
@@ -83,7 +59,7 @@ class RouteCommands(LinkCommands):
 
     def drop_refused(self, takes: "Callable[[bytes], bool]") -> None:
         """Remove what the other server has told that `takes` refuses."""
-        for branch in self.all_branches():
+        for branch in self.branches.values():
             told, branch.interest = branch.interest, []
             refused: list[RemoteSubscription] = []
             for one in told:
@@ -93,12 +69,6 @@ class RouteCommands(LinkCommands):
             for one in refused:
                 self.link.announced.forget_size(one)
             self.link.announced.drop(self.link, branch, refused)
-
-    def lost(self) -> None:
-        """Drop all references: the transport is gone."""
-        LinkCommands.lost(self)
-        self._here = None
-        self.branches.clear()
 
     # What the other server sends.
 
@@ -130,15 +100,12 @@ class RouteCommands(LinkCommands):
 class RouteBranch(Branch):
     """One account's branch of a route.
 
-    `origin` is the cluster of the leaf node that the current message comes from. `account_word`
-    names the account in a line: with a blank behind it, or empty on its dedicated route.
+    `origin` is the cluster of the leaf node that the current message comes from.
     """
 
     def __init__(self, link: Link, account: Account, name: bytes) -> None:
         Branch.__init__(self, link, account, name)
         self.origin = ""
-        self.account_word = b"" if link.is_dedicated else name + b" "
-        self.heads = Heads(b"RMSG " + self.account_word, b"HMSG " + self.account_word)
 
     def leave_account(self, account: Account) -> None:
         """Move to `account`, which has been made since, but not yet the interest announced so far.

@@ -4,7 +4,7 @@ cimport cython
 
 from midge.protocol cimport lines, memory
 from midge.protocol.frame cimport Frame, compose
-from midge.protocol.link cimport BlockHandler
+from midge.protocol.link cimport BlockHandler, LinkParser
 from midge.server.peers.link cimport Branch, Link
 from midge.server.peers.link_commands cimport LinkCommands
 from midge.server.routing.passage cimport passes
@@ -22,18 +22,15 @@ cdef Py_ssize_t _PUB_BYTES
 
 
 cdef class WorkerCommands(LinkCommands):
-    cdef dict _branches
-    cdef bytes _account
-    cdef WorkerBranch _branch
     cdef dict _receivers
 
-    @cython.locals(branch=WorkerBranch)
-    cpdef WorkerBranch branch_of(self, bytes name)
-    cpdef list all_branches(self)
     cpdef void lost(self) except *
+    cpdef Client make_branch(self, bytes name)
+    @cython.locals(here=WorkerBranch)
     cpdef Client present(self)
+    @cython.locals(here=WorkerBranch, parser=LinkParser)
     cpdef Client source_of(self, Frame frame)
-    cdef WorkerBranch _named(self, bytes account)
+    @cython.locals(branch=WorkerBranch)
     cpdef Account account_of_lines(self)
     @cython.locals(sublist=SubList, view=SubListResult)
     cpdef bint goes_only_to(self, WorkerBranch branch, Subscription subscription) except -1
@@ -75,6 +72,7 @@ cdef class WorkerBranch(Branch):
 
     cpdef Client lines_to(self, Subscription subscription)
     cpdef bint reaches(self, Client link, str origin) except -1
+    @cython.locals(branch=WorkerBranch)
     cpdef WorkerBranch carried(self)
     @cython.locals(link=Link)
     cpdef bint forward(self, Client publisher, Frame frame, list queues) except -1

@@ -70,40 +70,27 @@ class WorkerCommands(LinkCommands):
 
     def __init__(self, receivers: dict[int, RoutedSubscription]) -> None:
         LinkCommands.__init__(self, maps=False)
-        self._branches: dict[bytes, WorkerBranch] = {}
-        self._account: bytes | None = None
-        self._branch: WorkerBranch | None = None
         self._receivers = receivers
 
     def lost(self) -> None:
         """Drop all references: the transport is gone."""
         self.link.parser.blocks = NOBODY
         self.link.parser.taker = None
-        self._branch = None
-        self._branches.clear()
         LinkCommands.lost(self)
 
-    def branch_of(self, name: bytes) -> "WorkerBranch":
-        """Return what the link is to the account called `name`.
+    def make_branch(self, name: bytes) -> "WorkerBranch":
+        """Return a new branch for the account called `name`.
 
         With `_CARRIED` before it, that is the branch for what imports have carried to the account.
         """
-        branch = self._branches.get(name)
-        if branch is None:
-            if name[:1] == _CARRIED:
-                branch = WorkerBranch(self, self.branch_of(name[1:]).account, name, STREAM)
-            else:
-                branch = WorkerBranch(self, self.link.broker.account(name.decode()), name, DIRECT)
-            self._branches[name] = branch
-        return branch
-
-    def all_branches(self) -> "list[WorkerBranch]":
-        """List what the link is to the accounts that it has carried so far."""
-        return list(self._branches.values())
+        if name[:1] == _CARRIED:
+            return WorkerBranch(self, self.branch(name[1:]).account, name, STREAM)
+        return WorkerBranch(self, self.link.broker.account(name.decode()), name, DIRECT)
 
     def present(self) -> "WorkerBranch":
         """Return the branch of the account that the current line names."""
-        return self._named(self.link.parser.account)
+        here: WorkerBranch = self.named(self.link.parser.account)
+        return here
 
     def source_of(self, frame: Frame) -> "WorkerBranch":
         """Return the branch of the account that `frame` belongs to; a PUB names none itself.
@@ -111,13 +98,9 @@ class WorkerCommands(LinkCommands):
         Where it has come in pieces, its verb has been consumed before, and its subject is first.
         """
         is_pub = frame.subject_start <= _PUB_BYTES
-        return self._named(self.link.parser.announced if is_pub else self.link.parser.account)
-
-    def _named(self, account: bytes) -> "WorkerBranch":
-        if account is not self._account or self._branch is None:
-            self._account = account
-            self._branch = self.branch_of(account)
-        return self._branch
+        parser = self.link.parser
+        here: WorkerBranch = self.named(parser.announced if is_pub else parser.account)
+        return here
 
     # From the other worker.
 
@@ -157,7 +140,8 @@ class WorkerCommands(LinkCommands):
 
     def account_of_lines(self) -> Account:
         """Return the account that the last A+ has named."""
-        return self._named(self.link.parser.announced).account
+        branch: WorkerBranch = self.named(self.link.parser.announced)
+        return branch.account
 
     def goes_only_to(self, branch: "WorkerBranch", subscription: Subscription) -> bool:
         """Return whether PUBs like the current message can go straight to `subscription`."""
@@ -205,7 +189,7 @@ class WorkerCommands(LinkCommands):
 
     def _take_one_by_one(self, data: bytearray, start: int, end: int) -> None:
         """Route each message of a block by its subject."""
-        branch = self._named(self.link.parser.announced)
+        branch: WorkerBranch = self.named(self.link.parser.announced)
         block = memory.take(data, start, end)
         at = 0
         while at < len(block):
@@ -256,7 +240,8 @@ class WorkerBranch(Branch):
 
     def carried(self) -> "WorkerBranch":
         """Return the way over this link for what an import has carried to the account."""
-        return self._commands.branch_of(_CARRIED + self.name)
+        branch: WorkerBranch = self._commands.branch(_CARRIED + self.name)
+        return branch
 
     def forward(self, publisher: Client | None, frame: Frame, queues: list[bytes] | None) -> bool:
         """Send `frame` to the other worker, and tell whether it goes."""
