@@ -37,29 +37,6 @@ if TYPE_CHECKING:
 log = get_logger()
 
 
-class Round:
-    """One PING over each link, and the callbacks that wait for the answers."""
-
-    def __init__(self, waiting: list[Callable[[], None]]) -> None:
-        self._waiting = waiting
-        self._left = 1  # until all links have been asked
-
-    def begin(self, links: Iterable[WorkerEnd]) -> None:
-        """Ask all of `links`."""
-        for link in links:
-            self._left += 1
-            link.ask_taken(self.taken)
-        self.taken()
-
-    def taken(self) -> None:
-        """Count a worker that has applied everything; after the last one, run the callbacks."""
-        self._left -= 1
-        if self._left == 0:
-            waiting, self._waiting = self._waiting, []
-            for done in waiting:
-                done()
-
-
 class Barrier:
     """Starts rounds over the links that `links` returns, at most one in a turn of the loop."""
 
@@ -79,8 +56,21 @@ class Barrier:
             self._soon(self._begin)
 
     def _begin(self) -> None:
+        """Send PING over each link; after the last answer, run the callbacks."""
         waiting, self._waiting = self._waiting, []
-        Round(waiting).begin(list(self._links()))
+        left = 1  # until all links have been asked
+
+        def taken() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                for done in waiting:
+                    done()
+
+        for link in list(self._links()):
+            left += 1
+            link.ask_taken(taken)
+        taken()
 
 
 class WorkerLinks(LinkService, Observer):
