@@ -20,15 +20,12 @@ cdef class Announced:
         self, object link, Client source, bytes subject, bytes queue, str origin
     )
     @cython.locals(known=RemoteSubscription, change="long long", sublist=SubList,
-                   steps="long long", size=Py_ssize_t)
-    cpdef void begin(
-        self, object link, Client source, list interest, RemoteSubscription told
-    ) except *
+                   steps="long long", size=Py_ssize_t, interest=list)
+    cpdef void begin(self, object link, Client source, RemoteSubscription told) except *
     @cython.locals(told=RemoteSubscription, last=RemoteSubscription, sublist=SubList,
-                   steps="long long")
+                   steps="long long", interest=list)
     cpdef void end(
-        self, object link, Client source, list interest, bytes subject, bytes queue,
-        str origin
+        self, object link, Client source, bytes subject, bytes queue, str origin
     ) except *
     cpdef void forget_size(self, RemoteSubscription told) except *
     cpdef void drop_all(self, object link) except *

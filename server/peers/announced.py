@@ -47,14 +47,8 @@ class Announced:
                 return told
         return None
 
-    def begin(
-        self,
-        link: Any,
-        source: Client,
-        interest: list[RemoteSubscription],
-        told: RemoteSubscription,
-    ) -> None:
-        """Add `told` to `interest`, or note that its queue group has another weight."""
+    def begin(self, link: Any, source: Any, told: RemoteSubscription) -> None:
+        """Add `told` to the interest of `source`, or note that its group has another weight."""
         known = self.known(link, source, told.subject, told.queue, told.origin)
         if known is not None:
             change = told.weight - known.weight
@@ -74,25 +68,19 @@ class Announced:
             link.side.refuse_subject(link)
             return
         link.spend(_BEGUN_BYTES + (sublist.steps - steps) * STEP_BYTES)
+        interest = source.interest
         told.place = len(interest)
         interest.append(told)
         self.count += 1
         self._size += size
         link.side.interest_changed(source, told, told.weight)
 
-    def end(
-        self,
-        link: Any,
-        source: Client,
-        interest: list[RemoteSubscription],
-        subject: bytes,
-        queue: bytes | None,
-        origin: str,
-    ) -> None:
+    def end(self, link: Any, source: Any, subject: bytes, queue: bytes | None, origin: str) -> None:
         """Forget interest of the other server."""
         told = self.known(link, source, subject, queue, origin)
         if told is None:
             return
+        interest = source.interest
         last = interest.pop()
         if last is not told:
             interest[told.place] = last

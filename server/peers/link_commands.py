@@ -88,12 +88,12 @@ class LinkCommands(Handler):
         link = self.link
         if link.is_ready and not link.side.ends_for(link, subject):
             told = RemoteSubscription(subject, queue, link, weight)
-            link.announced.begin(link, link, link.interest, told)
+            link.announced.begin(link, link, told)
 
     def on_link_unsubscribe(self, subject: bytes, queue: bytes | None) -> None:
         """Forget interest of the other server."""
         link = self.link
-        link.announced.end(link, link, link.interest, subject, queue, "")
+        link.announced.end(link, link, subject, queue, "")
 
     def all_branches(self) -> list[Any]:
         """List what the link is to the accounts that it has carried so far; itself, if to one."""

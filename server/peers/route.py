@@ -88,13 +88,13 @@ class RouteCommands(LinkCommands):
         if here is not None and self.link.is_ready:
             origin = here.origin
             told = RemoteSubscription(subject, queue, here, weight, origin, bool(origin))
-            self.link.announced.begin(self.link, here, here.interest, told)
+            self.link.announced.begin(self.link, here, told)
 
     def on_link_unsubscribe(self, subject: bytes, queue: bytes | None) -> None:
         """Forget interest of the other server."""
         here = self.present()
         if here is not None:
-            self.link.announced.end(self.link, here, here.interest, subject, queue, here.origin)
+            self.link.announced.end(self.link, here, subject, queue, here.origin)
 
 
 class RouteBranch(Branch):

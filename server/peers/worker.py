@@ -113,7 +113,7 @@ class WorkerCommands(LinkCommands):
         if queue is None:
             self._note_plain(branch, told)
         else:
-            self.link.announced.begin(self.link, branch, branch.interest, told)
+            self.link.announced.begin(self.link, branch, told)
 
     def take_numbered(self, subject: bytes, number: int, sid: bytes) -> None:
         """Note that there is interest, of one subscription."""
@@ -124,7 +124,7 @@ class WorkerCommands(LinkCommands):
         """Record plain interest, in place of the previous one for its subject."""
         known = self.link.announced.known(self.link, branch, told.subject, None, "")
         if known is None:
-            self.link.announced.begin(self.link, branch, branch.interest, told)
+            self.link.announced.begin(self.link, branch, told)
             return
         sublist = branch.account.sublist
         sublist.remove_remote(known)
@@ -136,7 +136,7 @@ class WorkerCommands(LinkCommands):
         """Forget interest."""
         branch = self.present()
         from_where = self.link.parser.origin.decode()
-        self.link.announced.end(self.link, branch, branch.interest, subject, queue, from_where)
+        self.link.announced.end(self.link, branch, subject, queue, from_where)
 
     def account_of_lines(self) -> Account:
         """Return the account that the last A+ has named."""
