@@ -186,7 +186,8 @@ class _Path:
         members = chain(result.remotes.plain, *(one.members for one in result.remotes.queues))
         names: dict[str, None] = {}
         for one in members:
-            link = getattr(one, "remote", one)
+            branch = getattr(one, "remote", one)
+            link = getattr(branch, "link", branch)
             names[str(getattr(link, "name", ""))] = None
         for name in list(names)[:_SHOWN_MAX]:
             yield Finding(False, "link", f"server {name} has interest behind its link")

@@ -178,6 +178,23 @@ async def test_a_link(shop: Shop) -> None:
         await behind.close()
 
 
+async def test_a_route_is_named_by_its_server() -> None:
+    cluster: dict[str, Any] = {"cluster_name": "C", "cluster_port": -1}
+    async with midge.Server(port=-1, http_port=-1, **cluster) as here:
+        cluster |= {"cluster_routes": [here.cluster_url], "server_name": "THERE"}
+        async with midge.Server(port=-1, **cluster) as there:
+            behind = await SettlingClient.connected(there.url)
+            await behind.subscribe("far")
+            await behind.flush()
+            asking = Shop(here, ManualClock())
+            async with asyncio.timeout(60):
+                while not (page := await asking.page("far", account="$G"))["arrives"]:
+                    await asyncio.sleep(0.01)
+            texts = [one["text"] for one in page["findings"]]
+            assert texts == ["server THERE has interest behind its link"]
+            await behind.close()
+
+
 def remote(shop: Shop) -> dict[str, Any]:
     state = shop.server._core._state
     assert state is not None
