@@ -151,7 +151,7 @@ def _leaf_entry(link: Link, *, with_subscriptions: bool) -> dict[str, Any]:
         **({"proxy": {"key": link.side.proxy_key}} if link.side.proxy_key else {}),
     }
     if with_subscriptions:
-        listed = [(one.subject, one.queue) for one in link.interest[:LISTED_MAX]]
+        listed = [(one.subject, one.queue) for one in link.list_interest(LISTED_MAX)]
         entry["subscriptions_list"] = [
             (subject if queue is None else b"%b %b" % (subject, queue)).decode(errors="replace")
             for subject, queue in listed

@@ -99,7 +99,7 @@ class Announced:
 
     def drop_all(self, link: Any) -> None:
         """Remove all that the other server has told."""
-        for branch in link.commands.all_branches():
+        for branch in list(link.commands.branches.values()):
             left, branch.interest = branch.interest, []
             self.drop(link, branch, left)
 

@@ -26,7 +26,7 @@ from midge.server.listeners.sockets import host_in_url
 from midge.server.listeners.tls import build_server_context
 from midge.server.log.logger import get_logger
 from midge.server.peers import gossip
-from midge.server.peers.announcer import InterestAnnouncer, InterestLines
+from midge.server.peers.announcer import InterestLines
 from midge.server.peers.dial import Address, Place, parse_route_address
 from midge.server.peers.dialler import RouteDialler
 from midge.server.peers.listener import LinkListener, PortRules, Refusals
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from midge.server.listeners.connection_source import ConnectionSource
     from midge.server.peers.ledger import Ledger
     from midge.server.peers.link import Link
-    from midge.server.peers.route import RouteBranch
 
 GOSSIPED_MAX = 256
 """Most announced servers that are connected to at a time."""
@@ -285,10 +284,7 @@ class Cluster(LinkService, Observer):
 
     def leave(self, link: Link) -> None:
         """Forget `link`, which has ended."""
-        for branch in link.commands.branches.values():
-            if branch.announcer is not None:
-                self.ledger.of(branch.account).remove(branch)
-                branch.announcer.end()
+        self.end_announcing(link)
         side = link.side
         server_id = side.info.server_id
         if self.links.get((server_id, side.place)) is not link:
@@ -397,18 +393,11 @@ class Cluster(LinkService, Observer):
         if branch is None:
             return
         lines = InterestLines(b"RS", branch.account_word, names_origins=link.names_origins)
-        branch.announcer = InterestAnnouncer(branch, self.broker.turns, lines)
-        self.ledger.of(account).add(branch, self._allows(branch))
+        self.announce_over(branch, lines)
 
-    def _allows(self, branch: RouteBranch) -> Callable[[bytes], bool]:
+    def allows(self, branch: Any) -> Callable[[bytes], bool]:
         """Return the function that decides which interest is announced over `branch`."""
         return self.telling.of(branch.account, branch.link.side.taken)
-
-    def tell_anew(self, link: Link) -> None:
-        """Announce newly allowed interest over `link`, and withdraw interest now denied."""
-        for branch in link.commands.branches.values():
-            if branch.announcer is not None:
-                self.ledger.of(branch.account).renew(branch, self._allows(branch))
 
     # What this server says about itself, and the addresses of the cluster.
 
@@ -543,7 +532,7 @@ class Cluster(LinkService, Observer):
             if has_other_rules:
                 link.send(link.side.own_info().line())
                 link.commands.drop_refused(self.telling.takes)
-                self.tell_anew(link)
+                self.announce_anew(link)
             if before.authorization != table.authorization and self.listener is not None:
                 link.side.ask_again(link, self.authenticate)
         if before.no_advertise and not table.no_advertise:

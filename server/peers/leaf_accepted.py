@@ -26,7 +26,7 @@ from midge.server.peers.end import new_nonce
 from midge.server.peers.leaf_end import LeafEnd
 from midge.server.peers.leaf_nodes import LEAFNODE_WS
 from midge.server.peers.listener import when_decided
-from midge.server.peers.rules import denied_for, rules_of, telling
+from midge.server.peers.rules import denied_for, rules_of
 from midge.server.routing.role import Role
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class AcceptedLeaf(LeafEnd):
         info = self._second_info(link, identity)
         self._bind(link, identity.rules, connect.deny_pub or (), info)
         link.send(info.line())
-        self.nodes.ledger.of(link.account).renew(link, telling(link.take_rules))
+        self.nodes.announce_anew(link)
 
     def end_if(self, link: Link, why_ended: WhyEnded) -> None:
         """Close `link` if its user, or the account of that, has been taken back."""

@@ -94,7 +94,10 @@ class LeafEnd(End):
         return _ACCEPTED_WAIT_S
 
     def _end_loop_unless_gone(self, link: Link, subject: bytes) -> None:
-        if link.reason is None and link.announced.known(link, link, subject, None, "") is not None:
+        if link.reason is not None:
+            return
+        branch = link.commands.present()
+        if link.announced.known(link, branch, subject, None, "") is not None:
             self._end_loop(link)
 
     def _end_loop(self, link: Link) -> None:

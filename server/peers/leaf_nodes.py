@@ -6,7 +6,7 @@ import secrets
 import string
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
@@ -27,7 +27,7 @@ from midge.server.config.options import Account, Authorization, Options, User
 from midge.server.errors import ConfigError
 from midge.server.listeners.tls import build_server_context
 from midge.server.log.logger import get_logger
-from midge.server.peers.announcer import InterestAnnouncer, InterestLines
+from midge.server.peers.announcer import InterestLines
 from midge.server.peers.dialler import LeafDialler
 from midge.server.peers.listener import LinkListener, PortRules
 from midge.server.peers.rules import telling
@@ -161,12 +161,10 @@ class LeafNodes(LinkService, Observer):
         """
         link.pass_as(role)
         link.announced.max_size = self.max_interest()
-        link.announcer = InterestAnnouncer(
-            link, self.broker.turns, InterestLines(b"LS"), is_isolated=is_isolated
-        )
         self.links[link.cid] = link
+        branch = link.commands.carry(link.account)
         link.start()
-        self.ledger.of(link.account).add(link, telling(link.take_rules))
+        self.announce_over(branch, InterestLines(b"LS"), is_isolated=is_isolated)
         self.connects[link.account.name] += 1
         link.joined_at = self.broker.clock.wall()
         if self.joined is not None:
@@ -181,15 +179,17 @@ class LeafNodes(LinkService, Observer):
 
     def leave(self, link: Link) -> None:
         """Forget `link`, which has ended."""
-        self.ledger.of(link.account).remove(link)
-        if link.announcer is not None:
-            link.announcer.end()
+        self.end_announcing(link)
         self.broker.closed.append(leafnode_record(link, self.broker.clock.monotonic()))
         if self.links.pop(link.cid, None) is not None:
             reason = "" if link.reason is None else link.reason.value
             log.info("leafnode_closed", cid=link.cid, peer=link.peer, reason=reason)
             if self.left is not None:
                 self.left(link)
+
+    def allows(self, branch: Any) -> Callable[[bytes], bool]:
+        """Return the function that decides which interest is announced over `branch`."""
+        return telling(branch.link.take_rules)
 
     def loop_subject(self, account: routing.Account) -> bytes:
         """Return the subject that comes back as interest only if links of `account` form a loop."""
@@ -288,7 +288,7 @@ def leafnode_record(
         ClosedSubscription(
             one.subject, one.queue, b" ".join(filter(None, (one.subject, one.queue))), 0, 0
         )
-        for one in (link.last_interest or link.interest)[:subscriptions_max]
+        for one in link.list_interest(subscriptions_max)
     ]
     return ConnectionRecord(
         kind="Leafnode",

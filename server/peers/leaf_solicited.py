@@ -24,7 +24,7 @@ from midge.server.peers.compression import OFF, Compression
 from midge.server.peers.end import RENEWAL_BYTES
 from midge.server.peers.leaf_accepted import AcceptedLeaf
 from midge.server.peers.leaf_end import LOOP_DELAY_S, LeafEnd
-from midge.server.peers.rules import denied_for, rules_of, telling
+from midge.server.peers.rules import denied_for, rules_of
 from midge.server.peers.service import Ends
 from midge.server.routing.role import Role
 
@@ -149,7 +149,7 @@ class SolicitedLeaf(LeafEnd):
         """Go by other permissions from now on."""
         link.spend(RENEWAL_BYTES)
         if self._bind(link, info):
-            self.nodes.ledger.of(link.account).renew(link, telling(link.take_rules))
+            self.nodes.announce_anew(link)
 
     def _bind(self, link: Link, info: LeafInfo) -> bool:
         """Limit `link` by what the hub allows, and by what our settings deny.

@@ -14,7 +14,6 @@ from midge.server.routing.passage cimport passes
 
 cdef int BEHIND, BOTH, CLOSED, DENIED_SUBJECTS, NO_HEADERS, OVERSIZED, REPLY_GRANTS, _CONNECTED
 cdef bytes _PING
-cdef Heads _HEADS
 
 
 cdef class Link(ChannelOwner):
@@ -35,9 +34,7 @@ cdef class Link(ChannelOwner):
     cdef public str cluster
     cdef public str remote_account
     cdef public double joined_at
-    cdef public object announcer
-    cdef public list interest
-    cdef readonly list last_interest
+    cdef list _last_interest
     cdef list _asked
 
     cpdef void send_ping(self) except *
@@ -47,11 +44,6 @@ cdef class Link(ChannelOwner):
     cpdef void answered(self) except *
     cpdef void pass_as(self, int role) except *
     cpdef Account account_of_lines(self)
-    @cython.locals(cluster=str)
-    cpdef bint reaches(self, Client link, str origin) except -1
-    cpdef bint forward(self, Client publisher, Frame frame, list queues) except -1
-    cpdef bint takes_run(self, Client publisher, Frame frame) except -1
-    cpdef void forward_run(self, Frame frame, Py_ssize_t count, list queues) except *
     @cython.locals(allowed=Frame)
     cpdef bint send_message(
         self, Client publisher, Frame frame, Heads heads, list queues
@@ -71,11 +63,14 @@ cdef class Branch(Client):
     cdef readonly bytes name
     cdef readonly bytes account_word
     cdef readonly str cluster
+    cdef public str origin
     cdef public object announcer
     cdef public list interest
     cdef readonly Heads heads
 
     cpdef void send(self, bytes piece) except *
+    @cython.locals(own=str)
+    cpdef bint reaches(self, Client link, str origin) except -1
     cpdef bint run_goes_on(self, unsigned long long generation) except -1
     cpdef void pause_for(self, Client receiver) except *
     cpdef bint forward(self, Client publisher, Frame frame, list queues) except -1

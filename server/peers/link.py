@@ -42,7 +42,6 @@ DOCUMENT_MAX_BYTES = 1 << 20
 _CONNECTED = int(ChannelState.CONNECTED)
 _ROUTE = int(Role.ROUTE)
 _WORKER = int(Role.WORKER)
-_HEADS = Heads(b"LMSG ", b"HMSG ")
 _PING = b"PING\r\n"
 
 
@@ -55,12 +54,9 @@ class Link(ChannelOwner):
     that it has announced, and `peer_protocol` its protocol version. With `names_origins` it reads
     which leaf node cluster a line comes from. `commands` is None once the transport is lost.
 
-    A leaf node link belongs to one account, and is its own branch: it gets this server's interest
-    by `announcer`, and its `interest` is what it has announced, `last_interest` the first of that
-    when the link ended. Links of one `cluster` send each other nothing, unless its name is empty.
-    `joined_at` is when it came up, in seconds since the epoch. Routes and links between workers
-    carry every account, and have a Branch for each. A route that `is_dedicated` carries one, which
-    no line names.
+    It has a Branch for each account that it carries: one on a leaf node link, which has come up at
+    `joined_at`, in seconds since the epoch, and all of them on a route or between workers. A route
+    that `is_dedicated` carries one account, which no line names. `cluster` is that of a leaf node.
     """
 
     def __init__(
@@ -95,9 +91,7 @@ class Link(ChannelOwner):
         self.cluster = ""
         self.remote_account = ""
         self.joined_at = 0.0
-        self.announcer: Any = None
-        self.interest: list[RemoteSubscription] = []
-        self.last_interest: list[RemoteSubscription] | None = None
+        self._last_interest: list[RemoteSubscription] = []
         self._asked: list[Callable[[], None] | None] = []
 
     # Come and gone.
@@ -111,7 +105,7 @@ class Link(ChannelOwner):
 
         The interest goes first, because `side` shows the end of the link to observers.
         """
-        self.last_interest = self.interest[:SUBSCRIPTIONS_KEPT]
+        self._last_interest = self.list_interest(SUBSCRIPTIONS_KEPT)
         if self.reason is not None:
             self.broker.link_closed(self.role, self.reason)
         self.announced.drop_all(self)
@@ -126,6 +120,16 @@ class Link(ChannelOwner):
         commands, self.commands = self.commands, None
         commands.lost()
         self.side.lost(self)
+
+    def list_interest(self, most: int) -> list[RemoteSubscription]:
+        """List up to `most` of what the other server announces, or had announced at the end."""
+        if self.reason is not None and self._last_interest:
+            return self._last_interest[:most]
+        found: list[RemoteSubscription] = []
+        branches = () if self.commands is None else self.commands.branches.values()
+        for branch in branches:
+            found += branch.interest[: most - len(found)]
+        return found
 
     def write_rule(self) -> WriteRule:
         """Return the rule of this kind of link; by default a slow one stays."""
@@ -201,38 +205,12 @@ class Link(ChannelOwner):
         self.is_dedicated = True
         self.parser.dedicate(account.encode())
 
-    # Messages from the other server, where the link belongs to one account.
+    # Messages.
 
     def account_of_lines(self) -> Account | None:
         """Return the account of the next PUBs, or None if each of them must be checked."""
         account: Account | None = self.commands.account_of_lines()
         return account
-
-    def names_group(self, name: bytes) -> bool:
-        """Return whether the current line is for the queue group `name`."""
-        names: bool = self.commands is not None and self.commands.names_group(name)
-        return names
-
-    def reaches(self, link: Any, origin: str) -> bool:
-        """Return whether a message from this link may go over `link`, to interest of `origin`."""
-        cluster = self.cluster
-        if link is self or passes(self.role, link.role) != BOTH:
-            return False
-        return not cluster or (link.cluster != cluster and origin != cluster)
-
-    # Messages to the other server.
-
-    def forward(self, publisher: Client | None, frame: Frame, queues: list[bytes] | None) -> bool:
-        """Send `frame` over a link of one account, and tell whether it goes."""
-        return self.send_message(publisher, frame, _HEADS, queues)
-
-    def takes_run(self, publisher: Client | None, frame: Frame) -> bool:
-        """Return whether nothing but the subject decides, and that is allowed."""
-        return self.sends_run(frame)
-
-    def forward_run(self, frame: Frame, count: int, queues: list[bytes] | None) -> None:
-        """Send `count` messages, `frame` the first, that differ in their payloads only."""
-        self.send_run(frame, _HEADS, count, queues)
 
     def send_message(
         self, publisher: Client | None, frame: Frame, heads: Heads, queues: list[bytes] | None
@@ -299,13 +277,13 @@ class Link(ChannelOwner):
 
 
 class Branch(Client):
-    """The branch of `link` for `account`, which is called `name` on the wire.
+    """The branch of `link` for `account`, which is called `name` on the wire; a leaf's has none.
 
-    Messages of that account go over it and come in. A route and a link between workers carry every
-    account; a leaf node link belongs to one, and is its own branch.
-    The other server has announced `interest`, and gets this server's interest by `announcer`.
-    `cluster` names a leaf node's cluster, and is empty here. `account_word` names the account in a
-    line: with a blank behind it, or empty on a route that is dedicated to the account.
+    Messages of that account go over it and come in. The other server has announced `interest`, and
+    gets this server's interest by `announcer`. `cluster` is that of the leaf node behind the link,
+    and `origin` that of the leaf node that the current message on a route comes from. Messages go
+    to no link of the cluster that they come from. `account_word` names the account in a line, with
+    a blank behind it; it is empty where the link carries one account.
     """
 
     def __init__(self, link: Link, account: Account, name: bytes) -> None:
@@ -313,21 +291,32 @@ class Branch(Client):
         self.role = link.role
         self.link = link
         self.name = name
-        self.cluster = ""
+        self.cluster = link.cluster
+        self.origin = ""
         self.announcer: Any = None
         self.interest: list[RemoteSubscription] = []
-        self.account_word = b"" if link.is_dedicated else name + b" "
-        self.heads = Heads(b"RMSG " + self.account_word, b"HMSG " + self.account_word)
+        self.account_word = b"" if link.is_dedicated or not name else name + b" "
+        verb = b"RMSG " if name else b"LMSG "
+        self.heads = Heads(verb + self.account_word, b"HMSG " + self.account_word)
 
     def send(self, piece: bytes) -> None:
         """Send a line."""
         self.link.send(piece)
 
-    # As a publisher it is the link.
+    # As a publisher.
 
     def names_group(self, name: bytes) -> bool:
-        """Return whether the current line names the queue group `name`."""
-        return self.link.names_group(name)
+        """Return whether the current line is for the queue group `name`."""
+        commands = self.link.commands
+        names: bool = commands is not None and commands.names_group(name)
+        return names
+
+    def reaches(self, link: Any, origin: str) -> bool:
+        """Return whether a message from this branch may go over `link`, to interest of `origin`."""
+        if link is self or passes(self.role, link.role) != BOTH:
+            return False
+        own = self.origin or self.cluster
+        return not own or (link.cluster != own and origin != own)
 
     def run_goes_on(self, generation: int) -> bool:
         """Return whether nothing has halted the parser, and the next message is for the same."""

@@ -6,7 +6,7 @@ from midge.protocol cimport memory
 from midge.protocol.frame cimport Frame, with_subject
 from midge.protocol.handler cimport Handler
 from midge.server.auth.permissions cimport Permissions
-from midge.server.peers.link cimport Link
+from midge.server.peers.link cimport Branch, Link
 from midge.server.routing cimport trace_headers
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
@@ -22,7 +22,7 @@ cdef bytes _PONG, _ACK_PREFIX
 cdef class LinkCommands(Handler):
     cdef public Link link
     cdef readonly dict branches
-    cdef Client _here
+    cdef Branch _here
     cdef bytes _here_name
     cdef bint _maps
     cdef SubListResult _view
@@ -39,15 +39,14 @@ cdef class LinkCommands(Handler):
     cpdef void on_peer_error(self, bytes text) except *
     cpdef void on_ping(self) except *
     cpdef void on_pong(self) except *
-    @cython.locals(link=Link, told=RemoteSubscription)
+    @cython.locals(link=Link, here=Branch)
     cpdef void on_link_subscribe(self, bytes subject, bytes queue, long long weight) except *
-    @cython.locals(link=Link)
     cpdef void on_link_unsubscribe(self, bytes subject, bytes queue) except *
-    cpdef list all_branches(self)
-    @cython.locals(found=Client)
-    cpdef Client branch(self, bytes name)
-    cpdef Client make_branch(self, bytes name)
-    cdef Client named(self, bytes name)
+    cpdef Branch carry(self, Account account)
+    @cython.locals(found=Branch)
+    cpdef Branch branch(self, bytes name)
+    cpdef Branch make_branch(self, bytes name)
+    cdef Branch named(self, bytes name)
     cpdef Account account_of_lines(self)
     cpdef void lost(self) except *
     cpdef Client present(self)

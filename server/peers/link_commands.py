@@ -1,8 +1,7 @@
 """The lines of the other server of a link, whatever their dialect: what its parser calls.
 
 Of the handshake and of violations, `side` of the link decides. What a link is to one account, where
-messages go to and come from, is a Client called the source here: the link itself, or a branch of it
-for each account.
+messages go to and come from, is a Branch, called the source here.
 """
 
 from typing import Any, cast
@@ -11,7 +10,7 @@ from midge.protocol import memory
 from midge.protocol.frame import Frame, with_subject
 from midge.protocol.handler import Handler
 from midge.server.channels.charges import DELIVERY_BYTES, DELIVERY_IN_RUN_BYTES, STEP_BYTES
-from midge.server.peers.link import Link
+from midge.server.peers.link import Branch, Link
 from midge.server.routing import trace_headers
 from midge.server.routing.account import Account
 from midge.server.routing.ack_replies import ACK_PREFIX, as_shown
@@ -35,13 +34,13 @@ class LinkCommands(Handler):
     """Takes the lines that come over `link`, which the link itself sets; by itself, a leaf node's.
 
     With `maps`, the mappings of an account apply to messages. `branches` are those of the link by
-    their names; a link that belongs to one account has none.
+    their names.
     """
 
     def __init__(self, maps: bool) -> None:
         self.link = cast("Link", None)
         self.branches: dict[bytes, Any] = {}
-        self._here: Any = None
+        self._here: Branch | None = None
         self._here_name = b""
         self._maps = maps
         self._view: SubListResult | None = None
@@ -85,19 +84,19 @@ class LinkCommands(Handler):
 
     def on_link_subscribe(self, subject: bytes, queue: bytes | None, weight: int) -> None:
         """Note the other server's interest, or that a queue group has another weight."""
-        link = self.link
-        if link.is_ready and not link.side.ends_for(link, subject):
-            told = RemoteSubscription(subject, queue, link, weight)
-            link.announced.begin(link, link, told)
+        link, here = self.link, self._here
+        if here is not None and link.is_ready and not link.side.ends_for(link, subject):
+            link.announced.begin(link, here, RemoteSubscription(subject, queue, here, weight))
 
     def on_link_unsubscribe(self, subject: bytes, queue: bytes | None) -> None:
         """Forget interest of the other server."""
-        link = self.link
-        link.announced.end(link, link, subject, queue, "")
+        if self._here is not None:
+            self.link.announced.end(self.link, self._here, subject, queue, "")
 
-    def all_branches(self) -> list[Any]:
-        """List what the link is to the accounts that it has carried so far; itself, if to one."""
-        return list(self.branches.values()) or [self.link]
+    def carry(self, account: Account) -> Branch:
+        """Return a new branch for the only account of the link; it takes no messages before."""
+        self._here = self.branches[b""] = Branch(self.link, account, b"")
+        return self._here
 
     def branch(self, name: bytes) -> Any:
         """Return the branch of the account called `name`, made now if necessary.
@@ -111,7 +110,7 @@ class LinkCommands(Handler):
                 self.branches[name] = found
         return found
 
-    def make_branch(self, name: bytes) -> Any:
+    def make_branch(self, name: bytes) -> Branch | None:
         """Return a new branch for the account called `name`, or None."""
         return None
 
@@ -136,7 +135,7 @@ class LinkCommands(Handler):
 
     def present(self) -> Client | None:
         """Return the branch that the current line belongs to; None ignores the line."""
-        return self.link
+        return self._here
 
     def source_of(self, frame: Frame) -> Client | None:
         """Return the branch that a message without, or with one, queue group is of; likewise."""

@@ -7,16 +7,15 @@ from midge.server.peers.link cimport Branch, Link
 from midge.server.peers.link_commands cimport LinkCommands
 from midge.server.routing.account cimport Account
 from midge.server.routing.client cimport Client
-from midge.server.routing.passage cimport passes
 from midge.sublist.subscription cimport RemoteSubscription
 
-cdef int _LEAF, _HUB, _ROUTE, BOTH
+cdef int _ROUTE
 cdef Py_ssize_t _SUBJECT_MIN
 
 
 cdef class RouteCommands(LinkCommands):
     @cython.locals(account=Account)
-    cpdef Client make_branch(self, bytes name)
+    cpdef Branch make_branch(self, bytes name)
     @cython.locals(here=RouteBranch, origin=bytes)
     cpdef Client present(self)
     cpdef Client source_of(self, Frame frame)
@@ -27,11 +26,7 @@ cdef class RouteCommands(LinkCommands):
 
 
 cdef class RouteBranch(Branch):
-    cdef public str origin
-
     cpdef void leave_account(self, Account account) except *
-    @cython.locals(own=str)
-    cpdef bint reaches(self, Client link, str origin) except -1
     @cython.locals(origin=str, head=bytes)
     cpdef bint forward(self, Client publisher, Frame frame, list queues) except -1
     @cython.locals(link=Link, allowed=Frame)
@@ -41,5 +36,5 @@ cdef class RouteBranch(Branch):
     cpdef bint takes_run(self, Client publisher, Frame frame) except -1
 
 
-@cython.locals(cluster=str)
+@cython.locals(branch=Branch)
 cdef str _origin_of(Client publisher)

@@ -15,7 +15,6 @@ from midge.server.peers.link import DOCUMENT_MAX_BYTES, Branch, Link
 from midge.server.peers.link_commands import LinkCommands
 from midge.server.routing.account import Account
 from midge.server.routing.client import Client
-from midge.server.routing.passage import BOTH, passes
 from midge.server.routing.role import Role
 from midge.sublist.subscription import RemoteSubscription
 
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     from midge.server.broker.broker import Broker
 
-_LEAF, _HUB, _ROUTE = int(Role.LEAF), int(Role.HUB), int(Role.ROUTE)
+_ROUTE = int(Role.ROUTE)
 _SUBJECT_MIN = len(b"RMSG ")  # a PUB has its subject before that
 
 
@@ -98,14 +97,7 @@ class RouteCommands(LinkCommands):
 
 
 class RouteBranch(Branch):
-    """One account's branch of a route.
-
-    `origin` is the cluster of the leaf node that the current message comes from.
-    """
-
-    def __init__(self, link: Link, account: Account, name: bytes) -> None:
-        Branch.__init__(self, link, account, name)
-        self.origin = ""
+    """One account's branch of a route."""
 
     def leave_account(self, account: Account) -> None:
         """Move to `account`, which has been made since, but not yet the interest announced so far.
@@ -115,13 +107,6 @@ class RouteBranch(Branch):
         before, self.account = self.account, account
         for told in self.interest:
             before.sublist.remove_remote(told)
-
-    def reaches(self, link: Any, origin: str) -> bool:
-        """Return whether a message from this branch may go over `link`, to interest of `origin`."""
-        if passes(self.role, link.role) != BOTH:
-            return False
-        own = self.origin
-        return not own or (link.cluster != own and origin != own)
 
     def forward(self, publisher: Client | None, frame: Frame, queues: list[bytes] | None) -> bool:
         """Send `frame` over the route, and tell whether it goes."""
@@ -155,9 +140,7 @@ class RouteBranch(Branch):
 
 def _origin_of(publisher: Any) -> str:
     """Return the cluster of the leaf node that a message of `publisher` comes from, or ""."""
-    if isinstance(publisher, RouteBranch):
-        return publisher.origin
-    if publisher.role == _LEAF or publisher.role == _HUB:
-        cluster: str = publisher.cluster
-        return cluster
-    return ""
+    if not isinstance(publisher, Branch):
+        return ""
+    branch: Branch = publisher
+    return branch.origin or branch.cluster

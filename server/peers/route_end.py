@@ -151,7 +151,7 @@ class RouteEnd(End):
             if before.export != info.export:
                 link.spend(RENEWAL_BYTES)
                 side.take_rules(info)
-                cluster.tell_anew(one)
+                cluster.announce_anew(one)
         if before.urls() != info.urls():
             cluster.urls_changed()
 

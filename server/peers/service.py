@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from midge.protocol import COMPATIBLE_VERSION
 from midge.server.broker.message_trace import TRACING_PROTOCOL
 from midge.server.channels.closed_reason import ClosedReason
+from midge.server.peers.announcer import InterestAnnouncer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from midge.server.broker.broker import Broker
+    from midge.server.peers.announcer import InterestLines
     from midge.server.peers.dialler import Dialler
     from midge.server.peers.ledger import Ledger
-    from midge.server.peers.link import Link
+    from midge.server.peers.link import Branch, Link
     from midge.server.peers.listener import LinkListener
 
 INTEREST_MAX = 1 << 19
@@ -78,6 +80,35 @@ class LinkService:
     def leave(self, link: Link) -> None:
         """Forget `link`, which has ended."""
         raise NotImplementedError
+
+    # Interest.
+
+    def allows(self, branch: Any) -> Callable[[bytes], bool]:
+        """Return the function that decides which interest is announced over `branch`."""
+        raise NotImplementedError
+
+    def announce_over(
+        self, branch: Branch, lines: InterestLines, *, is_isolated: bool = False
+    ) -> None:
+        """Announce the interest over `branch` from now on, by `lines`; see InterestAnnouncer."""
+        turns = self.broker.turns
+        branch.announcer = InterestAnnouncer(branch, turns, lines, is_isolated=is_isolated)
+        self.ledger.of(branch.account).add(branch, self.allows(branch))
+
+    def announce_anew(self, link: Link) -> None:
+        """Announce newly allowed interest over `link`, and withdraw interest now denied."""
+        for branch in link.commands.branches.values():
+            if branch.announcer is not None:
+                self.ledger.of(branch.account).renew(branch, self.allows(branch))
+
+    def end_announcing(self, link: Link) -> None:
+        """Announce nothing more over `link`, which has ended."""
+        for branch in link.commands.branches.values():
+            if branch.announcer is not None:
+                self.ledger.of(branch.account).remove(branch)
+                branch.announcer.end()
+
+    # What all links of the kind have in common.
 
     def limit_links(self) -> None:
         """Apply the limits that the settings have now to the links that are up."""

@@ -25,7 +25,7 @@ cdef class WorkerCommands(LinkCommands):
     cdef dict _receivers
 
     cpdef void lost(self) except *
-    cpdef Client make_branch(self, bytes name)
+    cpdef Branch make_branch(self, bytes name)
     @cython.locals(here=WorkerBranch)
     cpdef Client present(self)
     @cython.locals(here=WorkerBranch, parser=LinkParser)

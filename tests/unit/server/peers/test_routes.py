@@ -15,6 +15,7 @@ from midge.server.channels.closed_reason import ClosedReason
 from midge.server.config import options as tables
 from midge.server.config.options import ClusterAuthorization, ClusterPermissions
 from midge.server.peers.leaf_end import leaf_link
+from midge.server.peers.link import Branch
 from midge.server.peers.listener import REFUSAL_DELAY_S
 from midge.server.routing.client import Client
 from midge.server.routing.outbound import ChunkPool
@@ -340,17 +341,21 @@ def test_a_new_route_says_what_a_group_weighs_from_now_on(world: World) -> None:
     assert len([line for line in route.take() if line.startswith("RMSG")]) == 50
 
 
+def leaf_of(world: World, cluster: str) -> Branch:
+    """A leaf node of the account, in `cluster`, as a publisher."""
+    link = leaf_link(world.broker, 99, ("h", 1), None)
+    link.cluster = cluster
+    return link.commands.carry(world.account)
+
+
 def test_a_message_of_a_leaf_node_names_its_cluster(world: World) -> None:
-    leaf = leaf_link(world.broker, 99, ("h", 1), None)
-    leaf.account, leaf.cluster = world.account, "EDGE"
+    leaf = leaf_of(world, "EDGE")
     route = world.joined().say("RS+ A a")
     assert world.publish(b"a", leaf, reply=b"r") == 1
     assert route.take() == ["LMSG EDGE A a r 0 1", "x"]
     old = World()
     route = old.joined(lnoc=False).say("RS+ A a")
-    leaf = leaf_link(old.broker, 99, ("h", 1), None)
-    leaf.account, leaf.cluster = old.account, "EDGE"
-    old.publish(b"a", leaf)
+    old.publish(b"a", leaf_of(old, "EDGE"))
     assert route.take() == ["RMSG A a 1", "x"]
 
 
@@ -362,8 +367,7 @@ def test_interest_of_leaf_nodes_elsewhere_is_the_last_choice_and_gets_nothing_ba
     assert world.publish(b"a") == 1
     assert member.delivered == 1
     world.account.remove(member)
-    leaf = leaf_link(world.broker, 99, ("h", 1), None)
-    leaf.account, leaf.cluster = world.account, "EDGE"
+    leaf = leaf_of(world, "EDGE")
     assert world.publish(b"a", leaf) == 0
     assert world.publish(b"a") == 1
     route.take()

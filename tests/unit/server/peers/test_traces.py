@@ -59,9 +59,10 @@ def test_a_trace_goes_on_to_leaf_nodes_with_a_hop_of_its_own(world: Tracing) -> 
     transport = Transport()
     leaf.channel.connection_made(transport)
     leaf.start()
-    leaf.account, leaf.peer_protocol = world.account, 3
+    leaf.peer_protocol = 3
     leaf.takes_headers(True)
-    world.account.sublist.insert_remote(RemoteSubscription(b"a", None, leaf, 1, "", True))
+    branch = leaf.commands.carry(world.account)
+    world.account.sublist.insert_remote(RemoteSubscription(b"a", None, branch, 1, "", True))
     world.joined(proto=3).say(*line("HMSG A a", TRACED, HOP))
     world.broker.router.flush()
     assert b"Nats-Trace-Hop: 1.1\r\n" in transport.take()
@@ -73,8 +74,7 @@ def test_a_server_that_traces_nothing_gets_no_mere_trace(
     world: Tracing, fields: dict[str, Any]
 ) -> None:
     route = world.joined(**fields).say("RS+ A a")
-    publisher = leaf_link(world.broker, 99, ("h", 1), Mock())
-    publisher.account = world.account
+    publisher = leaf_link(world.broker, 99, ("h", 1), Mock()).commands.carry(world.account)
     for headers, error in (((TRACED,), UNTRACED_TEXT), ((TRACED, ONLY), NOT_TRACING_TEXT)):
         frame = world.frame(b"a", *headers)
         trace = world.broker.traces.begin_on_link(publisher, frame)
