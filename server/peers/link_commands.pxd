@@ -39,8 +39,10 @@ cdef class LinkCommands(Handler):
     cpdef void on_peer_error(self, bytes text) except *
     cpdef void on_ping(self) except *
     cpdef void on_pong(self) except *
-    @cython.locals(link=Link, here=Branch)
+    @cython.locals(link=Link, here=Branch, is_leaf=bint, origin=str, is_last_choice=bint,
+                   told=RemoteSubscription)
     cpdef void on_link_subscribe(self, bytes subject, bytes queue, long long weight) except *
+    @cython.locals(here=Branch)
     cpdef void on_link_unsubscribe(self, bytes subject, bytes queue) except *
     cpdef Branch carry(self, Account account)
     @cython.locals(found=Branch)
@@ -49,8 +51,8 @@ cdef class LinkCommands(Handler):
     cdef Branch named(self, bytes name)
     cpdef Account account_of_lines(self)
     cpdef void lost(self) except *
-    cpdef Client present(self)
-    cpdef Client source_of(self, Frame frame)
+    cpdef Branch present(self)
+    cpdef Branch source_of(self, Frame frame)
     @cython.locals(source=Client)
     cpdef bint on_publish(self, Frame frame) except -1
     @cython.locals(source=Client)

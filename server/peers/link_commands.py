@@ -84,14 +84,21 @@ class LinkCommands(Handler):
 
     def on_link_subscribe(self, subject: bytes, queue: bytes | None, weight: int) -> None:
         """Note the other server's interest, or that a queue group has another weight."""
-        link, here = self.link, self._here
-        if here is not None and link.is_ready and not link.side.ends_for(link, subject):
-            link.announced.begin(link, here, RemoteSubscription(subject, queue, here, weight))
+        link, here = self.link, self.present()
+        if here is None or not link.is_ready:
+            return
+        is_leaf = not here.name
+        if not is_leaf or not link.side.ends_for(link, subject):
+            origin = here.origin
+            is_last_choice = is_leaf or bool(origin)
+            told = RemoteSubscription(subject, queue, here, weight, origin, is_last_choice)
+            link.announced.begin(link, here, told)
 
     def on_link_unsubscribe(self, subject: bytes, queue: bytes | None) -> None:
         """Forget interest of the other server."""
-        if self._here is not None:
-            self.link.announced.end(self.link, self._here, subject, queue, "")
+        here = self.present()
+        if here is not None:
+            self.link.announced.end(self.link, here, subject, queue, here.origin)
 
     def carry(self, account: Account) -> Branch:
         """Return a new branch for the only account of the link; it takes no messages before."""
@@ -133,11 +140,11 @@ class LinkCommands(Handler):
 
     # Messages.
 
-    def present(self) -> Client | None:
+    def present(self) -> Branch | None:
         """Return the branch that the current line belongs to; None ignores the line."""
         return self._here
 
-    def source_of(self, frame: Frame) -> Client | None:
+    def source_of(self, frame: Frame) -> Branch | None:
         """Return the branch that a message without, or with one, queue group is of; likewise."""
         return self.present()
 

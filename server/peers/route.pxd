@@ -17,12 +17,8 @@ cdef class RouteCommands(LinkCommands):
     @cython.locals(account=Account)
     cpdef Branch make_branch(self, bytes name)
     @cython.locals(here=RouteBranch, origin=bytes)
-    cpdef Client present(self)
-    cpdef Client source_of(self, Frame frame)
-    @cython.locals(here=RouteBranch, origin=str, told=RemoteSubscription)
-    cpdef void on_link_subscribe(self, bytes subject, bytes queue, long long weight) except *
-    @cython.locals(here=RouteBranch)
-    cpdef void on_link_unsubscribe(self, bytes subject, bytes queue) except *
+    cpdef Branch present(self)
+    cpdef Branch source_of(self, Frame frame)
 
 
 cdef class RouteBranch(Branch):

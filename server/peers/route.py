@@ -81,20 +81,6 @@ class RouteCommands(LinkCommands):
             raise ProtocolError(UNKNOWN_OPERATION, "a client's line on a route")
         return self.present()
 
-    def on_link_subscribe(self, subject: bytes, queue: bytes | None, weight: int) -> None:
-        """Note the other server's interest, or that a queue group has another weight."""
-        here = self.present()
-        if here is not None and self.link.is_ready:
-            origin = here.origin
-            told = RemoteSubscription(subject, queue, here, weight, origin, bool(origin))
-            self.link.announced.begin(self.link, here, told)
-
-    def on_link_unsubscribe(self, subject: bytes, queue: bytes | None) -> None:
-        """Forget interest of the other server."""
-        here = self.present()
-        if here is not None:
-            self.link.announced.end(self.link, here, subject, queue, here.origin)
-
 
 class RouteBranch(Branch):
     """One account's branch of a route."""

@@ -27,9 +27,9 @@ cdef class WorkerCommands(LinkCommands):
     cpdef void lost(self) except *
     cpdef Branch make_branch(self, bytes name)
     @cython.locals(here=WorkerBranch)
-    cpdef Client present(self)
+    cpdef Branch present(self)
     @cython.locals(here=WorkerBranch, parser=LinkParser)
-    cpdef Client source_of(self, Frame frame)
+    cpdef Branch source_of(self, Frame frame)
     @cython.locals(branch=WorkerBranch)
     cpdef Account account_of_lines(self)
     @cython.locals(sublist=SubList, view=SubListResult)
