@@ -38,7 +38,7 @@ from __future__ import annotations
 
 import itertools
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from midge.server.channels.fair_turns import PORTION_BYTES
 from midge.server.routing.passage import is_told
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from midge.server.channels.fair_turns import FairTurns
+    from midge.server.peers.link import Branch
     from midge.sublist.sublist import SubList
     from midge.sublist.subscription import RemoteSubscription
 
@@ -55,9 +56,6 @@ Key = tuple[bytes, "bytes | None", str]
 """A subject, a queue group or None, and the leaf node cluster of the interest, where the link's
 dialect names it; empty otherwise. Between workers, that is the place (role.py) of a queue group's
 members behind links to other servers."""
-
-Allows = "Callable[[bytes], bool]"
-"""Returns whether interest in a subject may be announced."""
 
 _LOOK_BYTES = 4096
 """Charge to a turn for a look at a key, and perhaps a line: some 2.5 us."""
@@ -73,25 +71,6 @@ _FREED_AT_ONCE = 16  # of those dictionaries
 
 _TURN_MAX_BYTES = 128 * PORTION_BYTES
 """Most work of one link in a turn, a quarter of it: 5 ms."""
-
-
-class AnnouncedLink(Protocol):
-    """The members of a link, or of its branch for one account, that its announcer uses."""
-
-    @property
-    def role(self) -> int:
-        """Its role: a route, a leaf node link, or a link to another worker."""
-
-    @property
-    def cluster(self) -> str:
-        """The cluster of the other server, which gets no message back that comes from there."""
-
-    @property
-    def announcer(self) -> InterestAnnouncer:
-        """The interest announced over it."""
-
-    def send(self, piece: bytes) -> None:
-        """Send a line."""
 
 
 class InterestLines:
@@ -140,7 +119,7 @@ class InterestAnnouncer:
 
     def __init__(
         self,
-        link: AnnouncedLink,
+        link: Branch,
         turns: FairTurns,
         lines: InterestLines,
         *,
@@ -163,7 +142,7 @@ class InterestAnnouncer:
         """List the announced keys."""
         return list(itertools.chain(*self._shards))
 
-    def hears_of(self, source: AnnouncedLink, origin: str) -> bool:
+    def hears_of(self, source: Branch, origin: str) -> bool:
         """Return whether this link gets interest that `source` announced for cluster `origin`."""
         cluster = self._link.cluster
         if source is self._link or (cluster and origin == cluster):

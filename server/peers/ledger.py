@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from midge.server.accounts.links import AccountLinks
-    from midge.server.peers.announcer import AnnouncedLink, InterestAnnouncer, Key
+    from midge.server.peers.announcer import InterestAnnouncer, Key
+    from midge.server.peers.link import Branch
     from midge.server.peers.worker_interest import Numbers, WorkerAnnouncer
     from midge.server.routing.account import Account
     from midge.sublist.subscription import RemoteSubscription, Subscription
@@ -112,7 +113,7 @@ class AccountLedger:
         self.importing: list[ImportedStream] = []
         self._ledger = ledger
         self._lines = InterestLines(b"RS", account.name.encode() + b" ")  # to other workers
-        self._links: list[AnnouncedLink] = []
+        self._links: list[Branch] = []
         self._imported: list[ImportedStream] = []  # streams of this account, while there are links
         self._own_answers = 0  # subscriptions of the server itself to _ANSWERED_BY_EACH
         self._is_listening = self._is_watching = False
@@ -140,7 +141,7 @@ class AccountLedger:
 
     # The links of the account.
 
-    def add(self, link: AnnouncedLink, allows: Callable[[bytes], bool]) -> None:
+    def add(self, link: Branch, allows: Callable[[bytes], bool]) -> None:
         """Announce all interest that concerns `link`, and every change from now on."""
         self._links.append(link)
         self._ledger.has_peers = True
@@ -149,11 +150,11 @@ class AccountLedger:
             self._renew_imported()
         self.renew(link, allows)
 
-    def renew(self, link: AnnouncedLink, allows: Callable[[bytes], bool]) -> None:
+    def renew(self, link: Branch, allows: Callable[[bytes], bool]) -> None:
         """Announce newly allowed interest over `link`, and withdraw interest now denied."""
         link.announcer.begin(self._walk_for(link), partial(self._count_for, link), allows)
 
-    def remove(self, link: AnnouncedLink) -> None:
+    def remove(self, link: Branch) -> None:
         """Stop announcing over `link`."""
         if link in self._links:
             self._links.remove(link)
@@ -243,7 +244,7 @@ class AccountLedger:
                 return self._lines.numbered(subject, number, found[0].sid)
         return self._lines.began(key, count) if count else self._lines.ended(key)
 
-    def _walk_for(self, link: AnnouncedLink) -> Iterator[list[Key]]:
+    def _walk_for(self, link: Branch) -> Iterator[list[Key]]:
         """Yield the keys of interest to announce over `link`."""
         announcer = link.announcer
         yield [(subject, None, "") for subject in self._also(link.role)]
@@ -253,7 +254,7 @@ class AccountLedger:
         for stream in self._imported:
             yield from stream.keys(announcer)
 
-    def _count_for(self, link: AnnouncedLink, key: Key) -> int:
+    def _count_for(self, link: Branch, key: Key) -> int:
         """Count the interest in `key` that concerns `link`."""
         subject, queue, from_cluster = key
         announcer, remotes = link.announcer, self.account.sublist.remotes
@@ -362,7 +363,7 @@ class AccountLedger:
 
     def link_changed(
         self,
-        source: AnnouncedLink,
+        source: Branch,
         subject: bytes,
         queue: bytes | None,
         change: int,
@@ -386,15 +387,13 @@ class AccountLedger:
         for announcer, key in self._hearing(source, subject, queue, origin):
             announcer.change(key, change)
 
-    def look_behind(
-        self, source: AnnouncedLink, subject: bytes, queue: bytes | None, origin: str
-    ) -> None:
+    def look_behind(self, source: Branch, subject: bytes, queue: bytes | None, origin: str) -> None:
         """Count interest behind `source` again, and announce a change."""
         for announcer, key in self._hearing(source, subject, queue, origin):
             announcer.look(key)
 
     def _hearing(
-        self, source: AnnouncedLink, subject: bytes, queue: bytes | None, origin: str
+        self, source: Branch, subject: bytes, queue: bytes | None, origin: str
     ) -> Iterator[tuple[InterestAnnouncer, Key]]:
         """Yield the links that interest behind `source` concerns, each with its key for it."""
         origin = origin or source.cluster
@@ -437,7 +436,7 @@ class ImportedStream:
             self._exporter.look(meant, queue)
 
     def link_changed(
-        self, source: AnnouncedLink, subject: bytes, queue: bytes | None, origin: str
+        self, source: Branch, subject: bytes, queue: bytes | None, origin: str
     ) -> None:
         """Announce changed interest behind a link of the importer."""
         meant = self._exporters_subject(subject, queue) if _counts(source) else None
@@ -489,7 +488,7 @@ class ImportedStream:
         return found
 
 
-def _counts(link: AnnouncedLink) -> bool:
+def _counts(link: Branch) -> bool:
     """Return whether interest over `link` in an importer's account is interest in the stream."""
     return passes(Role.CLIENT, link.role, STREAM) == BOTH
 
