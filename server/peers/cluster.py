@@ -9,27 +9,22 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from msgspec import UNSET, structs
+from msgspec import UNSET
 
 from midge.protocol.route_messages import GOSSIP_DEFAULT, RouteInfo
-from midge.server.auth import Identity, Refusal
-from midge.server.auth.authenticator import Authenticator
-from midge.server.auth.client_tls import build_client_context
 from midge.server.broker.server_info import CLIENTS, LEAFS, WEBSOCKETS
 from midge.server.channels.closed_reason import ClosedReason
 from midge.server.clients.observer import Observer
 from midge.server.config.addresses import advertised_address
-from midge.server.config.leafnodes import LeafRemoteTls
-from midge.server.config.options import Authorization, Options
 from midge.server.errors import ConfigError
 from midge.server.listeners.sockets import host_in_url
-from midge.server.listeners.tls import build_server_context
 from midge.server.log.logger import get_logger
 from midge.server.peers import gossip
 from midge.server.peers.announcer import InterestLines
 from midge.server.peers.dial import Address, Place, parse_route_address
 from midge.server.peers.dialler import RouteDialler
-from midge.server.peers.listener import LinkListener, PortRules, Refusals
+from midge.server.peers.listener import LinkListener, Refusals
+from midge.server.peers.route_tls import by_certificate, client_context, port_rules
 from midge.server.peers.rules import RouteInterestRules
 from midge.server.peers.service import Ends, LinkService
 from midge.server.routing.account import Account
@@ -42,6 +37,7 @@ if TYPE_CHECKING:
     from midge.server.broker.broker import Broker
     from midge.server.clients.connection import Connection
     from midge.server.config.cluster import Cluster as Table
+    from midge.server.config.options import Options
     from midge.server.listeners.connection_source import ConnectionSource
     from midge.server.peers.ledger import Ledger
     from midge.server.peers.link import Link
@@ -106,10 +102,10 @@ class Cluster(LinkService, Observer):
         """
         table = self.broker.options.cluster
         self.listener = LinkListener(
-            self.broker, "route_connections", _port_rules, self._accept, self.links
+            self.broker, "route_connections", port_rules, self._accept, self.links
         )
         if table.tls.enabled:
-            self._client_tls = _client_context(table)
+            self._client_tls = client_context(table)
         self.address = self.listener.open_by(source, "cluster", table.host, table.port)
         host, port = self.address
         log.info("route_listener_started", address=f"{host}:{port}", cluster=self.name)
@@ -149,25 +145,9 @@ class Cluster(LinkService, Observer):
         """The check of a connecting server's credentials; None where any server may connect."""
         table = self.broker.options.cluster
         if table.check_known_urls or table.tls.verify_and_map:
-            return self._by_certificate
+            return partial(by_certificate, table)
         users = None if self.listener is None else self.listener.rules.users
         return None if users is None else users.authenticate
-
-    def _by_certificate(self, request: AuthRequest) -> Verdict:
-        """Admit a server whose certificate names a host of `routes`, or the cluster's user."""
-        from midge.server.auth.certificates import (  # noqa: PLC0415 - large
-            names_host,
-            read_names,
-        )
-
-        table = self.broker.options.cluster
-        hosts = [parse_route_address(url).host for url in table.routes]
-        if table.check_known_urls and names_host(request.certificate, hosts):
-            return Identity()
-        names = read_names(request.certificate) if table.tls.verify_and_map else None
-        if names is not None and table.authorization.user in names.alternatives:
-            return Identity()
-        return Refusal("no name in the certificate is known")
 
     # The servers to connect to.
 
@@ -479,7 +459,7 @@ class Cluster(LinkService, Observer):
         before, table = self.broker.options.cluster, options.cluster
         addresses = [_address_of(index, url) for index, url in enumerate(table.routes)]
         telling = RouteInterestRules(self.broker, table.permissions)
-        client_tls = _client_context(table) if table.tls.enabled else None
+        client_tls = client_context(table) if table.tls.enabled else None
         renew_port = None if self.listener is None else self.listener.prepare(options)
 
         def put_in_force() -> None:
@@ -553,36 +533,3 @@ def _address_of(index: int, url: str) -> Address:
         return parse_route_address(url)
     except ValueError as error:
         raise ConfigError(str(error), key=f"cluster.routes[{index}]") from error
-
-
-def _port_rules(options: Options) -> PortRules:
-    """Read the user and the certificates of the port. Raises: ConfigError, they cannot be.
-
-    The certificates of servers that connect are checked.
-    """
-    table, login = options.cluster, options.cluster.authorization
-    own: Authenticator | None = None
-    if login.user:
-        users = Options(authorization=Authorization(user=login.user, password=login.password))
-        own = Authenticator(users)
-    tls: ssl.SSLContext | None = None
-    if table.tls.enabled:
-        tls = build_server_context(structs.replace(table.tls, verify=True), "cluster.tls")
-    return PortRules(own, tls, table.tls.timeout_s)
-
-
-def _client_context(table: Table) -> ssl.SSLContext:
-    """Return the context for connecting to servers, with this server's certificate.
-
-    Raises:
-        ConfigError: a file cannot be read, or is not what it should be.
-    """
-    tls = table.tls
-    own = tls.pairs[0]
-    shown = LeafRemoteTls(
-        cert_file=own.cert_file,
-        key_file=own.key_file,
-        ca_file=tls.ca_file,
-        curve_preferences=tls.curve_preferences,
-    )
-    return build_client_context(shown, "cluster.tls")
