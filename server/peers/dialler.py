@@ -146,7 +146,7 @@ class Dialler:
     async def delay_after_s(self, end: Any) -> float | None:
         """Return how long to wait after an attempt; None: it was the last one.
 
-        `end` is that of the link, which has ended, and None if it had no transport.
+        `end` is the end of the last link, and None if that had no transport.
         """
         raise NotImplementedError
 
@@ -328,7 +328,7 @@ class LeafDialler(Dialler):
     # Dialling.
 
     async def delay_after_s(self, end: Any) -> float:
-        """Return the delay of the settings, or that of the link's end; the next address follows."""
+        """Return the delay by the settings, or by the last link's end; the next address follows."""
         if end is not None and not end.is_done:
             self.failed(end.failure or ENDED)
         self._next_address()

@@ -56,7 +56,8 @@ class Link(ChannelOwner):
 
     It has a Branch for each account that it carries: one on a leaf node link, which has come up at
     `joined_at`, in seconds since the epoch, and all of them on a route or between workers. A route
-    that `is_dedicated` carries one account, which no line names. `cluster` is that of a leaf node.
+    that `is_dedicated` carries one account, which no line names. `cluster` is the cluster of a leaf
+    node.
     """
 
     def __init__(
@@ -280,10 +281,10 @@ class Branch(Client):
     """The branch of `link` for `account`, which is called `name` on the wire; a leaf's has none.
 
     Messages of that account go over it and come in. The other server has announced `interest`, and
-    gets this server's interest by `announcer`. `cluster` is that of the leaf node behind the link,
-    and `origin` that of the leaf node that the current message on a route comes from. Messages go
-    to no link of the cluster that they come from. `account_word` names the account in a line, with
-    a blank behind it; it is empty where the link carries one account.
+    gets this server's interest by `announcer`. `cluster` is the cluster of the leaf node behind the
+    link, and `origin` the cluster of the leaf node that has sent the current message of a route.
+    Messages go to no link of the cluster that they come from. `account_word` names the account in
+    a line, with a blank behind it; it is empty where the link carries one account.
     """
 
     def __init__(self, link: Link, account: Account, name: bytes) -> None:

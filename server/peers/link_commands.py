@@ -33,8 +33,8 @@ _ACK_PREFIX = ACK_PREFIX  # a C variable where this is compiled
 class LinkCommands(Handler):
     """Takes the lines that come over `link`, which the link itself sets; by itself, a leaf node's.
 
-    With `maps`, the mappings of an account apply to messages. `branches` are those of the link by
-    their names.
+    With `maps`, the mappings of an account apply to messages. `branches` has the link's branches
+    by their names.
     """
 
     def __init__(self, maps: bool) -> None:

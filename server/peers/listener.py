@@ -78,7 +78,7 @@ class PortRules(NamedTuple):
 
 
 class LinkListener(Acceptor):
-    """A port for other servers. `limit` names what is counted if too many connect.
+    """A port for other servers. `limit` is the counter of connections beyond the limits.
 
     `read` returns the rules for the port by the options, or raises ConfigError. `make_link` returns
     the link of a server that has just connected, and `links` has those that are up.
