@@ -81,6 +81,8 @@ class InterestLines:
     clusters.
     """
 
+    __slots__ = ("_account", "_heads", "names_origins")  # each account of a ledger has one
+
     def __init__(self, verb: bytes, account: bytes = b"", *, names_origins: bool = False) -> None:
         self.names_origins = names_origins
         self._account = account
