@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
 from typing import Any
 
@@ -19,7 +18,6 @@ _ESCAPES = {
 }
 _LESS, _GREATER, _AND = b"<>&"  # numbers: to look for bytes in bytes, CPython raises and catches
 _SEPARATOR = 0xE2  # what the two line separators begin with
-_ENCODER = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
 _QUICK_ENCODER = msgspec.json.Encoder()
 
 
@@ -31,7 +29,10 @@ def encode(value: Any) -> bytes:
     try:
         written = _QUICK_ENCODER.encode(value)
     except UnicodeEncodeError:
-        return _ESCAPED.sub(_escape, _ENCODER.encode(value)).encode()
+        import json  # noqa: PLC0415 - takes a millisecond, and seldom is a text no UTF-8
+
+        text = json.dumps(value, ensure_ascii=False, check_circular=False, separators=(",", ":"))
+        return _ESCAPED.sub(_escape, text).encode()
     if _GREATER in written or _LESS in written or _AND in written or _SEPARATOR in written:
         for plain, escaped in _ESCAPES.items():  # none of them stands outside of texts
             written = written.replace(plain, escaped)

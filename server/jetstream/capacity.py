@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,8 +24,11 @@ _CGROUP_LIMITS = (
 
 def store_directory(options: JetStream) -> Path:
     """Return the directory that files go to: `jetstream` in the configured one."""
-    base = Path(options.store_dir) if options.store_dir else Path(tempfile.gettempdir()) / "nats"
-    return base / "jetstream"
+    if options.store_dir:
+        return Path(options.store_dir) / "jetstream"
+    import tempfile  # noqa: PLC0415 - takes a millisecond, and most servers name a directory
+
+    return Path(tempfile.gettempdir()) / "nats" / "jetstream"
 
 
 def memory_limit(options: JetStream) -> int:
@@ -50,7 +51,8 @@ def disk_limit(options: JetStream) -> int:
     stored = _size_of_files(place) if place.is_dir() else 0
     while not place.exists() and place != place.parent:
         place = place.parent
-    return (shutil.disk_usage(place).free + stored) // 4 * 3
+    disk = os.statvfs(place)
+    return (disk.f_bavail * disk.f_frsize + stored) // 4 * 3
 
 
 def _size_of_files(place: Path) -> int:

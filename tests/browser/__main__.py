@@ -7,13 +7,14 @@ from tests.support.processes import CHECKOUT
 
 from .harbour import PAGES, TOKEN, Harbour, visit
 
+ODD = "tug"
 WATCHED_MS = 25_000
 SITE = CHECKOUT / "build/docs/html/index.html"
 
 
 def main() -> None:
     """Write the pictures of the site, and of the console of a harbour that is busy for a while."""
-    with launched() as browser, Harbour("tug", "PAPERS") as harbour:
+    with launched() as browser, Harbour(ODD, "PAPERS") as harbour:
         page = browser.new_page(viewport={"width": 1100, "height": 700})
         page.goto(SITE.as_uri())
         page.screenshot(path=CHECKOUT / "docs" / "img" / "site.png")
@@ -22,7 +23,7 @@ def main() -> None:
         page.click("#unlock button")
         page.wait_for_timeout(WATCHED_MS)
         for name in PAGES:
-            visit(page, name)
+            visit(page, name, ODD)
             if name == "clients":
                 page.locator("#client-list tr.choice button").first.press("Enter")
             page.wait_for_timeout(3000)

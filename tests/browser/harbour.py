@@ -134,13 +134,19 @@ PAGES = {
 """The pages of the console, and the tables of which `visit` chooses a row, one after the other."""
 
 
-def visit(page: Any, name: str) -> None:
-    """Open a page of the harbour's account, unlocked, with what can be chosen on it chosen."""
+def visit(page: Any, name: str, odd: str = HOSTILE) -> None:
+    """Open a page of the harbour's account, unlocked, with what can be chosen on it chosen.
+
+    `odd` is the name of the client that is chosen.
+    """
     page.click(f"#tabs button[data-page={name}]")
     for select in page.locator(f"#{name} select[id$=-account]").all():
         select.select_option(ACCOUNT)
     for table in PAGES[name]:
-        page.locator(f"#{table} tr.choice button").last.press("Enter")
+        rows = page.locator(f"#{table} tr.choice")
+        if name == "clients":  # those of all accounts may still be listed
+            rows = rows.filter(has_text=odd)
+        rows.locator("button").last.press("Enter")
         page.locator(f"#{table} tr.chosen").wait_for()
     if name == "messages":
         page.fill("#subject", "ships.>")

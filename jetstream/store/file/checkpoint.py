@@ -26,7 +26,6 @@ from __future__ import annotations
 import contextlib
 import zlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from midge.jetstream.store.disk import Disk
@@ -53,18 +52,18 @@ _ROOM = 4
 """A checkpoint takes at most this part of the free space, because messages need it more."""
 
 
-@dataclass
 class Checkpoint:
     """What a start finds: the streams, the segments with records, and the last group.
 
     `next_number` is the next stream's. `head_count` is the count of the store's head.
     """
 
-    group: int
-    next_number: int
-    head_count: int
-    streams: dict[int, FileStore] = field(default_factory=dict)
-    segments: list[Segment] = field(default_factory=list)
+    def __init__(self, group: int, next_number: int, head_count: int) -> None:
+        self.group = group
+        self.next_number = next_number
+        self.head_count = head_count
+        self.streams: dict[int, FileStore] = {}
+        self.segments: list[Segment] = []
 
     def last(self) -> int:
         """Return the number of the last segment."""

@@ -70,6 +70,18 @@ def run(
     return act
 
 
+def until_shown(run: Run, words: tuple[object, ...], lines: int) -> tuple[Done, str]:
+    """Run a command that ends by its `--timeout`, with longer ones until it shows `lines` lines.
+
+    Return what it did, and the time-out as messages have it. A busy machine needs longer ones.
+    """
+    for timeout_s in ("0.1", "1", "5", "30"):
+        done = run(*words, "--timeout", f"{timeout_s}s")
+        if done.out.count("\n") >= lines:
+            break
+    return done, f"{timeout_s} s"
+
+
 @pytest.fixture
 def ok(run: Run) -> Run:
     """Run a command that must succeed without a complaint."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import nats
 import pytest
 
-from tests.e2e.client_commands.conftest import Run
+from tests.e2e.client_commands.conftest import Run, until_shown
 from tests.support.processes import Server
 
 
@@ -57,13 +57,14 @@ def test_a_bucket_is_new_or_was_there(ok: Run, run: Run) -> None:
 
 
 def test_a_watch_ends_with_its_timeout(ok: Run, run: Run, bucket: str) -> None:
-    watch = ("kv", "watch", "B", "--timeout", "100ms")
-    assert ok(*watch).out == ""
+    watch = ("kv", "watch", "B")
+    assert ok(*watch, "--timeout", "100ms").out == ""
     ok("kv", "put", "B", "a", "one")
-    assert ok(*watch, "--json").json["value"] == "one"
-    few = run(*watch, "--count", 2)
+    shown, _ = until_shown(ok, (*watch, "--json"), 1)
+    assert shown.json["value"] == "one"
+    few, timeout = until_shown(run, (*watch, "--count", 2), 1)
     assert (few.code, few.out.count("\n")) == (1, 1)
-    assert few.err == "midge kv watch: 1 of 2 came, and no other within 0.1 s\n"
+    assert few.err == f"midge kv watch: 1 of 2 came, and no other within {timeout}\n"
 
 
 def test_keys_and_buckets_are_listed(ok: Run, bucket: str) -> None:

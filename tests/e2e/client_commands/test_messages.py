@@ -13,7 +13,7 @@ import pytest
 from midge.client.client import NatsClient
 from midge.client.options import ClientOptions
 from midge.protocol.client_side import publish_frame
-from tests.e2e.client_commands.conftest import Run
+from tests.e2e.client_commands.conftest import Run, until_shown
 from tests.support.processes import Server
 
 
@@ -113,11 +113,12 @@ def test_a_request_prints_its_answer(ok: Run, responder: None) -> None:
 
 def test_a_request_takes_several_answers(run: Run, ok: Run, responder: None) -> None:
     assert ok("request", "svc.3", "x", "--replies", 2, "--raw").out == "x\nx\n"
-    done = ok("request", "svc.3", "x", "--replies", 0, "--timeout", "300ms", "--raw")
-    assert done.out == "x\nx\nx\n"
-    short = run("request", "svc.3", "x", "--replies", 9, "--timeout", "300ms", "--raw")
+    request = ("request", "svc.3", "x", "--raw", "--replies")
+    done, _ = until_shown(run, (*request, 0), 3)
+    assert (done.code, done.out, done.err) == (0, "x\nx\nx\n", "")
+    short, timeout = until_shown(run, (*request, 9), 3)
     assert short.code == 1
-    assert short.err == "midge request: 3 answers from svc.3 within 0.3 s\n"
+    assert short.err == f"midge request: 3 answers from svc.3 within {timeout}\n"
 
 
 def test_a_request_that_nobody_answers(run: Run) -> None:
@@ -161,9 +162,9 @@ def test_a_subscriber_ends_with_its_timeout(
         ping(listener)
 
     monkeypatch.setattr(NatsClient, "ping", ping_and_publish)
-    few = run("sub", "tick", "--raw", "--timeout", "500ms", "--count", 2)
+    few, timeout = until_shown(run, ("sub", "tick", "--raw", "--count", 2), 1)
     assert (few.code, few.out) == (1, "one\n")
-    assert few.err == "midge sub: 1 of 2 came, and no other within 0.5 s\n"
+    assert few.err == f"midge sub: 1 of 2 came, and no other within {timeout}\n"
 
 
 def test_an_acknowledgement_is_awaited_until_the_timeout(run: Run, listener: NatsClient) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,9 +23,9 @@ def small_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     def usage(_: Path) -> SimpleNamespace:
         store = tmp_path / "jetstream"
         used = sum(one.stat().st_blocks * 512 for one in store.iterdir()) if store.is_dir() else 0
-        return SimpleNamespace(free=DISK - used)
+        return SimpleNamespace(f_bavail=DISK - used, f_frsize=1)
 
-    monkeypatch.setattr(shutil, "disk_usage", usage)
+    monkeypatch.setattr(os, "statvfs", usage)
     return tmp_path
 
 
