@@ -8,6 +8,7 @@ of the source; other functions hash, split and cut such tokens.
 
 from __future__ import annotations
 
+import functools
 import re
 from random import Random
 
@@ -24,25 +25,8 @@ _COMMA = re.compile(r",\s*")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 
 
-def _function(name: str) -> re.Pattern[str]:
-    """Return the pattern of a call; the first letter of each word may have either case."""
-    words = re.sub(r"[A-Z]", lambda letter: f"[{letter[0].lower()}{letter[0]}]", name)
-    return re.compile(r"\{\{\s*" + words + r"\s*\((.*)\)\s*\}\}")
-
-
-_WILDCARD = _function("Wildcard")
-_PARTITION = _function("Partition")
-_SPLIT = _function("Split")
-_RANDOM = _function("Random")
-_CUT_FUNCTIONS = {
-    "splitfromleft": _function("SplitFromLeft"),
-    "splitfromright": _function("SplitFromRight"),
-    "slicefromleft": _function("SliceFromLeft"),
-    "slicefromright": _function("SliceFromRight"),
-    "right": _function("Right"),
-    "left": _function("Left"),
-}
-_FUNCTIONS = (_PARTITION, _WILDCARD, *_CUT_FUNCTIONS.values(), _SPLIT, _RANDOM)
+_CUTS = ("SplitFromLeft", "SplitFromRight", "SliceFromLeft", "SliceFromRight", "Right", "Left")
+_FUNCTIONS = ("Wildcard", "Partition", *_CUTS, "Split", "Random")
 
 
 class TransformError(ValueError):
@@ -63,7 +47,7 @@ def check(source: str, destination: str) -> None:
             where = f" in {token}" if token else ""
             raise TransformError(f"{_INVALID}: invalid transform{where}")
         if len(token) > 4 and token.startswith("{{") and token.endswith("}}"):
-            if not any(pattern.search(token) for pattern in _FUNCTIONS):
+            if not _call_in(token)[0]:
                 raise TransformError(f"{_INVALID}: unknown function in {token}")
         elif token == _ALL:
             has_fwc = True
@@ -132,26 +116,26 @@ class _DestinationReader:
 
     def _call(self, token: str) -> Part:
         """Return the part for a call in double braces."""
-        if (found := _WILDCARD.search(token)) is not None:
-            arguments = _COMMA.split(found[1])
+        name, argument = _call_in(token)
+        if name == "wildcard":
+            arguments = _COMMA.split(argument)
             if arguments == [""]:
                 raise _bad_arguments(token, "not enough arguments passed to the function")
             if len(arguments) > 1:
                 raise _bad_arguments(token, "too many arguments passed to the function")
             return self._wildcard(_number(arguments[0], token), token)
-        if (found := _PARTITION.search(token)) is not None:
-            numbers = [_number(argument, token) for argument in _COMMA.split(found[1])]
+        if name == "partition":
+            numbers = [_number(argument, token) for argument in _COMMA.split(argument)]
             if numbers[0] > SIZE_MAX:
                 raise _invalid_argument(token)
             positions = [self._position(n, token) for n in numbers[1:]]
             return parts_of.partition(numbers[0], positions)
-        for name, pattern in _CUT_FUNCTIONS.items():
-            if (found := pattern.search(token)) is not None:
-                return self._cut(name, found[1], token)
-        if (found := _SPLIT.search(token)) is not None:
-            return self._split(found[1], token)
-        if (found := _RANDOM.search(token)) is not None:
-            return self._random_number(found[1], token)
+        if name == "split":
+            return self._split(argument, token)
+        if name == "random":
+            return self._random_number(argument, token)
+        if name:
+            return self._cut(name, argument, token)
         raise TransformError(f"{_INVALID}: unknown function in {token}")
 
     def _cut(self, name: str, argument: str, token: str) -> Part:
@@ -188,6 +172,21 @@ class _DestinationReader:
         if n > len(self._positions):
             raise TransformError(f"{_INVALID}: wildcard index out of range in {token}: [{n}]")
         return self._positions[n - 1] if n > 0 else 0
+
+
+def _call_in(token: str) -> tuple[str, str]:
+    """Return the name of the function called in `token`, in small letters, and its arguments."""
+    for name in _FUNCTIONS:
+        if (found := _pattern(name).search(token)) is not None:
+            return name.lower(), found[1]
+    return "", ""
+
+
+@functools.cache  # a start compiles none of them
+def _pattern(name: str) -> re.Pattern[str]:
+    """Return the pattern of a call; the first letter of each word may have either case."""
+    words = re.sub(r"[A-Z]", lambda letter: f"[{letter[0].lower()}{letter[0]}]", name)
+    return re.compile(r"\{\{\s*" + words + r"\s*\((.*)\)\s*\}\}")
 
 
 def _tokens(subject: str) -> list[str]:

@@ -218,9 +218,23 @@ def _serve(line: CommandLine, file: str, log_form: str) -> int:
         return Daemon(load, _make_server, _make_faster, log_form=log_form, source=file)
 
     try:
+        _import_ahead(first[0].options)
         return run(make_daemon)
     except MidgeError as error:
         raise ConfigError(str(error)) from None
+
+
+def _import_ahead(options: Options) -> None:
+    """Import what a start needs, so that `run` sets it aside before garbage is collected.
+
+    Raises:
+        ConfigError: `workers` is out of range.
+    """
+    if _is_one_process(options):
+        import midge.server.server  # noqa: PLC0415 - only a running server needs it all
+
+        if options.jetstream.enabled:
+            import midge.server.jetstream.engine  # noqa: F401, PLC0415 - for servers that use it
 
 
 def _make_server(options: Options) -> Server | Supervisor:

@@ -144,7 +144,7 @@ def visit(page: Any, name: str, odd: str = HOSTILE) -> None:
         select.select_option(ACCOUNT)
     for table in PAGES[name]:
         rows = page.locator(f"#{table} tr.choice")
-        if name == "clients":  # those of all accounts may still be listed
+        if name == "clients":  # clients of all accounts may still be listed
             rows = rows.filter(has_text=odd)
         rows.locator("button").last.press("Enter")
         page.locator(f"#{table} tr.chosen").wait_for()
