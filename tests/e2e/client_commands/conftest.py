@@ -73,11 +73,12 @@ def run(
 def until_shown(run: Run, words: tuple[object, ...], lines: int) -> tuple[Done, str]:
     """Run a command that ends by its `--timeout`, with longer ones until it shows `lines` lines.
 
-    Return what it did, and the time-out as messages have it. A busy machine needs longer ones.
+    Return what it did, and the time-out as messages have it. A busy machine needs longer ones, to
+    connect as well.
     """
     for timeout_s in ("0.1", "1", "5", "30"):
         done = run(*words, "--timeout", f"{timeout_s}s")
-        if done.out.count("\n") >= lines:
+        if done.out.count("\n") >= lines and "cannot connect" not in done.out + done.err:
             break
     return done, f"{timeout_s} s"
 

@@ -133,6 +133,6 @@ def test_errors_are_json_for_programs_and_one_line_for_people(
     assert "usage:" not in done.err
 
 
-@pytest.mark.parametrize("timeout", ["2", "0.5", "500ms"])
+@pytest.mark.parametrize("timeout", ["30", "30.5", "30000ms"])
 def test_a_time_out_may_be_a_number_of_seconds(ok: Run, timeout: str) -> None:
     assert ok("stream", "ls", "--names", "--timeout", timeout).err == ""
