@@ -24,7 +24,6 @@ _BLANKS = re.compile(r"[\t\n\f\r ]")
 _COMMA = re.compile(r",\s*")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 
-
 _CUTS = ("SplitFromLeft", "SplitFromRight", "SliceFromLeft", "SliceFromRight", "Right", "Left")
 _FUNCTIONS = ("Wildcard", "Partition", *_CUTS, "Split", "Random")
 
@@ -182,7 +181,7 @@ def _call_in(token: str) -> tuple[str, str]:
     return "", ""
 
 
-@functools.cache  # a start compiles none of them
+@functools.cache  # not all at import: a start needs none of them
 def _pattern(name: str) -> re.Pattern[str]:
     """Return the pattern of a call; the first letter of each word may have either case."""
     words = re.sub(r"[A-Z]", lambda letter: f"[{letter[0].lower()}{letter[0]}]", name)

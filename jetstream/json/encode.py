@@ -29,7 +29,7 @@ def encode(value: Any) -> bytes:
     try:
         written = _QUICK_ENCODER.encode(value)
     except UnicodeEncodeError:
-        import json  # noqa: PLC0415 - takes a millisecond, and seldom is a text no UTF-8
+        import json  # noqa: PLC0415 - a millisecond, for text that is not UTF-8
 
         text = json.dumps(value, ensure_ascii=False, check_circular=False, separators=(",", ":"))
         return _ESCAPED.sub(_escape, text).encode()

@@ -225,13 +225,15 @@ def _serve(line: CommandLine, file: str, log_form: str) -> int:
 
 
 def _import_ahead(options: Options) -> None:
-    """Import what a start needs, so that `run` sets it aside before garbage is collected.
+    """Import the modules of the server before `run` turns the garbage collector on.
+
+    It then leaves them out of its collections.
 
     Raises:
         ConfigError: `workers` is out of range.
     """
     if _is_one_process(options):
-        import midge.server.server  # noqa: PLC0415 - only a running server needs it all
+        import midge.server.server  # noqa: PLC0415 - `-v` and `-t` need none
 
         if options.jetstream.enabled:
             import midge.server.jetstream.engine  # noqa: F401, PLC0415 - for servers that use it
