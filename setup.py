@@ -74,6 +74,7 @@ LEVELS = {
         "midge.jetstream.headers",
         "midge.jetstream.json.flat",
         "midge.jetstream.json.object_writer",
+        "midge.jetstream.store.block",
         "midge.jetstream.store.entering",
         "midge.jetstream.store.file.commit_thread",
         "midge.jetstream.store.file.log",

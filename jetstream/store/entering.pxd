@@ -1,7 +1,8 @@
 cimport cython
 
 from midge.jetstream.store cimport layout, numbers
-from midge.jetstream.store.message_index cimport Block, MessageIndex
+from midge.jetstream.store.block cimport Block
+from midge.jetstream.store.message_index cimport MessageIndex
 from midge.jetstream.store.published cimport PublishedLines
 from midge.jetstream.store.subject_index cimport SubjectIndex
 
@@ -35,9 +36,6 @@ cpdef unsigned long long enter_lines(
     unsigned long long seq, long long time_ns, Py_ssize_t fixed_bytes
 ) except? 0
 
-@cython.locals(rows=bytearray, i=Py_ssize_t)
-cdef Py_ssize_t _begin_rows(Block block, Py_ssize_t place, Py_ssize_t count) except -1
-
 @cython.locals(position=Py_ssize_t, rows=bytearray, found=bytearray, i=Py_ssize_t, line=Py_ssize_t,
                size=Py_ssize_t, total="unsigned long long")
 cdef unsigned long long _write_rows(
@@ -46,8 +44,7 @@ cdef unsigned long long _write_rows(
 ) except? 0
 
 @cython.locals(found=bytearray, before=Block, holder=Block, i=Py_ssize_t, line=Py_ssize_t,
-               distance="unsigned long long", number="unsigned long long", place=Py_ssize_t,
-               position=Py_ssize_t)
+               distance="unsigned long long", number="unsigned long long", place=Py_ssize_t)
 cdef void _link(
     MessageIndex index, Block block, PublishedLines lines, Py_ssize_t first, Py_ssize_t count,
     unsigned long long seq

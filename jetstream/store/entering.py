@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 from midge.jetstream.store import layout, numbers
-from midge.jetstream.store.message_index import Block, MessageIndex
+from midge.jetstream.store.block import Block
+from midge.jetstream.store.message_index import MessageIndex
 from midge.jetstream.store.published import PublishedLines
 from midge.jetstream.store.subject_index import SubjectIndex
 
@@ -109,23 +110,11 @@ def enter_lines(
     return total
 
 
-def _begin_rows(block: Block, place: int, count: int) -> int:
-    """Make rows for `count` places from `place` on, after all others; return where they begin."""
-    block.live += count
-    rows = block.rows
-    if block.keys is not None:
-        for i in range(place, place + count):
-            numbers.set_u16(block.keys, numbers.grow(block.keys, 2) >> 1, i)
-    elif len(rows) < place * layout.ROW:
-        numbers.resize(rows, place * layout.ROW)
-    return numbers.grow_in_steps(rows, count * layout.ROW, layout.SPAN * layout.ROW)
-
-
 def _write_rows(
     block: Block, place: int, lines: PublishedLines, first: int, count: int, fixed_bytes: int
 ) -> int:
     """Write `count` rows of one block; return what their messages count."""
-    position = _begin_rows(block, place, count)
+    position = block.begin_rows(place, count)
     rows = block.rows
     found = lines.rows
     total = 0
@@ -165,6 +154,5 @@ def _link(
                 before = index.block_number(index.block_at_or_after(seq - distance))
             holder = before
         place = (seq - distance - 1) & layout.MASK
-        position = place * layout.ROW if holder.keys is None else holder.position(place)
-        numbers.set_u32_at(holder.rows, position + layout.ROW_AFTER, distance)
+        holder.set(place if holder.keys is None else holder.row(place), layout.ROW_AFTER, distance)
         seq += 1

@@ -1,7 +1,8 @@
 cimport cython
 
 from midge.jetstream.store cimport layout, numbers
-from midge.jetstream.store.message_index cimport Block, MessageIndex
+from midge.jetstream.store.block cimport Block
+from midge.jetstream.store.message_index cimport MessageIndex
 from midge.jetstream.store.subject_index cimport Pattern, SubjectIndex
 from midge.sublist.overlaps cimport OverlapIndex
 
@@ -37,8 +38,7 @@ cdef class Filters:
 
 
 @cython.locals(count="unsigned long long", i=Py_ssize_t, block=Block, first="unsigned long long",
-               low=Py_ssize_t, high=Py_ssize_t, rows=bytearray, position=Py_ssize_t,
-               limit=Py_ssize_t, subject=Py_ssize_t)
+               low=Py_ssize_t, high=Py_ssize_t, rows=bytearray, j=Py_ssize_t)
 cpdef unsigned long long count_wanted(
     MessageIndex index, bytearray noted, unsigned long long start, unsigned long long end
 ) except? 0

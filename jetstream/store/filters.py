@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from midge.jetstream.store import layout, numbers
-from midge.jetstream.store.message_index import UNWANTED, WANTED, MessageIndex
+from midge.jetstream.store.block import UNWANTED, WANTED
+from midge.jetstream.store.message_index import MessageIndex
 from midge.jetstream.store.subject_index import Pattern, SubjectIndex
 from midge.sublist.overlaps import OverlapIndex
 
@@ -143,12 +144,7 @@ def count_wanted(index: MessageIndex, noted: bytearray, start: int, end: int) ->
         low = (start - 1) & layout.MASK if start > first else 0
         high = (end - 1) & layout.MASK if (end - 1) >> layout.BITS == block.number else layout.MASK
         rows = block.rows
-        position = block.row_at_or_after(low) * layout.ROW
-        limit = block.row_at_or_after(high + 1) * layout.ROW
-        while position < limit:
-            if numbers.u32_at(rows, position + layout.ROW_SIZE) != 0:
-                subject = numbers.u32_at(rows, position + layout.ROW_SUBJECT)
-                if noted[subject] == _YES:
-                    count += 1
-            position += layout.ROW
+        for j in range(block.row_at_or_after(low), block.row_at_or_after(high + 1)):
+            if layout.is_live(rows, j) and noted[layout.get(rows, j, layout.ROW_SUBJECT)] == _YES:
+                count += 1
     return count

@@ -83,7 +83,7 @@ cdef class Indexes:
     cdef bint enter(
         self, AppendedMessage incoming, unsigned long long offset, unsigned long long size
     ) except -1
-    @cython.locals(position=Py_ssize_t, size="unsigned long long", i=Py_ssize_t, run=Run,
+    @cython.locals(row=Py_ssize_t, size="unsigned long long", i=Py_ssize_t, run=Run,
                    following="unsigned long long")
     cdef bint drop(self, unsigned long long seq) except -1
     @cython.locals(subjects=SubjectIndex, count="unsigned long long",

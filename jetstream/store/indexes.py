@@ -223,14 +223,14 @@ class Indexes:
 
     def drop(self, seq: int) -> bool:
         """Take a message out of the index; False if it is not there."""
-        position = self.message_index.locate(seq)
-        if position < 0:
+        row = self.message_index.locate(seq)
+        if row < 0:
             return False
         if self.keepers:
             self.keep(seq)
-            position = self.message_index.locate(seq)
-        size = self.message_index.block.size(position)
-        self.unlink(seq, self.message_index.block.subject(position))
+            row = self.message_index.locate(seq)
+        size = self.message_index.block.size(row)
+        self.unlink(seq, self.message_index.block.subject(row))
         self.message_index.discard(seq)
         self.messages -= 1
         self.bytes -= size

@@ -1,4 +1,9 @@
-# Members of an enum, which C computes with; layout.py has the meanings.
+# Members of an enum, which C computes with; layout.py has the meanings and contracts.
+
+from cpython.bytearray cimport PyByteArray_GET_SIZE
+
+from midge.jetstream.store cimport numbers
+
 
 cdef enum:
     LINE = 28
@@ -17,6 +22,13 @@ cdef enum:
     ROW_BEFORE = 12
     ROW_AFTER = 16
 
+    HEAD = 88
+    HEAD_STEP = 4
+    HEAD_MASK = 8
+    HEAD_START = 12
+    HEAD_END = 14
+    HEAD_BITS = 80
+
     SUBJECT = 40
     SUBJECT_NAME = 0
     SUBJECT_COUNT = 8
@@ -28,3 +40,80 @@ cdef enum:
     BITS = 10
     SPAN = 1024
     MASK = 1023
+
+
+cdef inline bytearray plain_rows():
+    cdef bytearray rows = bytearray(HEAD)
+    cdef Py_ssize_t field
+    for field in range(0, ROW, 4):
+        describe(rows, field, 0, 0, 32, field * 8)
+    numbers.set_u32_at(rows, HEAD_BITS, ROW * 8)
+    return rows
+
+
+cdef inline void describe(
+    bytearray rows, Py_ssize_t field, unsigned int base, unsigned int step, Py_ssize_t bits,
+    Py_ssize_t start
+) noexcept:
+    cdef Py_ssize_t entry = field * 4
+    numbers.set_u32_at(rows, entry, base)
+    numbers.set_u32_at(rows, entry + HEAD_STEP, step)
+    numbers.set_u32_at(rows, entry + HEAD_MASK, <unsigned int>((1ULL << bits) - 1))
+    numbers.set_u16(rows, (entry + HEAD_START) >> 1, <unsigned int>start)
+    numbers.set_u16(rows, (entry + HEAD_END) >> 1, <unsigned int>(start + bits + 7))
+
+
+cdef inline bint is_plain(bytearray rows) noexcept:
+    return numbers.u32_at(rows, HEAD_BITS) == ROW * 8
+
+
+cdef inline Py_ssize_t row_count(bytearray rows) noexcept:
+    return (PyByteArray_GET_SIZE(rows) - HEAD) * 8 // numbers.u32_at(rows, HEAD_BITS)
+
+
+cdef inline unsigned int deviation(bytearray rows, Py_ssize_t i, Py_ssize_t field) noexcept:
+    cdef Py_ssize_t row = i * numbers.u32_at(rows, HEAD_BITS)
+    cdef Py_ssize_t start = row + numbers.u16(rows, (field * 4 + HEAD_START) >> 1)
+    cdef Py_ssize_t end = row + numbers.u16(rows, (field * 4 + HEAD_END) >> 1)
+    return <unsigned int>(
+        numbers.u64_at(rows, HEAD - 8 + (end >> 3)) >> (start + 64 - (end & ~7) & 63)
+    ) & numbers.u32_at(rows, field * 4 + HEAD_MASK)
+
+
+cdef inline void set_deviation(
+    bytearray rows, Py_ssize_t i, Py_ssize_t field, unsigned int value
+) noexcept:
+    cdef Py_ssize_t row = i * numbers.u32_at(rows, HEAD_BITS)
+    cdef Py_ssize_t start = row + numbers.u16(rows, (field * 4 + HEAD_START) >> 1)
+    cdef Py_ssize_t end = row + numbers.u16(rows, (field * 4 + HEAD_END) >> 1)
+    cdef Py_ssize_t position = HEAD - 8 + (end >> 3)
+    cdef int shift = start + 64 - (end & ~7) & 63
+    cdef unsigned long long mask = numbers.u32_at(rows, field * 4 + HEAD_MASK)
+    cdef unsigned long long word = numbers.u64_at(rows, position) & ~(mask << shift)
+    numbers.set_u64_at(rows, position, word | (value & mask) << shift)
+
+
+cdef inline bint is_live(bytearray rows, Py_ssize_t i) noexcept:
+    return deviation(rows, i, ROW_SIZE) != 0
+
+
+cdef inline unsigned int get(bytearray rows, Py_ssize_t i, Py_ssize_t field) noexcept:
+    return _predicted(rows, i, field) + deviation(rows, i, field)
+
+
+cdef inline bint fits(
+    bytearray rows, Py_ssize_t i, Py_ssize_t field, unsigned int value
+) noexcept:
+    return value - _predicted(rows, i, field) <= numbers.u32_at(rows, field * 4 + HEAD_MASK)
+
+
+cdef inline void put(
+    bytearray rows, Py_ssize_t i, Py_ssize_t field, unsigned int value
+) noexcept:
+    set_deviation(rows, i, field, value - _predicted(rows, i, field))
+
+
+cdef inline unsigned int _predicted(bytearray rows, Py_ssize_t i, Py_ssize_t field) noexcept:
+    return numbers.u32_at(rows, field * 4) + (
+        numbers.u32_at(rows, field * 4 + HEAD_STEP) * <unsigned int>i
+    )

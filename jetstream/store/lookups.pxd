@@ -1,10 +1,11 @@
 cimport cython
 
 from midge.jetstream.store cimport layout
+from midge.jetstream.store.block cimport Block
 from midge.jetstream.store.filters cimport Filters, count_wanted
 from midge.jetstream.store.indexes cimport Indexes
 from midge.jetstream.store.interface cimport SubjectState
-from midge.jetstream.store.message_index cimport Block, MessageIndex
+from midge.jetstream.store.message_index cimport MessageIndex
 from midge.jetstream.store.subject_index cimport SubjectIndex
 from midge.protocol cimport lines
 
@@ -65,13 +66,13 @@ cpdef unsigned long long count_pending(
 @cython.locals(end="unsigned long long", low="unsigned long long", high="unsigned long long")
 cpdef tuple around_time(Indexes store, long long time_ns)
 cpdef unsigned long long deleted_count(Indexes store) except? 0
-@cython.locals(position=Py_ssize_t)
+@cython.locals(row=Py_ssize_t)
 cdef Py_ssize_t _subject_number(Indexes store, unsigned long long seq) except -1
 @cython.locals(subjects=SubjectIndex)
 cdef SubjectState _state(Indexes store, Py_ssize_t number)
 cdef bint _is_wanted(Indexes store, Filters wanted, Py_ssize_t number) except -1
 @cython.locals(subjects=SubjectIndex, first="unsigned long long",
-               before="unsigned long long", position=Py_ssize_t, seq="unsigned long long",
+               before="unsigned long long", row=Py_ssize_t, seq="unsigned long long",
                passed="unsigned long long")
 cdef unsigned long long _next_of(
     Indexes store, Py_ssize_t number, unsigned long long start, unsigned long long end

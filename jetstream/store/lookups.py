@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from midge.jetstream.store import layout
+from midge.jetstream.store.block import WANTED
 from midge.jetstream.store.filters import Filters, count_wanted
 from midge.jetstream.store.indexes import Indexes
 from midge.jetstream.store.interface import SubjectState
-from midge.jetstream.store.message_index import WANTED, MessageIndex
+from midge.jetstream.store.message_index import MessageIndex
 from midge.protocol import lines
 
 _CHAIN_MAX = 256  # messages of one subject that are walked rather than the rows of all messages
@@ -308,7 +309,7 @@ def next_missing(index: MessageIndex, seq: int, last: int) -> int:
         place = (seq - 1) & layout.MASK
         if block.live == layout.SPAN:
             place = layout.SPAN
-        while place < layout.SPAN and block.position(place) >= 0:
+        while place < layout.SPAN and block.row(place) >= 0:
             place += 1
         seq = (number << layout.BITS) + place + 1
         if place < layout.SPAN:
@@ -333,8 +334,8 @@ def unsendable_subject(store: Indexes) -> bytes | None:
 
 def _subject_number(store: Indexes, seq: int) -> int:
     """Return the number of the subject of a message that is there."""
-    position = store.message_index.locate(seq)
-    return store.message_index.block.subject(position)
+    row = store.message_index.locate(seq)
+    return store.message_index.block.subject(row)
 
 
 def _state(store: Indexes, number: int) -> SubjectState:
@@ -360,8 +361,8 @@ def _next_of(store: Indexes, number: int, start: int, end: int) -> int:
     if subjects.last(number) < start:
         return 0
     before = start - 1
-    position = store.message_index.locate(before)
-    if position >= 0 and store.message_index.block.subject(position) == number:
+    row = store.message_index.locate(before)
+    if row >= 0 and store.message_index.block.subject(row) == number:
         seq = before + store.message_index.after(before)
     elif subjects.count(number) <= _CHAIN_MAX:
         seq = _chain_back(store, number, start)

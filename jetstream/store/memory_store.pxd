@@ -37,7 +37,7 @@ cdef class Chunks(Medium):
     cdef Py_ssize_t place_lines(self, PublishedLines lines, Py_ssize_t first) except -1
     @cython.locals(run=Run, chunk=Chunk, size=Py_ssize_t)
     cdef Chunk _chunk_for(self, unsigned long long seq, Py_ssize_t length)
-    @cython.locals(position=Py_ssize_t, run=Run, chunk=Chunk)
+    @cython.locals(row=Py_ssize_t, run=Run, chunk=Chunk)
     cdef long long time_of(self, unsigned long long seq) except? -1
     @cython.locals(chunk=Chunk, data=bytearray)
     cdef bint view_at(
@@ -49,6 +49,6 @@ cdef class Chunks(Medium):
     @cython.locals(run=Run, i=Py_ssize_t)
     cpdef bint shrink_next(self) except -1
     @cython.locals(following=Run, before=Run, end="unsigned long long", old=Chunk, new=Chunk,
-                   merged=Chunk, seq="unsigned long long", position=Py_ssize_t,
+                   merged=Chunk, seq="unsigned long long", row=Py_ssize_t,
                    offset=Py_ssize_t, length=Py_ssize_t, left=Py_ssize_t)
     cdef void _shrink(self, Py_ssize_t i, Run run, Py_ssize_t left) except *

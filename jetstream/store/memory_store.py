@@ -131,10 +131,10 @@ class Chunks(Medium):
 
     def time_of(self, seq: int) -> int:
         """Return when the message of this sequence, which must exist, was stored."""
-        position = self.index.message_index.locate(seq)
+        row = self.index.message_index.locate(seq)
         run = self.index.runs[self.index.run_index(seq)]
         chunk = run.place
-        return numbers.u64_at(chunk.data, self.index.message_index.block.offset(position))
+        return numbers.u64_at(chunk.data, self.index.message_index.block.offset(row))
 
     def view_at(self, view: MessageView, run: Run, offset: int, size: int, number: int) -> bool:
         """See `Medium.view_at`."""
@@ -195,12 +195,12 @@ class Chunks(Medium):
                 del self.index.runs[i]
         seq = self.index.message_index.next_live(run.first_seq)
         while seq and seq < end:
-            position = self.index.message_index.locate(seq)
-            offset = self.index.message_index.block.offset(position)
+            row = self.index.message_index.locate(seq)
+            offset = self.index.message_index.block.offset(row)
             length = _HEAD + numbers.u32_at(old.data, offset + 8)
             length += numbers.u32_at(old.data, offset + 12)
             numbers.put(new.data, new.used, old.data, offset, offset + length)
-            self.index.message_index.block.set_offset(position, new.used)
+            self.index.message_index.block.set_offset(row, new.used)
             new.used += length
             seq = self.index.message_index.next_live(seq + 1)
         run.place = new

@@ -1,51 +1,10 @@
 cimport cython
 
 from midge.jetstream.store cimport layout, numbers
+from midge.jetstream.store.block cimport Block
 
 cdef unsigned long long _FAR
-cdef Py_ssize_t _BLOCK
-cdef int _UNWANTED
-
-
-@cython.final
-cdef class Block:
-    cdef readonly unsigned long long number
-    cdef readonly Py_ssize_t timed_place
-    cdef readonly long long time_ns
-    cdef readonly Py_ssize_t live
-    cdef readonly bytearray rows, keys
-
-    @cython.locals(position=Py_ssize_t, i=Py_ssize_t)
-    cpdef Py_ssize_t position(self, Py_ssize_t place) except? -1
-    @cython.locals(keys=bytearray, low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t)
-    cpdef Py_ssize_t bisect(self, Py_ssize_t place) except? -1
-    @cython.locals(rows=bytearray, at=Py_ssize_t, position=Py_ssize_t)
-    cdef bint append(
-        self, Py_ssize_t place, unsigned long long offset, unsigned long long size,
-        Py_ssize_t subject, unsigned int before
-    ) except -1
-    @cython.locals(i=Py_ssize_t)
-    cpdef void discard(self, Py_ssize_t place) except *
-    @cython.locals(rows=bytearray, keys=bytearray, kept=Py_ssize_t, i=Py_ssize_t,
-                   position=Py_ssize_t)
-    cdef void _thin_out(self) except *
-    cpdef Py_ssize_t row_at_or_after(self, Py_ssize_t place) except? -1
-    cpdef Py_ssize_t row_place(self, Py_ssize_t i) noexcept
-    cpdef void clear_up(self, Py_ssize_t count) except *
-    cpdef unsigned long long offset(self, Py_ssize_t position) noexcept
-    cpdef unsigned long long size(self, Py_ssize_t position) noexcept
-    cpdef Py_ssize_t subject(self, Py_ssize_t position) noexcept
-    cpdef void set_offset(self, Py_ssize_t position, unsigned long long offset) noexcept
-    @cython.locals(i=Py_ssize_t, position=Py_ssize_t)
-    cpdef Py_ssize_t next_place(self, Py_ssize_t place) except? -1
-    @cython.locals(i=Py_ssize_t, position=Py_ssize_t)
-    cpdef Py_ssize_t previous_place(self, Py_ssize_t place) except? -1
-    @cython.locals(i=Py_ssize_t, position=Py_ssize_t)
-    cpdef Py_ssize_t next_of(self, Py_ssize_t subject, Py_ssize_t place) except? -1
-    @cython.locals(i=Py_ssize_t, rows=bytearray, position=Py_ssize_t, subject=Py_ssize_t)
-    cpdef Py_ssize_t next_wanted(self, bytearray wanted, Py_ssize_t place) except? -1
-    @cython.locals(count=Py_ssize_t, position=Py_ssize_t)
-    cpdef Py_ssize_t count_from(self, Py_ssize_t place) except? -1
+cdef Py_ssize_t _HEAD
 
 
 @cython.final
@@ -58,18 +17,18 @@ cdef class MessageIndex:
     @cython.locals(number="unsigned long long", i=Py_ssize_t, block=Block)
     cpdef Py_ssize_t locate(self, unsigned long long seq) except? -1
     @cython.locals(block=Block, distance="unsigned long long", number="unsigned long long",
-                   is_far=bint, position=Py_ssize_t)
+                   is_far=bint)
     cpdef bint enter(
         self, unsigned long long seq, long long time_ns, unsigned long long offset,
         unsigned long long size, Py_ssize_t subject, unsigned long long before
     ) except -1
-    @cython.locals(number="unsigned long long")
+    @cython.locals(number="unsigned long long", block=Block)
     cpdef Block tail_for(self, unsigned long long seq, long long time_ns)
     @cython.locals(block=Block)
     cpdef void discard(self, unsigned long long seq) except *
-    @cython.locals(position=Py_ssize_t, value="unsigned long long")
+    @cython.locals(i=Py_ssize_t, value="unsigned long long")
     cdef unsigned long long _distance(self, unsigned long long seq, Py_ssize_t field) except? 0
-    @cython.locals(position=Py_ssize_t)
+    @cython.locals(i=Py_ssize_t)
     cdef void _set_distance(
         self, unsigned long long seq, Py_ssize_t field, unsigned long long value
     ) except *
@@ -102,8 +61,7 @@ cdef class MessageIndex:
     cpdef void drop_empty(self) except *
     @cython.locals(block=Block, heads=bytearray, i=Py_ssize_t)
     cpdef void save(self, object out) except *
-    @cython.locals(block=Block, total=Py_ssize_t, heads=bytearray, at=Py_ssize_t,
-                   most=Py_ssize_t)
+    @cython.locals(block=Block, total=Py_ssize_t, heads=bytearray, at=Py_ssize_t)
     cpdef Py_ssize_t restore(self, object source) except -1
     cpdef unsigned long long before(self, unsigned long long seq) except? 0
     cpdef unsigned long long after(self, unsigned long long seq) except? 0

@@ -1,9 +1,10 @@
 cimport cython
 
 from midge.jetstream.store cimport layout, lookups, numbers
+from midge.jetstream.store.block cimport Block
 from midge.jetstream.store.filters cimport Filters
 from midge.jetstream.store.indexes cimport Indexes, Run
-from midge.jetstream.store.message_index cimport Block, MessageIndex
+from midge.jetstream.store.message_index cimport MessageIndex
 from midge.jetstream.store.subject_index cimport SubjectIndex
 
 cdef unsigned long long _FAR, _NO_LIMIT
@@ -24,11 +25,10 @@ cdef class Sweep:
                    first="unsigned long long", low=Py_ssize_t, high=Py_ssize_t)
     cpdef void take(self, unsigned long long start, unsigned long long end) except *
     cdef bint _is_done(self) noexcept
-    @cython.locals(before="unsigned long long", rows=bytearray, position=Py_ssize_t,
-                   end=Py_ssize_t, size="unsigned long long", number=Py_ssize_t)
+    @cython.locals(before="unsigned long long", i=Py_ssize_t, rows=bytearray, number=Py_ssize_t)
     cdef void _take_rows(self, Block block, Py_ssize_t low, Py_ssize_t high) except *
     @cython.locals(after="unsigned long long", seq="unsigned long long")
-    cdef void _shorten(self, Block block, Py_ssize_t position, Py_ssize_t number) except *
+    cdef void _shorten(self, Block block, Py_ssize_t i, Py_ssize_t number) except *
 
 
 @cython.locals(count=Py_ssize_t, most_messages="unsigned long long",

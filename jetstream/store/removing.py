@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from midge.jetstream.store import layout, lookups, numbers
+from midge.jetstream.store import layout, lookups
+from midge.jetstream.store.block import Block
 from midge.jetstream.store.filters import Filters
 from midge.jetstream.store.indexes import Indexes
-from midge.jetstream.store.message_index import Block, MessageIndex
+from midge.jetstream.store.message_index import MessageIndex
 from midge.jetstream.store.subject_index import SubjectIndex
 
 _FAR = 0xFFFFFFFF
@@ -110,31 +111,28 @@ class Sweep:
     def _take_rows(self, block: Block, low: int, high: int) -> None:
         """Remove what matches from the place `low` to `high` of a block."""
         before = self.count
-        rows = block.rows
-        position = block.row_at_or_after(low) * layout.ROW
-        end = block.row_at_or_after(high + 1) * layout.ROW
-        while position < end:
-            size = numbers.u32_at(rows, position + layout.ROW_SIZE)
-            if size != 0:
-                number = numbers.u32_at(rows, position + layout.ROW_SUBJECT)
-                if self._wanted.is_all or self._wanted.is_match(number):
-                    self.count += 1
-                    self.size += size
-                    numbers.set_u32_at(rows, position + layout.ROW_SIZE, 0)
-                    self._shorten(block, position, number)
-                    if self._is_open and self._is_done():
-                        break
-            position += layout.ROW
+        for i in range(block.row_at_or_after(low), block.row_at_or_after(high + 1)):
+            rows = block.rows
+            if not layout.is_live(rows, i):
+                continue
+            number = layout.get(rows, i, layout.ROW_SUBJECT)
+            if self._wanted.is_all or self._wanted.is_match(number):
+                self.count += 1
+                self.size += layout.get(rows, i, layout.ROW_SIZE)
+                layout.set_deviation(rows, i, layout.ROW_SIZE, 0)
+                self._shorten(block, i, number)
+                if self._is_open and self._is_done():
+                    break
         if self.count != before:
             block.clear_up(self.count - before)
 
-    def _shorten(self, block: Block, position: int, number: int) -> None:
+    def _shorten(self, block: Block, i: int, number: int) -> None:
         """Move the start of a subject's chain past the message of a row, its first."""
-        after = numbers.u32_at(block.rows, position + layout.ROW_AFTER)
+        after = layout.get(block.rows, i, layout.ROW_AFTER)
         if after == 0:
             self._subjects.vacate(number)
             return
-        seq = (block.number << layout.BITS) + block.row_place(position // layout.ROW) + 1
+        seq = (block.number << layout.BITS) + block.row_place(i) + 1
         seq += after if after != _FAR else self._index.after(seq)
         self._subjects.shorten(number, seq)
         if self._is_open or seq >= self._upto:

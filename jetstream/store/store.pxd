@@ -5,7 +5,7 @@ from midge.jetstream.store.entering cimport KnownSubjects, enter_lines
 from midge.jetstream.store.published cimport PublishedLines
 from midge.jetstream.store.indexes cimport AppendedMessage, Indexes, Run
 from midge.jetstream.store.interface cimport MessageView, LoadedMessage
-from midge.jetstream.store.message_index cimport Block
+from midge.jetstream.store.block cimport Block
 from midge.protocol cimport lines as protocol_lines
 from midge.protocol.frame cimport Frame
 
@@ -47,7 +47,7 @@ cdef class Store(Indexes):
     cpdef Py_ssize_t expire(self, long long before_ns, Py_ssize_t limit, object waiter=*) except -1
     cpdef LoadedMessage load(self, unsigned long long seq)
     cpdef void load_departing(self, unsigned long long seq, object take) except *
-    @cython.locals(position=Py_ssize_t, block=Block, run=Run)
+    @cython.locals(row=Py_ssize_t, block=Block, run=Run)
     cpdef bint show(self, unsigned long long seq, MessageView view) except -1
     @cython.locals(seq="unsigned long long")
     cpdef bint show_next(
@@ -69,7 +69,7 @@ cdef class Store(Indexes):
     ) except? 0
     cpdef bint exists(self, unsigned long long seq) except -1
     cpdef bytes subject_of(self, unsigned long long seq)
-    @cython.locals(position=Py_ssize_t)
+    @cython.locals(row=Py_ssize_t)
     cpdef unsigned long long size_of(self, unsigned long long seq) except? 0
     cpdef long long time_of(self, unsigned long long seq) except? -1
     cpdef long long first_time_ns(self) except? -1

@@ -264,14 +264,14 @@ class Store(Indexes):
 
     def show(self, seq: int, view: MessageView) -> bool:
         """Set `view` to the message of this sequence; False if there is none."""
-        position = self.message_index.locate(seq)
-        if position < 0:
+        row = self.message_index.locate(seq)
+        if row < 0:
             return False
         block = self.message_index.block
         view.seq = seq
         run = self.runs[self.run_index(seq)]
         return self.medium.view_at(
-            view, run, block.offset(position), block.size(position), block.subject(position)
+            view, run, block.offset(row), block.size(row), block.subject(row)
         )
 
     def show_next(
@@ -340,15 +340,15 @@ class Store(Indexes):
 
     def subject_of(self, seq: int) -> bytes | None:
         """Return the subject of the message of this sequence, from memory; None for none."""
-        position = self.message_index.locate(seq)
-        if position < 0:
+        row = self.message_index.locate(seq)
+        if row < 0:
             return None
-        return self.subject_index.name(self.message_index.block.subject(position))
+        return self.subject_index.name(self.message_index.block.subject(row))
 
     def size_of(self, seq: int) -> int:
         """Return what a message counts towards `bytes`; 0 if it does not exist."""
-        position = self.message_index.locate(seq)
-        return self.message_index.block.size(position) if position >= 0 else 0
+        row = self.message_index.locate(seq)
+        return self.message_index.block.size(row) if row >= 0 else 0
 
     def time_of(self, seq: int) -> int:
         """Return when the message of this sequence, which must exist, was stored.

@@ -44,7 +44,7 @@ cdef class FileStore(Store):
         self, tuple filters, unsigned long long start_seq, unsigned long long end_seq,
         MessageView view, object waiter
     ) except? -1
-    @cython.locals(position=Py_ssize_t)
+    @cython.locals(row=Py_ssize_t)
     cpdef bint remove(self, unsigned long long seq, bint erase=*) except -1
     cpdef void write_config(self) except *
     cpdef void write_consumer(
@@ -55,17 +55,17 @@ cdef class FileStore(Store):
 cdef class StreamSegments:
     cdef readonly FileStore stream
 
-    @cython.locals(stream=FileStore, position=Py_ssize_t, run=Run)
+    @cython.locals(stream=FileStore, row=Py_ssize_t, run=Run)
     cpdef bint is_at(
         self, unsigned long long seq, Segment segment, unsigned long long offset
     ) except -1
-    @cython.locals(stream=FileStore)
+    @cython.locals(stream=FileStore, row=Py_ssize_t)
     cpdef void move(
         self, unsigned long long seq, Segment segment, unsigned long long offset,
         unsigned long long target
     ) except *
     @cython.locals(stream=FileStore, i=Py_ssize_t, run=Run, seq="unsigned long long",
-                   position=Py_ssize_t)
+                   row=Py_ssize_t)
     cpdef list live_in(self, Segment segment, Py_ssize_t start, Py_ssize_t end)
     @cython.locals(told=RecordWriter)
     cpdef bint is_told_in(self, Segment segment) except -1

@@ -117,8 +117,8 @@ class FileStore(Store):
     def remove(self, seq: int, erase: bool = False) -> bool:
         """Remove one message; `erase` also overwrites its bytes, once the removal is durable."""
         self.records.admit()
-        position = self.message_index.locate(seq)
-        if position < 0:
+        row = self.message_index.locate(seq)
+        if row < 0:
             return False
         erasure = self.records.erasure(seq) if erase else None
         self.records.is_erasing = erase
@@ -230,8 +230,8 @@ class StreamSegments:
     def is_at(self, seq: int, segment: Segment, offset: int) -> bool:
         """Return whether there is a message of this sequence, and it lies there."""
         stream = self.stream
-        position = stream.message_index.locate(seq)
-        if position < 0 or stream.message_index.block.offset(position) != offset:
+        row = stream.message_index.locate(seq)
+        if row < 0 or stream.message_index.block.offset(row) != offset:
             return False
         run = stream.runs[stream.run_index(seq)]
         return run.place is segment
@@ -240,7 +240,8 @@ class StreamSegments:
         """Record the new offset of a message in its segment, unless it has been removed."""
         stream = self.stream
         if self.is_at(seq, segment, offset):
-            stream.message_index.block.set_offset(stream.message_index.locate(seq), target)
+            row = stream.message_index.locate(seq)
+            stream.message_index.block.set_offset(row, target)
             stream.records.forget_ahead()
 
     def live_in(self, segment: Segment, start: int, end: int) -> list[int]:
@@ -251,8 +252,8 @@ class StreamSegments:
             run = stream.runs[i]
             seq = run.first_seq if run.place is segment else 0
             while seq and stream.run_index(seq) == i:
-                position = stream.message_index.locate(seq)
-                if position >= 0 and start <= stream.message_index.block.offset(position) < end:
+                row = stream.message_index.locate(seq)
+                if row >= 0 and start <= stream.message_index.block.offset(row) < end:
                     found.append(seq)
                 seq = stream.message_index.next_live(seq + 1)
         return found

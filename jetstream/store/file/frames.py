@@ -14,7 +14,7 @@ from midge.jetstream.store.disk import DiskFile
 from midge.jetstream.store.file import records
 from midge.jetstream.store.interface import StoreError
 
-_TITLE = b"midge checkpoint 1\n".ljust(24, b"\0")
+_TITLE = b"midge checkpoint 2\n".ljust(24, b"\0")
 _FRAME = 4 * 1024 * 1024  # bytes from which a frame is written
 _FRAME_HEAD = 16
 _PIECE = 512 * 1024  # bytes of a frame that is written beside other work

@@ -6,7 +6,7 @@ from midge.jetstream.store.file.group cimport Group, Segment
 from midge.jetstream.store.file.log cimport Log
 from midge.jetstream.store.indexes cimport Indexes, Medium, Run
 from midge.jetstream.store.interface cimport MessageView
-from midge.jetstream.store.message_index cimport Block
+from midge.jetstream.store.block cimport Block
 
 cdef Py_ssize_t _HEAD, _BEYOND, _AHEAD, _FETCHED
 cdef unsigned long long _LONG
@@ -23,23 +23,23 @@ cdef class RecordReader(Medium):
     cdef unsigned long long _read_segment
     cdef Py_ssize_t _read_end
 
-    @cython.locals(position=Py_ssize_t, run=Run, segment=Segment, offset=Py_ssize_t,
+    @cython.locals(row=Py_ssize_t, run=Run, segment=Segment, offset=Py_ssize_t,
                    size=Py_ssize_t)
     cdef bint fetch_departing(self, unsigned long long seq, object take) except -1
-    @cython.locals(position=Py_ssize_t, block=Block, run=Run, segment=Segment, offset=Py_ssize_t,
+    @cython.locals(row=Py_ssize_t, block=Block, run=Run, segment=Segment, offset=Py_ssize_t,
                    size=Py_ssize_t)
     cdef bint is_cached(self, unsigned long long seq, object waiter) except -1
-    @cython.locals(position=Py_ssize_t, block=Block, run=Run, segment=Segment, offset=Py_ssize_t,
+    @cython.locals(row=Py_ssize_t, block=Block, run=Run, segment=Segment, offset=Py_ssize_t,
                    size="unsigned long long", was_reading=bint, is_there=bint)
     cdef bint is_time_cached(self, unsigned long long seq, object waiter) except -1
-    @cython.locals(position=Py_ssize_t, block=Block, run=Run, offset="unsigned long long",
+    @cython.locals(row=Py_ssize_t, block=Block, run=Run, offset="unsigned long long",
                    size="unsigned long long", was_reading=bint, found=Py_ssize_t,
                    time="long long")
     cdef long long time_of(self, unsigned long long seq) except? -1
-    @cython.locals(seq="unsigned long long", position=Py_ssize_t, offset=Py_ssize_t, run=Run,
+    @cython.locals(seq="unsigned long long", row=Py_ssize_t, offset=Py_ssize_t, run=Run,
                    segment=Segment, time="long long")
     cdef bint is_first_time_cached(self, object waiter) except -1
-    @cython.locals(seq="unsigned long long", position=Py_ssize_t, run=Run, time="long long")
+    @cython.locals(seq="unsigned long long", row=Py_ssize_t, run=Run, time="long long")
     cdef long long first_time_ns(self) except? -1
     @cython.locals(group=Group)
     cdef long long _time_in_head(self, Segment segment, Py_ssize_t offset) except? -1

@@ -54,11 +54,11 @@ class RecordReader(Medium):
 
     def fetch_departing(self, seq: int, take: Callable[[LoadedMessage | None], object]) -> bool:
         """See `Medium.fetch_departing`."""
-        position = self.index.message_index.locate(seq)
-        if position < 0 or self.is_erasing:  # an erased message cannot be read later
+        row = self.index.message_index.locate(seq)
+        if row < 0 or self.is_erasing:  # an erased message cannot be read later
             return False
-        offset = self.index.message_index.block.offset(position)
-        size = self.index.message_index.block.size(position) + _BEYOND
+        offset = self.index.message_index.block.offset(row)
+        size = self.index.message_index.block.size(row) + _BEYOND
         run = self.index.runs[self.index.run_index(seq)]
         segment: Segment = run.place
         if self._is_ahead(segment, offset, size) or self._log.find(segment, offset) is not None:
@@ -98,12 +98,12 @@ class RecordReader(Medium):
 
     def is_cached(self, seq: int, waiter: Waiter) -> bool:
         """Return whether a message can be loaded without waiting for a disk; see `Store`."""
-        position = self.index.message_index.locate(seq)
-        if position < 0:
+        row = self.index.message_index.locate(seq)
+        if row < 0:
             return True
         block = self.index.message_index.block
-        offset = block.offset(position)
-        size = block.size(position) + _BEYOND
+        offset = block.offset(row)
+        size = block.size(row) + _BEYOND
         run = self.index.runs[self.index.run_index(seq)]
         segment: Segment = run.place
         return (
@@ -114,18 +114,18 @@ class RecordReader(Medium):
 
     def is_time_cached(self, seq: int, waiter: Waiter) -> bool:
         """Return whether `time_of` can return without waiting for a disk; see `Store`."""
-        position = self.index.message_index.locate(seq)
+        row = self.index.message_index.locate(seq)
         block = self.index.message_index.block
-        if position < 0:
+        if row < 0:
             return True
-        size = block.size(position)
+        size = block.size(row)
         if size <= _LONG:
             was_reading = len(self._ahead) > 0
             is_there = self.is_cached(seq, waiter)
             if not was_reading:
                 self._drop_one(size)
             return is_there
-        offset = block.offset(position)
+        offset = block.offset(row)
         run = self.index.runs[self.index.run_index(seq)]
         segment: Segment = run.place
         if self._log.find(segment, offset) is not None:
@@ -138,8 +138,8 @@ class RecordReader(Medium):
         seq = self.index.first_seq
         if self.index.messages == 0 or self.index.message_index.knows_time(seq):
             return True
-        position = self.index.message_index.locate(seq)
-        offset = self.index.message_index.block.offset(position)
+        row = self.index.message_index.locate(seq)
+        offset = self.index.message_index.block.offset(row)
         run = self.index.runs[self.index.run_index(seq)]
         segment: Segment = run.place
         if self._log.find(segment, offset) is not None:
@@ -161,9 +161,9 @@ class RecordReader(Medium):
         """
         seq = self.index.first_seq
         if not self.index.message_index.knows_time(seq):
-            position = self.index.message_index.locate(seq)
+            row = self.index.message_index.locate(seq)
             run = self.index.runs[self.index.run_index(seq)]
-            time = self._time_in_head(run.place, self.index.message_index.block.offset(position))
+            time = self._time_in_head(run.place, self.index.message_index.block.offset(row))
             if time < 0:
                 return self.index.last_time_ns
             self.index.message_index.note_time(seq, time)
@@ -183,11 +183,11 @@ class RecordReader(Medium):
 
         Of one that cannot be read it is the time of the last message.
         """
-        position = self.index.message_index.locate(seq)
+        row = self.index.message_index.locate(seq)
         block = self.index.message_index.block
         run = self.index.runs[self.index.run_index(seq)]
-        offset = block.offset(position)
-        size = block.size(position)
+        offset = block.offset(row)
+        size = block.size(row)
         if size > _LONG:
             time = self._time_in_head(run.place, offset)
             return time if time >= 0 else self.index.last_time_ns

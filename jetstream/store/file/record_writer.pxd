@@ -6,7 +6,7 @@ from midge.jetstream.store.file.group cimport Group, Segment
 from midge.jetstream.store.file.log cimport Log
 from midge.jetstream.store.file.record_reader cimport RecordReader
 from midge.jetstream.store.indexes cimport AppendedMessage, Indexes, Run
-from midge.jetstream.store.message_index cimport Block
+from midge.jetstream.store.block cimport Block
 from midge.jetstream.store.published cimport PublishedLines
 
 cdef Py_ssize_t _RESERVE, _HEAD, _FIXED, _BEYOND, _ID, _TTL, _NOTES_MIN
@@ -57,6 +57,6 @@ cdef class RecordWriter(RecordReader):
     @cython.locals(at=Py_ssize_t, end=Py_ssize_t)
     cpdef list noted_ids(self)
     cpdef list noted_ttls(self)
-    @cython.locals(position=Py_ssize_t, block=Block, offset=Py_ssize_t, run=Run, at=Py_ssize_t,
+    @cython.locals(row=Py_ssize_t, block=Block, offset=Py_ssize_t, run=Run, at=Py_ssize_t,
                    data=bytearray, extra=Py_ssize_t, length=Py_ssize_t, start=Py_ssize_t)
     cdef object erasure(self, unsigned long long seq)

@@ -265,11 +265,11 @@ class RecordWriter(RecordReader):
         The record's head stays, so that the message is known to be removed. Its id is written
         again, because the checksum over the body no longer matches.
         """
-        position = self.index.message_index.locate(seq)
+        row = self.index.message_index.locate(seq)
         block = self.index.message_index.block
-        offset = block.offset(position)
+        offset = block.offset(row)
         run = self.index.runs[self.index.run_index(seq)]
-        at = self._bytes_at(run.place, offset, block.size(position) + _BEYOND)
+        at = self._bytes_at(run.place, offset, block.size(row) + _BEYOND)
         if at < 0:
             return None
         data = self._ahead
