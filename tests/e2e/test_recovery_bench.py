@@ -12,7 +12,7 @@ import pytest
 from bench import recovery
 from tests.support.processes import midge_command, nats_server_command
 
-SUBJECTS, KEYS, STREAMS = recovery.CASES
+SUBJECTS, KEYS, STREAMS, _ = recovery.CASES
 SMALL = (
     dataclasses.replace(SUBJECTS, messages=6_000, subjects=20),
     dataclasses.replace(KEYS, messages=3_000, subjects=3_000),
@@ -32,5 +32,6 @@ def test_every_case_is_measured_on_both_servers(
     text = page.read_text()
     assert capsys.readouterr().out in text
     assert text.count("| start, files in the page cache |") == len(SMALL)
+    assert text.count("| start after a clean stop |") == len(SMALL)
     assert text.count("| consumer of the last of each made |") == 1
     assert len(re.findall(r"\| checkpoints newer than half \| 0 \| \d+ \|", text)) == len(SMALL)
