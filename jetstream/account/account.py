@@ -226,11 +226,13 @@ class JetStreamAccount:
         return False
 
     def delete(self, stream: Stream) -> None:
-        """Delete a stream with its consumers.
+        """Delete a stream with its consumers, unless that has been done.
 
         Raises:
             StoreError: the disk has failed, and the stream would be there again after a restart.
         """
+        if stream.is_closed:
+            return
         if self.failure is not None and not stream.is_memory:
             raise self.failure
         self._forget(stream)
@@ -391,6 +393,7 @@ class JetStreamAccount:
         stream.readers.close()
         stream.stop()
         stream.contents.release_usage()
+        stream.release()
         self._reserve(stream.config, -max(stream.config.max_bytes, 0))
 
     def stop(self) -> None:

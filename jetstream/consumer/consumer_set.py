@@ -37,6 +37,10 @@ _PIECE_CONSUMERS = 100
 _NAME_LENGTH = 8
 
 
+def _nothing(*_: object) -> None:
+    """Do nothing."""
+
+
 class ConsumerSet(ConsumerHost):
     """The consumers of one stream, by name.
 
@@ -50,7 +54,7 @@ class ConsumerSet(ConsumerHost):
         store: Store,
         around: Surroundings,
         remove: Callable[[int], object],
-        joined: Callable[[], object] = lambda: None,
+        joined: Callable[[], object] = _nothing,
     ) -> None:
         super().__init__(names.to_bytes(config.name), store, around)
         self._remove_message = remove
@@ -361,6 +365,7 @@ class ConsumerSet(ConsumerHost):
     def delete_all(self) -> None:
         """Delete all consumers with their stream, whose messages go anyway."""
         self._is_ended = True
+        self._remove_message = self._joined = _nothing  # the stream's, which holds this set
         ended = self._by_name
         self._by_name = {}
         self._listed = None

@@ -9,7 +9,7 @@ in lookups.py and removing.py. The messages themselves are in a `Medium`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from midge.jetstream.store.filters import Filters
 from midge.jetstream.store.interface import Keeper, LoadedMessage, MessageView, Waiter
@@ -85,6 +85,10 @@ class Medium:
 
     def __init__(self, index: Indexes) -> None:
         self.index = index
+
+    def leave(self) -> None:
+        """Let go of the indexes of a deleted store, which refer to their medium."""
+        self.index = Indexes(Medium(cast("Indexes", None)), 0, None, 0, 0)
 
     def place(self, incoming: AppendedMessage) -> int:
         """Write a message where the last run is, or begin a new one; return its offset."""

@@ -51,6 +51,11 @@ class MemoryStore(Store):
     def __init__(self, seed: int = 0, turns: Turns | None = None) -> None:
         super().__init__(Chunks(self), seed, turns, _FIXED, _FIXED)
 
+    def delete(self) -> None:
+        """Delete the stream with everything stored for it; see `Store`."""
+        super().delete()
+        self.medium.leave()
+
     def memory_bytes(self) -> int:
         """Return the bytes of memory that messages and index take."""
         total = self.message_index.size() + self.subject_index.size()

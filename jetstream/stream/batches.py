@@ -31,21 +31,13 @@ Batch = TypeVar("Batch")
 class OpenBatches(Generic[Batch]):
     """Batches that have begun and not ended.
 
-    `quota` counts the open batches of the whole server. `expired` is called with the id of a batch
-    that was idle for `timeout_ns`, and has to close it.
+    `quota` counts the open batches of the whole server. A batch may be idle for `timeout_ns`.
     """
 
-    def __init__(
-        self,
-        clock: NanosecondClock,
-        quota: BatchQuota,
-        timeout_ns: int,
-        expired: Callable[[bytes], object],
-    ) -> None:
+    def __init__(self, clock: NanosecondClock, quota: BatchQuota, timeout_ns: int) -> None:
         self._clock = clock
         self._quota = quota
         self._timeout_s = timeout_ns / SECOND_NS
-        self._expired = expired
         self._batches: dict[bytes, Batch] = {}
         self._timers: dict[bytes, Timer] = {}
 
@@ -66,10 +58,10 @@ class OpenBatches(Generic[Batch]):
         self._batches[batch_id] = batch
         self._quota.open += 1
 
-    def rearm(self, batch_id: bytes) -> None:
-        """Restart the time-out of a batch."""
+    def rearm(self, batch_id: bytes, expired: Callable[[bytes], object]) -> None:
+        """Restart the time-out of a batch; `expired`, called with its id, has to close it."""
         self._stop_timer(batch_id)
-        self._timers[batch_id] = self._clock.call_later(self._timeout_s, self._expired, batch_id)
+        self._timers[batch_id] = self._clock.call_later(self._timeout_s, expired, batch_id)
 
     def close(self, batch_id: bytes) -> None:
         """Forget a batch, if it is open."""
@@ -111,7 +103,7 @@ class AtomicBatches:
         limits = stream.surroundings.bounds.batches
         self._size_max = limits.atomic_size
         self._open: OpenBatches[_AtomicBatch] = OpenBatches(
-            stream.clock, limits.atomic, limits.timeout_ns, self._time_out
+            stream.clock, limits.atomic, limits.timeout_ns
         )
 
     def takes(self, message: Incoming) -> bool:
@@ -136,7 +128,7 @@ class AtomicBatches:
         batch = self._open.get(batch_id) or self._begin(batch_id, sequence, commit)
         self._check_commit(batch_id, commit)
         self._check_level(batch_id, message)
-        self._open.rearm(batch_id)
+        self._open.rearm(batch_id, self._time_out)
         batch.size += 1
         if batch.size != sequence or (sequence == 1 and commit == _COMMIT_BEFORE):
             self._abandon(batch_id, "incomplete")

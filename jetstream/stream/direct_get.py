@@ -66,7 +66,7 @@ class DirectGet:
     """
 
     def __init__(self, stream: StreamHost, max_bytes: int = 64 * 1024 * 1024) -> None:
-        self._stream = stream
+        self._stream: StreamHost | None = stream
         self._store = stream.store
         self._sink = stream.sink
         self._max_bytes = max_bytes
@@ -76,6 +76,10 @@ class DirectGet:
         self._block = bytearray(512)
         self._second = 0
         self._second_text = b"1970-01-01T00:00:00"
+
+    def release(self) -> None:
+        """Let go of the stream, which has been deleted: there is nothing any more."""
+        self._stream = None
 
     def get(self, reply: bytes, body: bytes) -> None:
         """Answer a request that is described in JSON."""
@@ -119,6 +123,9 @@ class DirectGet:
 
     def _in_turns(self, reply: bytes, pieces: WaitingPieces[None]) -> None:
         """Do the first piece now, if there is time; it is nearly always all of them."""
+        if self._stream is None:
+            self._status(reply, _NOT_FOUND)
+            return
         in_turns(
             self._stream,
             pieces,

@@ -77,7 +77,7 @@ class FastBatches:
         self._stream = stream
         limits = stream.surroundings.bounds.batches
         self._open: OpenBatches[_FastBatch] = OpenBatches(
-            stream.clock, limits.fast, limits.timeout_ns, self._time_out
+            stream.clock, limits.fast, limits.timeout_ns
         )
 
     def takes(self, message: Incoming) -> bool:
@@ -107,7 +107,7 @@ class FastBatches:
                 self._open.close(request.batch_id)
                 raise Refused(errors.REQUIRED_API_LEVEL)
             message.headers = headers.remove(message.headers, names.REQUIRED_API_LEVEL)
-        self._open.rearm(request.batch_id)
+        self._open.rearm(request.batch_id, self._time_out)
         if request.operation == _PING:
             self._ping(request, batch, message.reply)
         elif self._follows(request, batch, message.reply):

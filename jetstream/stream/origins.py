@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from midge.jetstream import headers
 from midge.jetstream.config.names import to_bytes
@@ -202,6 +202,12 @@ class Origins:
         for follower in self._followers:
             follower.stop()
 
+    def release(self) -> None:
+        """Let go of a deleted stream, and of the followers, which refer to it too."""
+        self._stream = cast("StreamHost", None)
+        self._followers = []
+        self._search = None
+
     def stream_changed(self, name: str) -> None:
         """Look for an origin again, for a stream of that name has come or gone."""
         for follower in self._followers:
@@ -215,10 +221,10 @@ class Origins:
 
     def info(self) -> dict[str, Any]:
         """Return what a stream's info says of its origins."""
+        if not self._followers:
+            return {}
         now_ns = self._stream.clock.wall_ns()
         found = [one.info(now_ns) for one in self._followers]
-        if not found:
-            return {}
         return {"mirror": found[0]} if self._followers[0].is_mirror else {"sources": found}
 
     def lag(self) -> int:
@@ -230,7 +236,7 @@ class Origins:
         self._stream.clock.call_later(0.0, self._connect_all)
 
     def _connect_all(self) -> None:
-        if not self._stream.is_closed:
+        if self._followers and not self._stream.is_closed:
             for follower in self._followers:
                 self._connect(follower)
 

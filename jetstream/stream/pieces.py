@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from midge.jetstream import errors
 from midge.jetstream.environment.surroundings import Surroundings
@@ -39,8 +39,9 @@ class Arrival:
 
     def fetched(self) -> None:
         """Continue the waiting work."""
-        if self._then is not None:
-            self._then()
+        then, self._then = self._then, None
+        if then is not None:
+            then()
 
     def tell(self, then: Callable[[], object]) -> None:
         """Call `then` once the message is there."""
@@ -99,33 +100,55 @@ def in_turns(
     its store fails. Nothing is called, and no further piece is done, once `is_wanted` returns
     False, because the requester has gone.
     """
-    is_begun = False
+    work = _Work(owner, pieces, done, refused, failure, is_wanted)
+    owner.surroundings.turns.start(work.go_on)
 
-    def go_on() -> bool:
-        nonlocal is_begun
-        if is_begun and not is_wanted():
-            pieces.close()
+
+class _Work(Generic[Result]):
+    """Work that `in_turns` has begun; nothing of it refers to itself once it has ended."""
+
+    __slots__ = ("_done", "_failure", "_is_begun", "_is_wanted", "_owner", "_pieces", "_refused")
+
+    def __init__(
+        self,
+        owner: PieceOwner,
+        pieces: WaitingPieces[Result],
+        done: Callable[[Result], object],
+        refused: Callable[[ApiError], object],
+        failure: ApiError,
+        is_wanted: Callable[[], bool],
+    ) -> None:
+        self._owner = owner
+        self._pieces = pieces
+        self._done = done
+        self._refused = refused
+        self._failure = failure
+        self._is_wanted = is_wanted
+        self._is_begun = False
+
+    def go_on(self) -> bool:
+        """Do a piece; return whether the next one may follow at once."""
+        if self._is_begun and not self._is_wanted():
+            self._pieces.close()
             return False
-        is_begun = True
-        if owner.is_closed:
-            refused(errors.STREAM_NOT_FOUND)
+        self._is_begun = True
+        if self._owner.is_closed:
+            self._refused(errors.STREAM_NOT_FOUND)
             return False
-        if not is_wanted():
-            pieces.close()
+        if not self._is_wanted():
+            self._pieces.close()
             return False
         try:
-            arrival = next(pieces)
+            arrival = next(self._pieces)
         except StopIteration as end:
-            done(end.value)
+            self._done(end.value)
             return False
         except StoreError as error:
-            refused(failure.fill(err=error))
+            self._refused(self._failure.fill(err=error))
             return False
         if arrival is not None:
-            arrival.tell(go_on_later)
+            arrival.tell(self._go_on_later)
         return arrival is None
 
-    def go_on_later() -> None:
-        owner.surroundings.turns.add(go_on)
-
-    owner.surroundings.turns.start(go_on)
+    def _go_on_later(self) -> None:
+        self._owner.surroundings.turns.add(self.go_on)

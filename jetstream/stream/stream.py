@@ -154,6 +154,17 @@ class Stream(StreamHost):
         self.atomic_batches.clear()
         self.fast_batches.clear()
 
+    def release(self) -> None:
+        """Let go of the parts of a deleted stream, which refer to it.
+
+        Otherwise the garbage collector would have to find the 86 objects of it, and a tenant who
+        deletes thousands of streams would have it stop the server for 100 ms.
+        """
+        nothing: Any = None
+        self.expiry = self.schedules = self.atomic_batches = self.fast_batches = nothing
+        self.origins.release()
+        self.direct_get.release()
+
     # Publishing.
 
     def publish_frame(self, frame: Frame, now_ns: int = 0) -> None:

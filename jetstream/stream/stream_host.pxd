@@ -17,7 +17,6 @@ cdef class StreamReaders:
     cdef unsigned long long _announced_seq, _asked_group
     cdef readonly ConsumerSet consumers
     cdef readonly set followers
-    cdef object _remove
 
     cpdef void announce_soon(self) except *
     @cython.locals(store=Store, visible="unsigned long long", seq="unsigned long long",

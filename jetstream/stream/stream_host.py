@@ -41,7 +41,6 @@ class StreamReaders:
         remove: Callable[[int], object],
     ) -> None:
         self._store = store
-        self._remove = remove
         self._announced_seq = store.visible_seq
         self._asked_group = 0
         self.followers: set[Callable[[], object]] = set()

@@ -8,6 +8,9 @@ type as before. What closing cuts, since the two refer to each other:
 - `back_pressure._connection`, `more_input`, and what the last message matched (`forget_match`);
 - the suspended generator of the `websockets` library's parser, which refers to its owner;
 - a server's own subscriptions, by clearing the SubLists: classes without GC hold them.
+
+Nor does anything of a deleted stream or consumer (`Stream.release`, `Medium.leave`), or of a
+request to JetStream.
 """
 
 from __future__ import annotations
@@ -15,13 +18,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import json
 import logging
 import socket
 import ssl
 import struct
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -376,3 +381,136 @@ async def test_a_server_that_has_ended_goes_whole() -> None:
     account = await ended()
     gc.collect()
     assert account() is None
+
+
+class Requests:
+    """Requests to the JetStream of an embedded server; streams are kept in `storage`."""
+
+    def __init__(self, server: midge.Server, storage: str) -> None:
+        self.server = server
+        self.storage = storage
+
+    async def ask(self, name: str, body: object = None) -> Any:
+        data = b"" if body is None else json.dumps(body).encode()
+        answer = json.loads((await self.server.request(f"$JS.API.{name}", data, TIMEOUT_S)).payload)
+        assert "error" not in answer, answer
+        return answer
+
+    async def publish(self, subject: str, headers: dict[str, str] | None = None) -> None:
+        """Publish a message, and wait for its ack."""
+        await self.server.request(subject, b"x", TIMEOUT_S, headers)
+
+    async def next(self, stream: str, consumer: str) -> None:
+        """Take a message from a pull consumer, and acknowledge it."""
+        asked = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
+        message = await self.server.request(asked, b"1", TIMEOUT_S)
+        assert message.reply is not None
+        await self.server.request(message.reply, b"", TIMEOUT_S)
+
+    async def stream(self, name: str, **config: Any) -> None:
+        await self.ask(f"STREAM.CREATE.{name}", {"name": name, "storage": self.storage, **config})
+
+    async def consumer(self, stream: str, name: str, **config: Any) -> None:
+        config = {"durable_name": name, "ack_policy": "explicit", **config}
+        request = {"stream_name": stream, "config": config}
+        await self.ask(f"CONSUMER.CREATE.{stream}.{name}", request)
+
+
+async def plain_stream(js: Requests) -> None:
+    await js.stream("S", subjects=["s"])
+    await js.ask("STREAM.DELETE.S")
+
+
+async def full_stream(js: Requests) -> None:
+    features = ("allow_direct", "allow_atomic", "allow_batched", "allow_msg_ttl")
+    limits = {"max_age": 10**12, "max_msgs": 2, "allow_msg_schedules": True}
+    copies = {"republish": {"src": ">", "dest": "r.>"}}
+    await js.stream("S", subjects=["s"], **dict.fromkeys(features, True), **limits, **copies)
+    for number in range(4):
+        await js.publish("s", {"Nats-Msg-Id": f"{number}", "Nats-TTL": "100s"})
+    js.server.publish("s", b"x", {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": "1"})
+    await js.server.request("$JS.API.DIRECT.GET.S", b'{"seq":4}', TIMEOUT_S)
+    await js.ask("STREAM.DELETE.S")
+
+
+async def stream_with_consumers(js: Requests) -> None:
+    await js.stream("S", subjects=["s"], retention="interest")
+    await js.consumer("S", "C")
+    await js.consumer("S", "D", deliver_subject="d", filter_subject="s")
+    await js.publish("s")
+    await js.next("S", "C")
+    await js.ask("STREAM.DELETE.S")
+
+
+async def mirror(js: Requests) -> None:
+    await js.stream("S", mirror={"name": "BASE"})
+    while not (await js.ask("STREAM.INFO.S"))["state"]["messages"]:
+        await asyncio.sleep(0.001)
+    await js.ask("STREAM.DELETE.S")
+
+
+async def source(js: Requests) -> None:
+    await js.stream("S", sources=[{"name": "BASE", "filter_subject": "b.1"}])
+    await js.ask("STREAM.DELETE.S")
+
+
+async def pull_consumer(js: Requests) -> None:
+    await js.consumer("BASE", "C")
+    await js.next("BASE", "C")
+    asked = b'{"batch":100,"expires":100000000000}'
+    js.server.publish("$JS.API.CONSUMER.MSG.NEXT.BASE.C", asked, reply="nobody")
+    await js.ask("CONSUMER.DELETE.BASE.C")
+
+
+async def push_consumer(js: Requests) -> None:
+    flow = {"flow_control": True, "idle_heartbeat": 10**9}
+    await js.consumer("BASE", "C", deliver_subject="d", **flow)
+    await js.ask("CONSUMER.DELETE.BASE.C")
+
+
+async def questions(js: Requests) -> None:
+    await js.ask("STREAM.INFO.BASE", {"deleted_details": True, "subjects_filter": ">"})
+    for name in ("INFO", "STREAM.LIST", "STREAM.NAMES", "CONSUMER.LIST.BASE"):
+        await js.ask(name)
+    await js.ask("STREAM.MSG.GET.BASE", {"seq": 3})
+    for body in (b'{"seq":5}', b'{"multi_last":["b.1"]}'):
+        await js.server.request("$JS.API.DIRECT.GET.BASE", body, TIMEOUT_S)
+
+
+async def changes(js: Requests) -> None:
+    await js.ask("STREAM.PURGE.BASE", {"filter": "b.9"})
+    settings = {"name": "BASE", "storage": js.storage, "allow_direct": True, "subjects": ["b.*"]}
+    await js.ask("STREAM.UPDATE.BASE", settings)
+
+
+@pytest.mark.parametrize("storage", ["file", "memory"])
+@pytest.mark.parametrize(
+    "work",
+    [
+        plain_stream,
+        full_stream,
+        stream_with_consumers,
+        mirror,
+        source,
+        pull_consumer,
+        push_consumer,
+        questions,
+        changes,
+    ],
+    ids=lambda work: work.__name__,
+)
+async def test_nothing_is_left_of_jetstream(
+    work: Callable[[Requests], Awaitable[None]], storage: str, tmp_path: Path
+) -> None:
+    async with midge.Server(port=-1, jetstream=tmp_path) as server:
+        js = Requests(server, storage)
+        await js.stream("BASE", subjects=["b.*"], allow_direct=True)
+        for number in range(2 * ROUNDS):
+            await js.publish(f"b.{number}")
+        await work(js)
+        await asyncio.sleep(0.05)
+        with no_collector():
+            for _ in range(ROUNDS):
+                await work(js)
+            await asyncio.sleep(0.05)
+            assert gc.collect() < ROUNDS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import cast
 
 from midge.jetstream.store.file import records
 from midge.jetstream.store.file.group import Segment
@@ -214,6 +215,8 @@ class FileStore(Store):
         self.records.ttls = bytearray()
         self.log.buffers.emptied(self.records)
         self.records.drop_ahead()
+        self.segments = cast("StreamSegments", None)  # of which only known streams are asked
+        self.log.barrier(self.records.leave)
 
     def show_copies(self, origin: Store, upto: int) -> None:
         """Make copies visible that `origin` has on the disk; see `Store`."""
