@@ -20,7 +20,7 @@ from midge.client.options import ClientOptions
 from midge.protocol.client_side import publish_frame
 from midge.server.auth.nkeys import KeyKind
 from midge.server.config.options import JetStream as JetStreamOptions
-from midge.server.config.options import Options, StreamTable
+from midge.server.config.options import Listen, Options, StreamTable
 from midge.tables import create_table, rebuild, scan
 from tests.support.keys import (
     UNLIMITED_ACCOUNT,
@@ -345,7 +345,9 @@ def test_an_interest_stream_keeps_messages_from_the_first_publisher_on(tmp_path)
 async def test_nobody_else_can_log_in_to_the_listener_of_the_process(tmp_path):
     table = StreamTable(name="t", stream="S", url=str(tmp_path / "t"))
     options = Options(
-        jetstream=JetStreamOptions(enabled=True, store_dir=str(tmp_path)), tables=(table,)
+        listen=Listen(port=-1),
+        jetstream=JetStreamOptions(enabled=True, store_dir=str(tmp_path)),
+        tables=(table,),
     )
     async with serving(options) as (server,):
         service = server._tables
