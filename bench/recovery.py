@@ -57,6 +57,7 @@ CASES = (
     ),
 )
 
+
 @dataclass(frozen=True)
 class Limit:
     """Largest figure of midge, or its largest share of nats-server's figure."""
