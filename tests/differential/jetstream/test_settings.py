@@ -110,6 +110,40 @@ async def open_batches(wire: Wire) -> Answers:
     return [*found, await publish(wire, "T.1", "C", 2, "1")]
 
 
+FEATURES: tuple[dict[str, Any], ...] = (
+    {},
+    {"allow_msg_counter": True},
+    {"allow_msg_ttl": True},
+    {"allow_msg_schedules": True},
+    {"subject_delete_marker_ttl": 3600 * 10**9},
+    {"allow_msg_counter": True, "subject_delete_marker_ttl": 3600 * 10**9},
+    {"deny_delete": True},
+    {"deny_purge": True},
+    {"deny_delete": True, "deny_purge": True, "subject_delete_marker_ttl": 10**9},
+    {"allow_rollup_hdrs": True},
+    {"persist_mode": "async"},
+    {"allow_atomic": True},
+    {"retention": "interest"},
+    {"retention": "workqueue"},
+    {"discard": "new", "discard_new_per_subject": True, "max_msgs_per_subject": 1},
+    {"sealed": True},
+)
+
+
+async def changes_of_features(wire: Wire) -> Answers:
+    """Make a stream of each row, and change it to each row."""
+    found = []
+    for i, before in enumerate(FEATURES):
+        for j, after in enumerate(FEATURES):
+            name = f"F{i}_{j}"
+            for verb, keys in (("CREATE", before), ("UPDATE", after)):
+                config = {"name": name, "subjects": [name], **keys}
+                answer = await wire.api(f"STREAM.{verb}.{name}", config)
+                shown_keys = ("allow_msg_ttl", "allow_rollup_hdrs", "deny_purge", "max_age")
+                found.append((before, after, verb, shown(answer, *shown_keys)))
+    return found
+
+
 async def answers_of(command: list[str], config: str, program: Program) -> Answers:
     server = Server(command, config)
     try:
@@ -124,7 +158,7 @@ async def answers_of(command: list[str], config: str, program: Program) -> Answe
 
 @pytest.mark.parametrize(
     "program",
-    [pending_and_batches, windows, sizes_of_batches, open_batches],
+    [pending_and_batches, windows, sizes_of_batches, open_batches, changes_of_features],
     ids=lambda p: p.__name__,
 )
 async def test_limits_of_the_server(program: Program) -> None:
