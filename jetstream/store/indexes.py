@@ -87,7 +87,7 @@ class Medium:
         self.index = index
 
     def leave(self) -> None:
-        """Let go of the indexes of a deleted store, which refer to their medium."""
+        """Drop the indexes of a deleted store, which refer to their medium."""
         self.index = Indexes(Medium(cast("Indexes", None)), 0, None, 0, 0)
 
     def place(self, incoming: AppendedMessage) -> int:

@@ -78,7 +78,7 @@ class DirectGet:
         self._second_text = b"1970-01-01T00:00:00"
 
     def release(self) -> None:
-        """Let go of the stream, which has been deleted: there is nothing any more."""
+        """Drop the stream, which has been deleted: nothing is found any more."""
         self._stream = None
 
     def get(self, reply: bytes, body: bytes) -> None:

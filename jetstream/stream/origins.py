@@ -203,7 +203,7 @@ class Origins:
             follower.stop()
 
     def release(self) -> None:
-        """Let go of a deleted stream, and of the followers, which refer to it too."""
+        """Drop a deleted stream, and the followers, which refer to it too."""
         self._stream = cast("StreamHost", None)
         self._followers = []
         self._search = None

@@ -155,10 +155,10 @@ class Stream(StreamHost):
         self.fast_batches.clear()
 
     def release(self) -> None:
-        """Let go of the parts of a deleted stream, which refer to it.
+        """Drop the parts of a deleted stream, which refer to it.
 
-        Otherwise the garbage collector would have to find the 86 objects of it, and a tenant who
-        deletes thousands of streams would have it stop the server for 100 ms.
+        Otherwise its 86 objects would wait for the garbage collector, which stops the server for
+        100 ms where a client has deleted 2,000 streams.
         """
         nothing: Any = None
         self.expiry = self.schedules = self.atomic_batches = self.fast_batches = nothing
