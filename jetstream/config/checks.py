@@ -322,7 +322,7 @@ def check_update(old: StreamConfig, config: StreamConfig) -> None:
     Raises:
         JetStreamError: the change is refused.
     """
-    _check_counter(config)  # again: markers have turned TTLs on, which nats-server refuses here only
+    _check_counter(config)  # again: markers have turned TTLs on, refused in an update only
     if config.name != old.name:
         raise invalid("stream configuration name must match original")
     if config.num_replicas > 1:
