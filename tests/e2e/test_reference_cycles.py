@@ -9,8 +9,8 @@ type as before. What closing cuts, since the two refer to each other:
 - the suspended generator of the `websockets` library's parser, which refers to its owner;
 - a server's own subscriptions, by clearing the SubLists: classes without GC hold them.
 
-Nor does anything of a deleted stream or consumer (`Stream.release`, `Medium.leave`), or of a
-request to JetStream.
+Nor does anything of a link to another server (`InterestAnnouncer.end`), of a deleted stream or
+consumer (`Stream.release`, `Medium.leave`), or of a request to JetStream.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ import uvloop
 
 import midge
 from midge.server.channels.closed_reason import ClosedReason
+from midge.server.config.cluster import Cluster
+from midge.server.config.leafnodes import LeafNodes
 from midge.server.config.options import (
     Authorization,
     Limits,
@@ -381,6 +383,63 @@ async def test_a_server_that_has_ended_goes_whole() -> None:
     account = await ended()
     gc.collect()
     assert account() is None
+
+
+LEAF = b'CONNECT {"name":"%b","server_id":"%b","headers":true}\r\n'
+LEAF_LINES = b"LS+ a\r\nLS+ b q 2\r\nLMSG a 1\r\nx\r\n"
+INTRODUCED = b'{"server_id":"%b","server_name":"%b","headers":true,"cluster":"C","proto":1}\r\n'
+ROUTE = b'CONNECT {"name":"%b","headers":true,"cluster":"C"}\r\nINFO ' + INTRODUCED
+ROUTE_LINES = b"RS+ $G a\r\nRS+ $G b q 2\r\nRMSG $G a 1\r\nx\r\n"
+
+
+def link(address: tuple[str, int], introduction: bytes, lines: bytes, number: int) -> None:
+    """Be another server for a while."""
+    name = b"server-%d" % number
+    with socket.create_connection(address, TIMEOUT_S) as peer:
+        client = peer.makefile("rb")
+        client.readline()
+        peer.sendall(introduction.replace(b"%b", name) + b"PING\r\n")
+        for expected in (b"PONG", b"PONG"):
+            while not client.readline().startswith(expected):
+                pass
+            if lines:
+                peer.sendall(lines + b"PING\r\n")
+                lines = b""
+
+
+@pytest.mark.parametrize(
+    ("kind", "introduction", "lines"),
+    [("leafnodes", LEAF, LEAF_LINES), ("cluster", ROUTE, ROUTE_LINES)],
+    ids=["leafnodes", "cluster"],
+)
+def test_nothing_is_left_of_links(kind: str, introduction: bytes, lines: bytes) -> None:
+    """On uvloop, because asyncio's transports refer to themselves."""
+
+    async def scene() -> None:
+        table: dict[str, Any] = {
+            "leafnodes": LeafNodes(host="127.0.0.1", port=-1),
+            "cluster": Cluster(name="C", host="127.0.0.1", port=-1),
+        }
+        server = Server(Options(listen=Listen(port=-1), **{kind: table[kind]}))
+        await server.start()
+        parts = urlsplit(server.urls()[kind][0])
+        address = (str(parts.hostname), int(parts.port or 0))
+        loop = asyncio.get_running_loop()
+
+        async def visit(number: int) -> None:
+            await loop.run_in_executor(None, link, address, introduction, lines, number)
+            while server.broker._transports:
+                await asyncio.sleep(0.001)
+
+        await visit(0)
+        with no_collector():
+            for number in range(1, ROUNDS + 1):
+                await visit(number)
+            await asyncio.sleep(0.01)
+            assert gc.collect() < ROUNDS
+        await server.stop()
+
+    uvloop.run(scene())
 
 
 class Requests:
