@@ -21,7 +21,7 @@ cdef class Deliverer:
     cdef readonly bint headers_only, is_ready
     cdef public bint asks_for_one
     cdef readonly bint is_closed, is_fetching
-    cdef bint _is_at_limit
+    cdef bint _is_at_limit, _was_fetched
     cdef readonly long long paused_until_ns
     cdef AckSubject _ack_subject
     cdef object _pace, _hold_timer

@@ -108,6 +108,7 @@ class Deliverer:
         self.is_ready = False
         self.asks_for_one = False
         self.is_closed = False
+        self._was_fetched = False
         self.is_fetching = False
         self._is_at_limit = False
         self.paused_until_ns = 0
@@ -128,7 +129,10 @@ class Deliverer:
 
     def fetched(self) -> None:
         """Called when the message that the last turn waited for has been fetched."""
+        self._was_fetched = True
         self.signal()
+        if not self.is_ready:  # its receiver has gone
+            self._forget_fetch()
 
     def is_paused(self) -> bool:
         """Return whether the consumer is paused now."""
@@ -163,7 +167,14 @@ class Deliverer:
                 break
             spent += cost
         receivers.end_turn(is_drained=not self.is_closed, is_at_end=not self._is_at_limit)
+        if self._was_fetched:
+            self._forget_fetch()
         return spent
+
+    def _forget_fetch(self) -> None:
+        """Forget that a message was fetched: it has been read, or will be much later."""
+        self._was_fetched = False
+        self.host.store.forget_fetch(self)
 
     def _deliver_run(self, budget: int) -> int:
         """Deliver messages straight from the store, for about `budget` bytes; return the cost.

@@ -473,6 +473,12 @@ class Store(Indexes):
         """
         return False
 
+    def forget_fetch(self, waiter: Waiter) -> None:
+        """Have `waiter` wait again for a message that was fetched for it and that it did not read.
+
+        It may have left memory again before it is read.
+        """
+
     def set_dedup_window(self, window_ns: int) -> None:
         """Set the time for which ids must be known after a restart."""
 

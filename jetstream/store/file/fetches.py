@@ -125,7 +125,8 @@ class Fetches:
 
     A waiter that reads a place just after its fetch gets it even if that blocks: where memory is
     so short that the page has been evicted again, waiting would never end. A waiter that reads
-    another place first no longer needs the fetched one; a later read fetches it again.
+    another place first, or nothing at once (`forget`), no longer needs the fetched one; a later
+    read fetches it again.
     """
 
     def __init__(self, disk: Disk) -> None:
@@ -159,6 +160,10 @@ class Fetches:
         self._waiters += 1
         self._disk.fetch(segment.file, offset, ahead, partial(self._has_come, place))
         return None
+
+    def forget(self, waiter: Waiter) -> None:
+        """Forget that a place was fetched for `waiter`, which has not read it at once."""
+        self._fetched.pop(id(waiter), None)
 
     def _has_come(self, place: Place) -> None:
         if len(self._fetched) >= _FETCHED_MAX:
