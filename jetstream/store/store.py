@@ -474,9 +474,9 @@ class Store(Indexes):
         return False
 
     def forget_fetch(self, waiter: Waiter) -> None:
-        """Have `waiter` wait again for a message that was fetched for it and that it did not read.
+        """Forget that a message was fetched for `waiter`, which has not read it at once.
 
-        It may have left memory again before it is read.
+        The message may have left memory again before it is read; then it is fetched again.
         """
 
     def set_dedup_window(self, window_ns: int) -> None:

@@ -201,7 +201,7 @@ class FileStore(Store):
         return True
 
     def forget_fetch(self, waiter: Waiter) -> None:
-        """Have `waiter` wait again for what was fetched for it; see `Store`."""
+        """Forget that a message was fetched for `waiter`; see `Store`."""
         self.log.fetches.forget(waiter)
 
     def set_dedup_window(self, window_ns: int) -> None:
