@@ -17,6 +17,7 @@ from midge.jetstream.config.versions import API_LEVEL
 from midge.jetstream.environment.surroundings import Surroundings
 from midge.jetstream.errors import ApiError, JetStreamError
 from midge.jetstream.json import encode, structure
+from midge.jetstream.json.plain import NOT_PLAIN
 from midge.jetstream.store.interface import StoreError
 from midge.jetstream.store.store import Store
 from midge.jetstream.stream import admission
@@ -266,8 +267,10 @@ class JetStreamAccount:
             self.stream_quarantined(name, problem)
             return None
         stored = json.loads(store.config())
-        text = encode.encode(stored["config"])
-        config: StreamConfig = structure.decode_lenient(text, STREAM, StreamConfig())
+        config: StreamConfig = STREAM.plain(stored["config"], StreamConfig())
+        if config is NOT_PLAIN:  # another version has written it
+            text = encode.encode(stored["config"])
+            config = structure.decode_lenient(text, STREAM, StreamConfig())
         patterns = names.pattern_set(config.subjects)
         stream = self._add(config, store, stored["created"], patterns)
         while self.subscribe_more(stream):

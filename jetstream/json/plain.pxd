@@ -2,13 +2,13 @@ cimport cython
 
 from midge.protocol cimport memory
 
-cdef unsigned char _ESCAPE, _QUOTE, _MINUS, _ZERO
+cdef unsigned char _ESCAPE, _CODE, _QUOTE, _MINUS, _ZERO
 
 
 cpdef object read(bytes data)
 
 @cython.locals(text="const unsigned char *", size=Py_ssize_t, at=Py_ssize_t, quotes=Py_ssize_t,
-               others=bint)
+               escapes=Py_ssize_t, others=bint)
 cdef Py_ssize_t _quotes_in(bytes data) except -2
 
 @cython.locals(count=Py_ssize_t)

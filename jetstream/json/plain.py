@@ -21,6 +21,7 @@ NOT_PLAIN = object()
 """Says that a value, or a whole request, needs all of Go's rules."""
 
 _ESCAPE = 0x5C
+_CODE = 0x75  # u
 _QUOTE = 0x22
 _MINUS = 0x2D
 _ZERO = 0x30
@@ -34,7 +35,8 @@ def read(data: bytes) -> Any:
     """Return the value in `data`, of dicts, lists, texts, whole numbers, booleans and None.
 
     Returns:
-        `NOT_PLAIN` for any other text: malformed ones, ones with an escape or a repeated name.
+        `NOT_PLAIN` for any other text: malformed ones, ones with a repeated name, or with an escape
+        other than the `\\u003e` that Go writes for `>`, and its like.
     """
     quotes = _quotes_in(data)
     if quotes < 0:
@@ -43,28 +45,28 @@ def read(data: bytes) -> Any:
         value = _DECODER.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return NOT_PLAIN
-    # Without escapes every quote begins or ends a text. If a name is repeated, the value that was
-    # read lacks the quotes of one of the names and of its first value.
+    # Without an escaped quote each one begins or ends a text. If a name is repeated, the value that
+    # was read lacks the quotes of one of the names and of its first value.
     return value if quotes == 2 * _texts_in(value) else NOT_PLAIN
 
 
 def _quotes_in(data: bytes) -> int:
-    """Count the quotes in `data`; -1 where there is an escape, or a number may be -0."""
+    """Count the quotes in `data`; -1 where a quote may be escaped, or a number may be -0."""
     if not memory.is_compiled():
-        is_plain = b"\\" not in data and b"-0" not in data
+        is_plain = data.count(b"\\") == data.count(b"\\u") and b"-0" not in data
         return data.count(b'"') if is_plain else -1
     text = data
     size = len(data)
     quotes = 0
+    escapes = 0
     others = False
     for at in range(size):
         quotes += text[at] == _QUOTE
-        others |= text[at] == _ESCAPE
-    if others:
-        return -1
+        escapes += text[at] == _ESCAPE
     for at in range(size - 1):
+        escapes -= (text[at] == _ESCAPE) & (text[at + 1] == _CODE)
         others |= (text[at] == _MINUS) & (text[at + 1] == _ZERO)
-    return -1 if others else quotes
+    return -1 if others or escapes else quotes
 
 
 def _texts_in(value: Any) -> int:
