@@ -214,8 +214,10 @@ class FileStores:
 
     def close(self) -> None:
         """Sync all pending data, and close all files."""
-        self._stop_ticking()
-        self._directory.close()
+        try:
+            self._directory.close()
+        finally:
+            self._stop_ticking()  # last, because what is written there begins it again
 
     def _press(self, is_pressed: bool) -> None:
         """Hold publishers while more waits for the disk than should, and let them go on again."""

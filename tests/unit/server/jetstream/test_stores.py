@@ -63,3 +63,17 @@ async def test_a_full_disk_is_logged_once_and_so_is_that_there_is_room_again(
     assert publish()
     assert told() == []
     stores.close()
+
+
+async def test_nothing_is_done_after_the_end() -> None:
+    loop = asyncio.get_running_loop()
+    failures: list[dict[str, object]] = []
+    loop.set_exception_handler(lambda _, context: failures.append(context))
+    disk, clock = SimulatedDisk(Random(1)), ManualClock()
+    stores = FileStores(disk, loop, clock, GroupListener(), 0)
+    store = stores.make("$G", StreamConfig(name="S"))
+    store.append(b"a", b"", b"x", 1)
+    stores.close()  # with something to write, which asks for further ticks
+    assert stores._timer is None
+    await asyncio.sleep(0)
+    assert failures == []
