@@ -36,7 +36,7 @@ def read(data: bytes) -> Any:
 
     Returns:
         `NOT_PLAIN` for any other text: malformed ones, ones with a repeated name, or with an escape
-        other than the `\\u003e` that Go writes for `>`, and its like.
+        other than a code of four digits, as Go writes `>`.
     """
     quotes = _quotes_in(data)
     if quotes < 0:
