@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -266,7 +265,7 @@ class JetStreamAccount:
             self.quarantined[name] = (store, problem)
             self.stream_quarantined(name, problem)
             return None
-        stored = json.loads(store.config())
+        stored = encode.decode(store.config())
         config: StreamConfig = STREAM.plain(stored["config"], StreamConfig())
         if config is NOT_PLAIN:  # another version has written it
             text = encode.encode(stored["config"])

@@ -6,7 +6,6 @@ written as they are there.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -18,6 +17,7 @@ from midge.jetstream.config.names import SEQ_MAX
 from midge.jetstream.consumer.stored_state import StoredState
 from midge.jetstream.json import structure
 from midge.jetstream.json.encode import encode
+from midge.protocol.errors import quote
 
 if TYPE_CHECKING:
     from midge.jetstream.consumer.consumer import Consumer
@@ -110,7 +110,7 @@ def read(name: str, data: bytes) -> StoredState:
     Raises:
         ArchiveError: it cannot be read, or a number in it is none that a consumer can have.
     """
-    shown = json.dumps(name)
+    shown = quote(name.encode("utf-8", "surrogatepass"))
     try:
         found = _DECODER.decode(data)
         has_config = bytes(found.config) not in (b"", b"null")

@@ -8,7 +8,6 @@ behind the configuration as JSON without its default values.
 
 from __future__ import annotations
 
-import json
 import sys
 from array import array
 from collections.abc import Iterable
@@ -22,7 +21,7 @@ from midge.jetstream.config.consumer_config import ConsumerConfig
 from midge.jetstream.consumer.pending import Entry
 from midge.jetstream.consumer.position import Position
 from midge.jetstream.json import structure
-from midge.jetstream.json.encode import encode
+from midge.jetstream.json.encode import decode, encode
 
 Numbers = list[int]
 
@@ -148,7 +147,7 @@ def parts(operation: bytes) -> tuple[Numbers, Numbers, Numbers, Numbers]:
 def restore(state: bytes, operations: Iterable[bytes]) -> StoredState:
     """Read a snapshot, and apply the changes since."""
     size = int.from_bytes(state[:4], "little")
-    head = json.loads(state[4 : 4 + size])
+    head = decode(state[4 : 4 + size])
     stored = StoredState(created_ns=head["created"])
     text = encode(_whole(head["config"]) if "usual" in head else head["config"])
     stored.config = structure.decode_lenient(text, configuration.STRUCTURE, ConsumerConfig())

@@ -1,4 +1,4 @@
-"""Write JSON as Go's encoder does: ``<``, ``>``, ``&`` and the line separators escaped."""
+"""Write JSON as Go's encoder does, ``<``, ``>``, ``&`` and the line separators escaped; read it."""
 
 from __future__ import annotations
 
@@ -42,6 +42,20 @@ def encode(value: Any) -> bytes:
 def _escape(found: re.Match[str]) -> str:
     code = ord(found[0])
     return "\\ufffd" if 0xD800 <= code <= 0xDFFF else f"\\u{code:04x}"
+
+
+def decode(written: bytes) -> Any:
+    """Return the value in JSON that `encode` or another JSON writer has written.
+
+    Raises:
+        ValueError: it is no JSON.
+    """
+    try:
+        return msgspec.json.decode(written)
+    except msgspec.MsgspecError:
+        import json  # noqa: PLC0415 - as above; it also takes what msgspec refuses
+
+        return json.loads(written)
 
 
 def text(raw: bytes) -> str:

@@ -18,7 +18,6 @@ Any message is allowed here that a client could have published: its subject may 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,7 @@ from midge.jetstream.config import consumer as consumer_config
 from midge.jetstream.config import consumer_rules, names
 from midge.jetstream.config.consumer_config import Allowance, ConsumerConfig
 from midge.jetstream.config.names import SEQ_MAX
-from midge.jetstream.json.encode import text
+from midge.jetstream.json.encode import decode, text
 from midge.jetstream.store import lookups
 from midge.jetstream.stream.incoming import Incoming, Refused
 from midge.protocol import lines
@@ -113,7 +112,7 @@ def check_consumer(
 def stored_name(store: Store) -> str:
     """Return the name in the stored configuration of a stream; empty if that cannot be read."""
     try:
-        return str(json.loads(store.config())["config"]["name"])
+        return str(decode(store.config())["config"]["name"])
     except (ValueError, KeyError, TypeError):
         return ""
 
@@ -124,7 +123,7 @@ def stored_problem(store: Store) -> str:
     A version that did not check archives may have written it.
     """
     try:
-        config = json.loads(store.config())["config"]
+        config = decode(store.config())["config"]
         problem = name_problem(config["name"]) or _subjects_problem(config.get("subjects") or ())
     except (ValueError, KeyError, TypeError) as error:
         return f"its configuration cannot be read: {error}"
@@ -151,7 +150,7 @@ def _consumer_problem(name: bytes, snapshot: bytes) -> str:
     if _ODD.search(head) is None:
         return ""  # of 20,000 consumers nearly all, whose configurations are read later anyway
     try:
-        config: dict[str, Any] = json.loads(head)["config"]
+        config: dict[str, Any] = decode(head)["config"]
     except (ValueError, KeyError, TypeError) as error:
         return f"its state cannot be read: {error}"
     for one in [config.get(key) for key in _NAMES]:

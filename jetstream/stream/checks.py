@@ -7,13 +7,12 @@ total, which it remembers in ``Nats-Counter-Sources``.
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
 from midge.jetstream import errors, headers
 from midge.jetstream.headers import NEVER, parse_number, parse_ttl
-from midge.jetstream.json.encode import encode, text
+from midge.jetstream.json.encode import decode, encode, text
 from midge.jetstream.stream import incoming as names
 from midge.jetstream.stream import schedules
 from midge.jetstream.stream.incoming import Incoming, Refused
@@ -221,7 +220,7 @@ def _value(payload: bytes) -> int:
 
 def _object(payload: bytes) -> dict[str, Any]:
     try:
-        read = json.loads(payload)
+        read = decode(payload)
     except (ValueError, RecursionError):
         raise Refused(errors.MESSAGE_COUNTER_BROKEN) from None
     if not isinstance(read, dict):

@@ -7,13 +7,12 @@ saved beside the stream, and the next search ends there.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from midge.jetstream import headers
 from midge.jetstream.config.names import to_bytes
-from midge.jetstream.json.encode import encode, text
+from midge.jetstream.json.encode import decode, encode, text
 from midge.jetstream.store.interface import Keeper, LoadedMessage
 from midge.jetstream.store.store import Store
 from midge.jetstream.stream import incoming as names
@@ -103,7 +102,7 @@ class PositionSearch(Keeper):
         for name, state, _ in self._store.consumers():
             if name != _NAME:
                 continue
-            saved = json.loads(state)
+            saved = decode(state)
             self._searched_seq = saved.pop(_SEARCHED, 0)
             self._saved = set(saved)
             for index_name, position in saved.items():

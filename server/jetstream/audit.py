@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from midge.jetstream import headers
 from midge.jetstream.json import type_names
-from midge.jetstream.json.encode import encode, text
+from midge.jetstream.json.encode import decode, encode, text
 from midge.jetstream.json.times import format_time
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class Audit:
 def _object(data: bytes | None) -> dict[str, Any]:
     """Read what another account, or a server behind a link, says of a client."""
     try:
-        found = json.loads(data or b"{}")
+        found = decode(data or b"{}")
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
