@@ -174,7 +174,7 @@ class Deliverer:
     def _forget_fetch(self) -> None:
         """Forget that a message was fetched: it has been read, or will be much later."""
         self._was_fetched = False
-        self.host.store.forget_fetch(self)
+        self.host.store.medium.forget_fetch(self)
 
     def _deliver_run(self, budget: int) -> int:
         """Deliver messages straight from the store, for about `budget` bytes; return the cost.

@@ -128,6 +128,12 @@ class Medium:
         """Return whether `first_time_ns` can return without waiting for a disk."""
         return True
 
+    def forget_fetch(self, waiter: Waiter) -> None:
+        """Forget that a message was fetched for `waiter`, which has not read it at once.
+
+        The message may have left memory again before it is read; then it is fetched again.
+        """
+
     def fetch_departing(self, seq: int, take: Callable[[LoadedMessage | None], object]) -> bool:
         """Fetch a message from the disk that is about to be removed; False: it can be read now."""
         return False

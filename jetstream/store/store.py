@@ -473,12 +473,6 @@ class Store(Indexes):
         """
         return False
 
-    def forget_fetch(self, waiter: Waiter) -> None:
-        """Forget that a message was fetched for `waiter`, which has not read it at once.
-
-        The message may have left memory again before it is read; then it is fetched again.
-        """
-
     def set_dedup_window(self, window_ns: int) -> None:
         """Set the time for which ids must be known after a restart."""
 

@@ -200,10 +200,6 @@ class FileStore(Store):
         self.log.barrier(then)
         return True
 
-    def forget_fetch(self, waiter: Waiter) -> None:
-        """Forget that a message was fetched for `waiter`; see `Store`."""
-        self.log.fetches.forget(waiter)
-
     def set_dedup_window(self, window_ns: int) -> None:
         """Set the time for which ids must be known after a restart."""
         self.records.dedup_window_ns = window_ns

@@ -112,6 +112,10 @@ class RecordReader(Medium):
             or self._try_ahead(segment, offset, size, waiter)
         )
 
+    def forget_fetch(self, waiter: Waiter) -> None:
+        """See `Medium.forget_fetch`."""
+        self._log.fetches.forget(waiter)
+
     def is_time_cached(self, seq: int, waiter: Waiter) -> bool:
         """Return whether `time_of` can return without waiting for a disk; see `Store`."""
         row = self.index.message_index.locate(seq)

@@ -10,7 +10,7 @@ from bench.jetstream.restart import Restart
 from bench.metrics import ScenarioError
 from bench.recovery import CASES, LIMITS, METRICS, Comparison, rows
 
-SUBJECTS, KEYS, STREAMS = CASES
+SUBJECTS, KEYS, STREAMS, _ = CASES
 A, B = servers.Command("midge", ("midge",)), servers.Command("nats-server", ("nats-server",))
 
 
