@@ -164,7 +164,8 @@ class Page:
             raise SnippetError(f"{self.name}:{block.line}: {error}") from error
 
     def _local(self, text: str) -> str:
-        """Put the page's own ports in place of the default ones."""
+        """Put the page's own ports in place of the default ones, said or not."""
+        text = re.sub(r"\bmidge-server (?=-js )", "midge-server -p 4222 ", text)
         return re.sub(
             r"\b(" + "|".join(DEFAULT_PORTS) + r")\b", lambda match: str(self.ports[match[0]]), text
         )
@@ -173,7 +174,8 @@ class Page:
         path = os.pathsep.join(
             [str(self.programs), str(Path(sys.executable).parent), os.environ["PATH"]]
         )
-        return os.environ | {"PATH": path, "PYTHONPATH": str(self.root), "NO_COLOR": "1"}
+        own = {"PATH": path, "PYTHONPATH": str(self.root), "NO_COLOR": "1"}
+        return os.environ | own | {"NATS_URL": f"nats://127.0.0.1:{self.ports['4222']}"}
 
     def _execute(self, command: list[str], line: int, folder: Path | None = None) -> str:
         try:
