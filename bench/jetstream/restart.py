@@ -181,7 +181,7 @@ def run(case: Restart, command: servers.Command, starts: int) -> Figures:
                 _warm(store)
             found["checkpoints"].append(len(checkpoints(store, half_s)))
             with launched(command, store) as server:
-                _start(case, server, found["start" if number else "first_start"], found)
+                _start(case, server, found, "start" if number else "first_start")
                 if number == starts:
                     _look(case, server, found, empty_bytes, "_after")
                 with closing(wire.connect(server.address)) as sock:
@@ -190,7 +190,7 @@ def run(case: Restart, command: servers.Command, starts: int) -> Figures:
                     server.stop()
         _warm(store)
         with launched(command, store) as server:
-            _start(case, server, found["clean_start"], found)
+            _start(case, server, found, "clean_start", "clean_cpu")
             with closing(wire.connect(server.address)) as sock:
                 check_messages(case, Api(sock))
     return found
@@ -259,14 +259,18 @@ def _warm(store: Path) -> None:
 
 
 def _start(
-    case: Restart, server: Server, took_ms: list[float], found: dict[str, list[float]]
+    case: Restart,
+    server: Server,
+    found: dict[str, list[float]],
+    metric: str,
+    cpu_metric: str = "start_cpu",
 ) -> None:
     """Record the duration of a start that has just begun; its first answer must be complete."""
     info = server.first_answer(f"STREAM.INFO.{case.stream(case.messages - 1)}")
     took_s = time.monotonic() - server.begun_s
     cpu_s = procfs.cpu_s(server.process.pid)
-    took_ms.append(took_s * 1e3)
-    found["clean_cpu" if took_ms is found["clean_start"] else "start_cpu"].append(cpu_s * 1e3)
+    found[metric].append(took_s * 1e3)
+    found[cpu_metric].append(cpu_s * 1e3)
     found["others"].append(max(server.busy_s() - cpu_s, 0.0) / took_s)
     check_state(case, info["state"])
 

@@ -16,7 +16,6 @@ from midge.jetstream.config.versions import API_LEVEL
 from midge.jetstream.environment.surroundings import Surroundings
 from midge.jetstream.errors import ApiError, JetStreamError
 from midge.jetstream.json import encode, structure
-from midge.jetstream.json.plain import NOT_PLAIN
 from midge.jetstream.store.interface import StoreError
 from midge.jetstream.store.store import Store
 from midge.jetstream.stream import admission
@@ -266,10 +265,7 @@ class JetStreamAccount:
             self.stream_quarantined(name, problem)
             return None
         stored = encode.decode(store.config())
-        config: StreamConfig = STREAM.plain(stored["config"], StreamConfig())
-        if config is NOT_PLAIN:  # another version has written it
-            text = encode.encode(stored["config"])
-            config = structure.decode_lenient(text, STREAM, StreamConfig())
+        config: StreamConfig = structure.decode_value(stored["config"], STREAM, StreamConfig())
         patterns = names.pattern_set(config.subjects)
         stream = self._add(config, store, stored["created"], patterns)
         while self.subscribe_more(stream):

@@ -149,8 +149,8 @@ def restore(state: bytes, operations: Iterable[bytes]) -> StoredState:
     size = int.from_bytes(state[:4], "little")
     head = decode(state[4 : 4 + size])
     stored = StoredState(created_ns=head["created"])
-    text = encode(_whole(head["config"]) if "usual" in head else head["config"])
-    stored.config = structure.decode_lenient(text, configuration.STRUCTURE, ConsumerConfig())
+    config = _whole(head["config"]) if "usual" in head else head["config"]
+    stored.config = structure.decode_value(config, configuration.STRUCTURE, ConsumerConfig())
     for one in (state[4 + size :], *operations):
         _apply(stored, one)
     return stored

@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 from midge.jetstream.json import lazy, plain, syntax
+from midge.jetstream.json.encode import encode
 from midge.jetstream.json.place import Place, Unfit
 from midge.jetstream.json.plain import NOT_PLAIN
 from midge.jetstream.json.syntax import Node
@@ -472,6 +473,17 @@ def decode_lenient(data: bytes, structure: Structure, into: Any) -> Any:
     except Unfit as unfit:
         raise JsonProblem(str(unfit)) from None
     return into
+
+
+def decode_value(value: Any, structure: Structure, into: Any) -> Any:
+    """Read a request that JSON has been read to already, as `decode_lenient` reads its text.
+
+    Raises:
+        JsonProblem: it cannot be read.
+    """
+    if structure.plain(value, into) is not NOT_PLAIN:
+        return into
+    return decode_lenient(encode(value), structure, into)
 
 
 def is_empty_request(data: bytes) -> bool:

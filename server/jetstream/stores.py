@@ -217,7 +217,7 @@ class FileStores:
         try:
             self._directory.close()
         finally:
-            self._stop_ticking()  # last, because what is written there begins it again
+            self._stop_ticking()  # last: the directory begins the ticks again when it writes
 
     def _press(self, is_pressed: bool) -> None:
         """Hold publishers while more waits for the disk than should, and let them go on again."""

@@ -236,7 +236,7 @@ class InterestAnnouncer:
         """Announce nothing more."""
         left, self._shards = [shard for shard in self._shards if shard], ()
         self._walk = None
-        self._link, self._count_of = cast("Branch", None), _none  # which refer to this announcer
+        self._link, self._count_of = cast("Branch", None), _none  # both refer to this announcer
         if left:
             self._turns.wait(partial(self._free, left))
 

@@ -164,7 +164,7 @@ class Page:
             raise SnippetError(f"{self.name}:{block.line}: {error}") from error
 
     def _local(self, text: str) -> str:
-        """Put the page's own ports in place of the default ones, said or not."""
+        """Put the page's own ports in place of the default ones, written down or not."""
         text = re.sub(r"\bmidge-server (?=-js )", "midge-server -p 4222 ", text)
         return re.sub(
             r"\b(" + "|".join(DEFAULT_PORTS) + r")\b", lambda match: str(self.ports[match[0]]), text

@@ -215,7 +215,7 @@ class FileStore(Store):
         self.records.ttls = bytearray()
         self.log.buffers.emptied(self.records)
         self.records.drop_ahead()
-        self.segments = cast("StreamSegments", None)  # of which only known streams are asked
+        self.segments = cast("StreamSegments", None)  # compaction asks known streams only
         self.log.barrier(self.records.leave)
 
     def show_copies(self, origin: Store, upto: int) -> None:
