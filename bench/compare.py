@@ -74,7 +74,7 @@ def compare(setup: Setup, scenario: Scenario) -> Comparison:
 def _rounds_side_by_side(setup: Setup, scenario: Scenario) -> Iterator[tuple[int, Measurement]]:
     # The server that is not measured is idle, and its cost is not measurable.
     with ExitStack() as stack:
-        flags, tls = stack.enter_context(_prepared(setup, scenario))
+        flags, tls = stack.enter_context(prepared(setup, scenario))
         contestants = [
             stack.enter_context(_running(command, scenario, flags, tls))
             for command in (setup.a, setup.b)
@@ -84,7 +84,7 @@ def _rounds_side_by_side(setup: Setup, scenario: Scenario) -> Iterator[tuple[int
 
 
 def _rounds_on_fresh_servers(setup: Setup, scenario: Scenario) -> Iterator[tuple[int, Measurement]]:
-    with _prepared(setup, scenario) as (flags, tls):
+    with prepared(setup, scenario) as (flags, tls):
         for side in turns(setup.rounds):
             command = (setup.a, setup.b)[side]
             with _running(command, scenario, flags, tls) as server:
@@ -110,10 +110,10 @@ def _server_options(scenario: Scenario) -> dict[str, bool]:
 
 
 @contextmanager
-def _prepared(
+def prepared(
     setup: Setup, scenario: Scenario
 ) -> Iterator[tuple[tuple[str, ...], ssl.SSLContext | None]]:
-    """Return the flags for both servers, with the files they name, and the clients' TLS context."""
+    """Yield the flags for both servers, with the files they name, and the clients' TLS context."""
     flags, tls = setup.flags, None
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -28,10 +28,12 @@ class StartError(Exception):
 
 @dataclass(frozen=True)
 class Command:
-    """A server command without its address flags, and the name it has in the report."""
+    """A server command without its address flags, the name it has in the report, and how long it
+    may take to start."""
 
     name: str
     argv: tuple[str, ...]
+    patience_s: float = START_TIMEOUT_S
 
     @classmethod
     def parse(cls, text: str, name: str = "") -> "Command":
@@ -95,7 +97,7 @@ def running(
     with tempfile.TemporaryFile() as output, tempfile.TemporaryDirectory() as store:
         if jetstream:
             more = (*more, "-js", "-sd", store)
-        process, port = _start([*command.argv, *flags, *more], output)
+        process, port = _start([*command.argv, *flags, *more], output, command.patience_s)
         try:
             address = wire.Address("127.0.0.1", port, tls)
             yield Server(command.name, process.pid, address, pages)
@@ -125,7 +127,9 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
     return certificate, key
 
 
-def _start(argv: Sequence[str], output: IO[bytes]) -> tuple[subprocess.Popen[bytes], int]:
+def _start(
+    argv: Sequence[str], output: IO[bytes], patience_s: float
+) -> tuple[subprocess.Popen[bytes], int]:
     # Try again if another program takes the port between our check and the server's bind.
     for attempt in range(1, _START_ATTEMPTS + 1):
         port = free_port()
@@ -135,7 +139,7 @@ def _start(argv: Sequence[str], output: IO[bytes]) -> tuple[subprocess.Popen[byt
         except OSError as error:
             raise StartError(f"cannot run {argv[0]}: {error.strerror}") from None
         try:
-            _await_greeting(process, port)
+            _await_greeting(process, port, patience_s)
         except StartError as error:
             _stop(process)
             if attempt == _START_ATTEMPTS:
@@ -153,8 +157,8 @@ def free_port() -> int:
         return port
 
 
-def _await_greeting(process: subprocess.Popen[bytes], port: int) -> None:
-    deadline = time.monotonic() + START_TIMEOUT_S
+def _await_greeting(process: subprocess.Popen[bytes], port: int, patience_s: float) -> None:
+    deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise StartError(f"the server ended with status {process.returncode}")
@@ -164,7 +168,7 @@ def _await_greeting(process: subprocess.Popen[bytes], port: int) -> None:
                     return
         except OSError:
             time.sleep(0.02)
-    raise StartError(f"the server did not greet within {START_TIMEOUT_S:g} s")
+    raise StartError(f"the server did not greet within {patience_s:g} s")
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
