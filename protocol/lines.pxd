@@ -1,7 +1,7 @@
 # The parts of PUB and MSG lines in C; lines.py has the contracts.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcpy
 
 from midge.protocol.frame cimport Frame
 
@@ -23,6 +23,14 @@ cdef extern from *:
         word = __builtin_bswap64(word);
     #endif
         return word;  /* the first byte is the lowest */
+    }
+
+    /* gcc calls memcmp with -O1; it copies four bytes in place at every level. */
+    static inline int midge_is_publish(const unsigned char *data) {
+        unsigned int word, publish;
+        memcpy(&word, data, 4);
+        memcpy(&publish, "PUB ", 4);
+        return word == publish;
     }
 
     static inline Py_ssize_t midge_token_end(
@@ -52,6 +60,32 @@ cdef extern from *:
         return start;
     }
 
+    /* The last step takes bytes again if it has too few. */
+    static inline int midge_is_token(
+        const unsigned char *data, Py_ssize_t start, Py_ssize_t end
+    ) {
+        if (end - start < 8) return midge_token_end(data, start, end) == end;
+    #if defined(__SSE2__)
+        if (end - start >= 16) {
+            const __m128i blank = _mm_set1_epi8(0x20);
+            for (;;) {
+                __m128i word = _mm_loadu_si128((const __m128i *)(data + start));
+                if (_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_min_epu8(word, blank), word))) return 0;
+                if (end - start <= 16) return 1;
+                start += 16;
+                if (end - start < 16) start = end - 16;
+            }
+        }
+    #endif
+        for (;;) {
+            unsigned long long word = midge_word(data + start);
+            if ((word - MIDGE_EACH(0x21)) & ~word & MIDGE_HIGH_BITS) return 0;
+            if (end - start <= 8) return 1;
+            start += 8;
+            if (end - start < 8) start = end - 8;
+        }
+    }
+
     static inline Py_ssize_t midge_size_at(
         const unsigned char *data, Py_ssize_t start, Py_ssize_t end
     ) {
@@ -69,6 +103,10 @@ cdef extern from *:
         return (Py_ssize_t)(word << 3 | digits);
     }
     """
+    bint midge_is_publish(const unsigned char *data) noexcept nogil
+    bint midge_is_token(
+        const unsigned char *data, Py_ssize_t start, Py_ssize_t end
+    ) noexcept nogil
     Py_ssize_t midge_token_end(
         const unsigned char *data, Py_ssize_t start, Py_ssize_t end
     ) noexcept nogil
@@ -81,7 +119,7 @@ cdef enum:
 
 
 cdef inline bint is_publish(const unsigned char *data, Py_ssize_t start) noexcept:
-    return memcmp(data + start, b"PUB ", 4) == 0
+    return midge_is_publish(data + start)
 
 
 cdef inline Py_ssize_t token_end(
@@ -92,6 +130,8 @@ cdef inline Py_ssize_t token_end(
 
 cdef inline bint has_blank(const unsigned char *data, Py_ssize_t start, Py_ssize_t end) noexcept:
     cdef unsigned char byte
+    if midge_is_token(data, start, end):
+        return False
     start = midge_token_end(data, start, end)
     while start < end:
         byte = data[start]

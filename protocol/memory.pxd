@@ -36,6 +36,7 @@ cdef extern from *:
     }
     """
     void midge_populate(char *data, Py_ssize_t start, Py_ssize_t end) noexcept nogil
+    int __builtin_clzll(unsigned long long value) noexcept nogil
     void *midge_items(object column) except NULL
 
 
@@ -134,6 +135,12 @@ cdef inline bint same_word(const unsigned char *data, Py_ssize_t one, Py_ssize_t
     memcpy(&word_of_one, data + one, 8)
     memcpy(&word_of_other, data + other, 8)
     return word_of_one == word_of_other
+
+
+cdef inline void count_by_size(
+    long long *counts, Py_ssize_t size, Py_ssize_t number
+) noexcept:
+    counts[(65 - __builtin_clzll(size - 1)) >> 1 if size > 1 else 0] += number
 
 
 # Attributes that are typed memoryviews would add 10,000 lines of C to each module that cimports

@@ -73,6 +73,11 @@ def same_word(data: bytearray, one: int, other: int) -> bool:
     return data[one : one + 8] == data[other : other + 8]
 
 
+def count_by_size(counts: array[int], size: int, number: int) -> None:
+    """Add `number` to the item `n` of `counts` that counts sizes up to 4 ** n."""
+    counts[(max(size - 1, 0).bit_length() + 1) >> 1] += number
+
+
 def int32_items(column: array[int]) -> array[int]:
     """Return the items of an array of the type "i", which must keep its length from now on."""
     return column

@@ -30,10 +30,10 @@ cdef class Block:
     @cython.locals(rows=bytearray, most=Py_ssize_t, field=Py_ssize_t, entry=Py_ssize_t,
                    bits=Py_ssize_t, end=Py_ssize_t, is_kept=bint)
     cpdef bint is_sound(self) except -1
-    @cython.locals(i=Py_ssize_t, position=Py_ssize_t)
-    cpdef void discard(self, Py_ssize_t place) except *
-    @cython.locals(rows=bytearray, keys=bytearray, kept=Py_ssize_t, i=Py_ssize_t,
-                   field=Py_ssize_t)
+    @cython.locals(position=Py_ssize_t)
+    cpdef void discard(self, Py_ssize_t i) except *
+    @cython.locals(rows=bytearray, keys=bytearray, plain=bytearray, kept=Py_ssize_t, i=Py_ssize_t,
+                   start=Py_ssize_t)
     cdef void _thin_out(self) except *
     cpdef Py_ssize_t row_at_or_after(self, Py_ssize_t place) except? -1
     cpdef Py_ssize_t row_place(self, Py_ssize_t i) noexcept
@@ -56,7 +56,9 @@ cdef class Block:
     cpdef Py_ssize_t count_from(self, Py_ssize_t place) except? -1
 
 
-@cython.locals(plain=bytearray, count=Py_ssize_t, i=Py_ssize_t, field=Py_ssize_t)
+@cython.locals(plain=bytearray, count=Py_ssize_t, row_bits=Py_ssize_t, field=Py_ssize_t,
+               value="unsigned int", step="unsigned int", mask="unsigned int", start=Py_ssize_t,
+               end=Py_ssize_t, size=Py_ssize_t, _=Py_ssize_t, deviation="unsigned int")
 cdef bytearray _plain(bytearray rows)
 @cython.locals(packed=bytearray, bits=Py_ssize_t, field=Py_ssize_t, wanted=Py_ssize_t,
                least=Py_ssize_t, base="unsigned int", step="unsigned int")
@@ -68,9 +70,9 @@ cdef bytearray _packed(bytearray plain, bytearray before, Py_ssize_t widened)
                after="unsigned int", i=Py_ssize_t, size="long long", value="long long",
                head=bytearray)
 cdef bytearray _head_for(bytearray rows)
-@cython.locals(count=Py_ssize_t, position=Py_ssize_t, word="unsigned long long",
-               filled=Py_ssize_t, i=Py_ssize_t, is_live=bint, field=Py_ssize_t,
-               entry=Py_ssize_t, value="unsigned long long")
+@cython.locals(count=Py_ssize_t, row_bits=Py_ssize_t, field=Py_ssize_t, value="unsigned int",
+               step="unsigned int", start=Py_ssize_t, end=Py_ssize_t, size=Py_ssize_t,
+               _=Py_ssize_t, deviation="unsigned int")
 cdef void _write(bytearray plain, bytearray packed) except *
 cdef unsigned int _field(bytearray plain, Py_ssize_t i, Py_ssize_t field) noexcept
 cdef Py_ssize_t _bits(unsigned long long value) noexcept

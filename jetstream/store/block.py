@@ -29,6 +29,15 @@ _FEWEST = 64
 
 _BEFORE_MASK = layout.ROW_BEFORE * 4 + layout.HEAD_MASK
 
+_SIZE_FIRST = (
+    layout.ROW_SIZE,
+    layout.ROW_OFFSET,
+    layout.ROW_SUBJECT,
+    layout.ROW_BEFORE,
+    layout.ROW_AFTER,
+)
+"""The fields of a row; a row of the size 0 has no message."""
+
 _WIDER = 4
 """Bits that a field gets more at once, so that its rows are packed at most eight times."""
 
@@ -128,15 +137,14 @@ class Block:
         is_kept = self.keys is None or layout.is_plain(rows)
         return is_kept and 0 < self.live <= layout.row_count(rows) <= most
 
-    def discard(self, place: int) -> None:
-        """Remove the row of a place, which is there."""
+    def discard(self, i: int) -> None:
+        """Remove row `i`, which is there."""
         self.live -= 1
         if self.keys is None:
-            layout.set_deviation(self.rows, place, layout.ROW_SIZE, 0)
+            layout.set_deviation(self.rows, i, layout.ROW_SIZE, 0)
             if self.live * 4 < layout.row_count(self.rows):
                 self._thin_out()
             return
-        i = self.bisect(place)
         numbers.move(self.keys, i * 2, i * 2 + 2, len(self.keys))
         numbers.resize(self.keys, len(self.keys) - 2)
         position = layout.HEAD + i * layout.ROW
@@ -150,10 +158,11 @@ class Block:
         numbers.resize(rows, layout.HEAD + self.live * layout.ROW)
         numbers.resize(keys, self.live * 2)
         kept = 0
-        for i in range(layout.row_count(self.rows)):
-            if layout.is_live(self.rows, i):
-                for field in range(0, layout.ROW, 4):
-                    layout.put(rows, kept, field, layout.get(self.rows, i, field))
+        plain = _plain(self.rows)
+        for i in range(layout.row_count(plain)):
+            if _field(plain, i, layout.ROW_SIZE) != 0:
+                start = layout.HEAD + i * layout.ROW
+                numbers.put(rows, layout.HEAD + kept * layout.ROW, plain, start, start + layout.ROW)
                 numbers.set_u16(keys, kept, self.row_place(i))
                 kept += 1
         self.rows = rows
@@ -257,14 +266,28 @@ class Block:
 
 
 def _plain(rows: bytearray) -> bytearray:
-    """Return the same rows, plain."""
+    """Return the same rows, plain: field after field, so that the head is read once for each."""
+    if layout.is_plain(rows):
+        return rows
     plain = layout.plain_rows()
     count = layout.row_count(rows)
     numbers.resize(plain, layout.HEAD + count * layout.ROW)
-    for i in range(count):
-        if layout.is_live(rows, i):
-            for field in range(0, layout.ROW, 4):
-                layout.put(plain, i, field, layout.get(rows, i, field))
+    row_bits = numbers.u32_at(rows, layout.HEAD_BITS)
+    for field in _SIZE_FIRST:
+        value = numbers.u32_at(rows, field * 4)
+        step = numbers.u32_at(rows, field * 4 + layout.HEAD_STEP)
+        mask = numbers.u32_at(rows, field * 4 + layout.HEAD_MASK)
+        start = numbers.u16(rows, (field * 4 + layout.HEAD_START) >> 1)
+        end = numbers.u16(rows, (field * 4 + layout.HEAD_END) >> 1)
+        size = layout.HEAD + layout.ROW_SIZE
+        for _ in range(count):
+            deviation = layout.bits_at(rows, start, end) & mask if mask else 0
+            if deviation if field == layout.ROW_SIZE else numbers.u32_at(plain, size):
+                numbers.set_u32_at(plain, size + field - layout.ROW_SIZE, value + deviation & _WORD)
+            start += row_bits
+            end += row_bits
+            size += layout.ROW
+            value = value + step & _WORD
     return plain
 
 
@@ -345,34 +368,26 @@ def _head_for(rows: bytearray) -> bytearray:
 
 
 def _write(plain: bytearray, packed: bytearray) -> None:
-    """Write plain rows behind the head of packed ones, bit after bit."""
+    """Write plain rows behind the head of packed ones, field after field."""
     count = layout.row_count(plain)
-    numbers.resize(
-        packed, layout.HEAD + (count * numbers.u32_at(packed, layout.HEAD_BITS) + 7) // 8 + 8
-    )
-    position = layout.HEAD
-    word = 0
-    filled = 0
-    for i in range(count):
-        is_live = _field(plain, i, layout.ROW_SIZE) != 0
-        for field in range(0, layout.ROW, 4):
-            entry = field * 4
-            if is_live:
-                value = _field(plain, i, field) - numbers.u32_at(packed, entry) & _WORD
-                value = value - numbers.u32_at(packed, entry + layout.HEAD_STEP) * i & _WORD
-                word |= value << filled
-            filled += (
-                numbers.u16(packed, (entry + layout.HEAD_END) >> 1)
-                - numbers.u16(packed, (entry + layout.HEAD_START) >> 1)
-                - 7
-            )
-            if filled >= 32:
-                numbers.set_u32_at(packed, position, word & _WORD)
-                position += 4
-                word >>= 32
-                filled -= 32
-    numbers.set_u64_at(packed, position, word)
-    numbers.resize(packed, len(packed) - 8)
+    row_bits = numbers.u32_at(packed, layout.HEAD_BITS)
+    numbers.resize(packed, layout.HEAD + (count * row_bits + 7) // 8)
+    for field in range(0, layout.ROW, 4):
+        if numbers.u32_at(packed, field * 4 + layout.HEAD_MASK) == 0:
+            continue
+        value = numbers.u32_at(packed, field * 4)
+        step = numbers.u32_at(packed, field * 4 + layout.HEAD_STEP)
+        start = numbers.u16(packed, (field * 4 + layout.HEAD_START) >> 1)
+        end = numbers.u16(packed, (field * 4 + layout.HEAD_END) >> 1)
+        size = layout.HEAD + layout.ROW_SIZE
+        for _ in range(count):
+            if numbers.u32_at(plain, size) != 0:
+                deviation = numbers.u32_at(plain, size + field - layout.ROW_SIZE) - value & _WORD
+                layout.add_bits(packed, start, end, deviation)
+            start += row_bits
+            end += row_bits
+            size += layout.ROW
+            value = value + step & _WORD
 
 
 def _field(plain: bytearray, i: int, field: int) -> int:

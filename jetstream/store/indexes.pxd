@@ -1,5 +1,6 @@
 cimport cython
 
+from midge.jetstream.store cimport layout
 from midge.jetstream.store.filters cimport Filters
 from midge.jetstream.store.interface cimport MessageView
 from midge.jetstream.store.message_index cimport MessageIndex
@@ -86,9 +87,10 @@ cdef class Indexes:
     @cython.locals(row=Py_ssize_t, size="unsigned long long", i=Py_ssize_t, run=Run,
                    following="unsigned long long")
     cdef bint drop(self, unsigned long long seq) except -1
-    @cython.locals(subjects=SubjectIndex, count="unsigned long long",
-                   before="unsigned long long", after="unsigned long long")
-    cdef void unlink(self, unsigned long long seq, Py_ssize_t number) except *
+    @cython.locals(subjects=SubjectIndex, index=MessageIndex, number=Py_ssize_t,
+                   count="unsigned long long", before="unsigned long long",
+                   after="unsigned long long")
+    cdef void _unlink(self, unsigned long long seq, Py_ssize_t row) except *
     cdef void keep(self, unsigned long long seq) except *
     @cython.locals(runs=list, run=Run)
     cdef void clear(self) except *

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
+from midge.jetstream.store import layout
 from midge.jetstream.store.filters import Filters
 from midge.jetstream.store.interface import Keeper, LoadedMessage, MessageView, Waiter
 from midge.jetstream.store.message_index import MessageIndex
@@ -240,8 +241,7 @@ class Indexes:
             self.keep(seq)
             row = self.message_index.locate(seq)
         size = self.message_index.block.size(row)
-        self.unlink(seq, self.message_index.block.subject(row))
-        self.message_index.discard(seq)
+        self._unlink(seq, row)
         self.messages -= 1
         self.bytes -= size
         self.removals += 1
@@ -255,23 +255,25 @@ class Indexes:
         self.medium.run_shrank(i, run, size)
         return True
 
-    def unlink(self, seq: int, number: int) -> None:
-        """Take a message out of the chain of its subject."""
-        subjects = self.subject_index
+    def _unlink(self, seq: int, row: int) -> None:
+        """Remove the row of a message, and take it out of the chain of its subject."""
+        subjects, index = self.subject_index, self.message_index
+        number = index.block.subject(row)
+        before = index.distance(seq, row, layout.ROW_BEFORE)
+        after = index.distance(seq, row, layout.ROW_AFTER)
+        index.discard(seq, row)
         count = subjects.count(number) - 1
         if count == 0:
             subjects.release(number)
             self.subject_count = subjects.subject_count
             return
         subjects.set_count(number, count)
-        before = self.message_index.before(seq)
-        after = self.message_index.after(seq)
         if before:
-            self.message_index.set_after(seq - before, before + after if after else 0)
+            index.set_after(seq - before, before + after if after else 0)
         else:
             subjects.set_first(number, seq + after)
         if after:
-            self.message_index.set_before(seq + after, before + after if before else 0)
+            index.set_before(seq + after, before + after if before else 0)
         else:
             subjects.set_last(number, seq - before)
 

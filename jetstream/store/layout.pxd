@@ -71,13 +71,25 @@ cdef inline Py_ssize_t row_count(bytearray rows) noexcept:
     return (PyByteArray_GET_SIZE(rows) - HEAD) * 8 // numbers.u32_at(rows, HEAD_BITS)
 
 
+cdef inline unsigned int bits_at(bytearray rows, Py_ssize_t start, Py_ssize_t end) noexcept:
+    return <unsigned int>(
+        numbers.u64_at(rows, HEAD - 8 + (end >> 3)) >> (start + 64 - (end & ~7) & 63)
+    )
+
+
+cdef inline void add_bits(
+    bytearray rows, Py_ssize_t start, Py_ssize_t end, unsigned long long value
+) noexcept:
+    cdef Py_ssize_t position = HEAD - 8 + (end >> 3)
+    value <<= start + 64 - (end & ~7) & 63
+    numbers.set_u64_at(rows, position, numbers.u64_at(rows, position) | value)
+
+
 cdef inline unsigned int deviation(bytearray rows, Py_ssize_t i, Py_ssize_t field) noexcept:
     cdef Py_ssize_t row = i * numbers.u32_at(rows, HEAD_BITS)
     cdef Py_ssize_t start = row + numbers.u16(rows, (field * 4 + HEAD_START) >> 1)
     cdef Py_ssize_t end = row + numbers.u16(rows, (field * 4 + HEAD_END) >> 1)
-    return <unsigned int>(
-        numbers.u64_at(rows, HEAD - 8 + (end >> 3)) >> (start + 64 - (end & ~7) & 63)
-    ) & numbers.u32_at(rows, field * 4 + HEAD_MASK)
+    return bits_at(rows, start, end) & numbers.u32_at(rows, field * 4 + HEAD_MASK)
 
 
 cdef inline void set_deviation(

@@ -80,18 +80,31 @@ def row_count(rows: bytearray) -> int:
     return (len(rows) - HEAD) * 8 // numbers.u32_at(rows, HEAD_BITS)
 
 
+def bits_at(rows: bytearray, start: int, end: int) -> int:
+    """Return the bits behind the head from `start` on; `end` is seven bits behind the last one."""
+    return numbers.u64_at(rows, HEAD - 8 + (end >> 3)) >> (start + 64 - (end & ~7) & 63)
+
+
+def add_bits(rows: bytearray, start: int, end: int, value: int) -> None:
+    """Write a value where all bits are 0; `end` is seven bits behind its last one."""
+    position = HEAD - 8 + (end >> 3)
+    word = value << (start + 64 - (end & ~7) & 63)
+    numbers.set_u64_at(rows, position, numbers.u64_at(rows, position) | word)
+
+
 def deviation(rows: bytearray, i: int, field: int) -> int:
     """Return how far a field of row `i` is from what the head predicts."""
-    position, shift = _place(rows, i, field)
-    return numbers.u64_at(rows, position) >> shift & numbers.u32_at(rows, field * 4 + HEAD_MASK)
+    start, end = _span(rows, i, field)
+    return bits_at(rows, start, end) & numbers.u32_at(rows, field * 4 + HEAD_MASK)
 
 
 def set_deviation(rows: bytearray, i: int, field: int, value: int) -> None:
     """Set how far a field of row `i` is from what the head predicts."""
-    position, shift = _place(rows, i, field)
-    mask = numbers.u32_at(rows, field * 4 + HEAD_MASK) << shift
-    word = numbers.u64_at(rows, position)
-    numbers.set_u64_at(rows, position, word & ~mask | value << shift & mask)
+    start, end = _span(rows, i, field)
+    mask = numbers.u32_at(rows, field * 4 + HEAD_MASK)
+    value = value & mask ^ bits_at(rows, start, end) & mask
+    position, shift = HEAD - 8 + (end >> 3), start + 64 - (end & ~7) & 63
+    numbers.set_u64_at(rows, position, numbers.u64_at(rows, position) ^ value << shift)
 
 
 def is_live(rows: bytearray, i: int) -> bool:
@@ -118,12 +131,8 @@ def _predicted(rows: bytearray, i: int, field: int) -> int:
     return numbers.u32_at(rows, field * 4) + numbers.u32_at(rows, field * 4 + HEAD_STEP) * i
 
 
-def _place(rows: bytearray, i: int, field: int) -> tuple[int, int]:
-    """Return where the word of eight bytes stands that ends with a field, and the bits before it.
-
-    The head is long enough for the word of the first row.
-    """
+def _span(rows: bytearray, i: int, field: int) -> tuple[int, int]:
+    """Return the first bit of a field of row `i`, and the one seven bits behind its last."""
     row = i * numbers.u32_at(rows, HEAD_BITS)
     start = row + numbers.u16(rows, (field * 4 + HEAD_START) >> 1)
-    end = row + numbers.u16(rows, (field * 4 + HEAD_END) >> 1)
-    return HEAD - 8 + (end >> 3), start + 64 - (end & ~7) & 63
+    return start, row + numbers.u16(rows, (field * 4 + HEAD_END) >> 1)

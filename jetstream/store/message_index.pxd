@@ -17,7 +17,7 @@ cdef class MessageIndex:
     @cython.locals(number="unsigned long long", i=Py_ssize_t, block=Block)
     cpdef Py_ssize_t locate(self, unsigned long long seq) except? -1
     @cython.locals(block=Block, distance="unsigned long long", number="unsigned long long",
-                   is_far=bint)
+                   is_far=bint, place=Py_ssize_t, row=Py_ssize_t)
     cpdef bint enter(
         self, unsigned long long seq, long long time_ns, unsigned long long offset,
         unsigned long long size, Py_ssize_t subject, unsigned long long before
@@ -25,9 +25,11 @@ cdef class MessageIndex:
     @cython.locals(number="unsigned long long", block=Block)
     cpdef Block tail_for(self, unsigned long long seq, long long time_ns)
     @cython.locals(block=Block)
-    cpdef void discard(self, unsigned long long seq) except *
-    @cython.locals(i=Py_ssize_t, value="unsigned long long")
-    cdef unsigned long long _distance(self, unsigned long long seq, Py_ssize_t field) except? 0
+    cpdef void discard(self, unsigned long long seq, Py_ssize_t row) except *
+    @cython.locals(value="unsigned long long")
+    cdef unsigned long long distance(
+        self, unsigned long long seq, Py_ssize_t row, Py_ssize_t field
+    ) except? 0
     @cython.locals(i=Py_ssize_t)
     cdef void _set_distance(
         self, unsigned long long seq, Py_ssize_t field, unsigned long long value

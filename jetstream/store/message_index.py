@@ -72,7 +72,9 @@ class MessageIndex:
             number = (before - 1) >> layout.BITS
             if block.number != number:
                 block = self._blocks[self._bisect(number)]
-            block.set(block.row((before - 1) & layout.MASK), layout.ROW_AFTER, distance)
+            place = (before - 1) & layout.MASK
+            row = place if block.keys is None else block.bisect(place)
+            block.set(row, layout.ROW_AFTER, distance)
 
     def tail_for(self, seq: int, time_ns: int) -> Block:
         """Return the block of a sequence after all others, a new one if there is none."""
@@ -85,11 +87,10 @@ class MessageIndex:
         self.block = self._blocks[-1]
         return self.block
 
-    def discard(self, seq: int) -> None:
-        """Remove the row of a sequence that has one."""
-        self.locate(seq)
+    def discard(self, seq: int, row: int) -> None:
+        """Remove the row of a sequence, which `locate` has found."""
         block = self.block
-        block.discard((seq - 1) & layout.MASK)
+        block.discard(row)
         if block.live == 0:
             del self._blocks[self._bisect(block.number)]
         if self._far:
@@ -197,11 +198,11 @@ class MessageIndex:
 
     def before(self, seq: int) -> int:
         """Return how far back the message before `seq` of its subject is; 0 for none."""
-        return self._distance(seq, layout.ROW_BEFORE)
+        return self.distance(seq, self.locate(seq), layout.ROW_BEFORE)
 
     def after(self, seq: int) -> int:
         """Return how far on the message after `seq` of its subject is; 0 for none."""
-        return self._distance(seq, layout.ROW_AFTER)
+        return self.distance(seq, self.locate(seq), layout.ROW_AFTER)
 
     def set_before(self, seq: int, distance: int) -> None:
         """Set how far back the message before `seq` of its subject is."""
@@ -211,9 +212,9 @@ class MessageIndex:
         """Set how far on the message after `seq` of its subject is."""
         self._set_distance(seq, layout.ROW_AFTER, distance)
 
-    def _distance(self, seq: int, field: int) -> int:
-        i = self.locate(seq)
-        value = layout.get(self.block.rows, i, field)
+    def distance(self, seq: int, row: int, field: int) -> int:
+        """Return a distance from the row of a sequence, which `locate` has found."""
+        value = layout.get(self.block.rows, row, field)
         return self._far[seq, field] if value == _FAR else value
 
     def _set_distance(self, seq: int, field: int, value: int) -> None:

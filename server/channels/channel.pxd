@@ -1,5 +1,6 @@
 cimport cython
 
+from midge.protocol cimport memory
 from midge.protocol.inbound cimport Inbound
 from midge.protocol.stream_parser cimport StreamParser
 from midge.server.channels.back_pressure cimport BackPressure

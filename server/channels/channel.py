@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from midge.protocol import errors
+from midge.protocol import errors, memory
 from midge.protocol.errors import ProtocolError
 from midge.protocol.handler import Handler
 from midge.protocol.inbound import Inbound
@@ -161,7 +161,7 @@ class ChannelOwner(Client):
         """Count and charge messages that were taken at once, as `on_publish` does for each."""
         self.in_messages += count
         self.in_bytes += payload_bytes
-        self.router.count_sizes(payload_bytes // count, count)
+        memory.count_by_size(self.router.counts_by_size, payload_bytes // count, count)
         self.router.offers += count
         account.sublist.recent.hits += count
         self.spend(count * _DELIVERY_BYTES + line_bytes)

@@ -55,7 +55,8 @@ cdef class Publishing(Handler):
                    result=SubListResult, start=Py_ssize_t, end=Py_ssize_t, steps="long long")
     cdef SubListResult _match(self, Frame frame)
     @cython.final
-    @cython.locals(result=SubListResult, taken=Py_ssize_t, offers="long long", parser=StreamParser)
+    @cython.locals(client=ChannelOwner, result=SubListResult, taken=Py_ssize_t,
+                   offers="long long", parser=StreamParser)
     cdef bint _route(self, Frame frame) except -1  # `except *` takes a call after each
     @cython.locals(data="const unsigned char *", base=Py_ssize_t, start=Py_ssize_t, end=Py_ssize_t)
     cdef void _note_unanswered(self, Frame frame, SubListResult result) except *

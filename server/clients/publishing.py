@@ -86,7 +86,7 @@ class Publishing(Handler):
         """Route one message."""
         self.client.in_messages += 1
         self.client.in_bytes += frame.size
-        self.client.router.count_sizes(frame.size, 1)
+        memory.count_by_size(self.client.router.counts_by_size, frame.size, 1)
         if not frame.repeated:
             self._begin_line(frame)
         if (
@@ -122,7 +122,7 @@ class Publishing(Handler):
                 if taken:
                     client.in_messages += taken
                     client.in_bytes += taken * frame.size
-                    client.router.count_sizes(frame.size, taken)
+                    memory.count_by_size(client.router.counts_by_size, frame.size, taken)
                     client.spend(deliveries * taken)
                     return taken
         self.on_publish(frame)
@@ -216,14 +216,14 @@ class Publishing(Handler):
 
     def _route(self, frame: Frame) -> None:
         """Deliver `frame` to the subscriptions that match its subject."""
-        result = self._match(frame)
-        offers = self.client.router.offers
-        taken = self.client.router.route(self.client.account, result, self.client, frame)
+        client, result = self.client, self._match(frame)
+        offers = client.router.offers
+        taken = client.router.route(client.account, result, client, frame)
         # The body of `spend`, because a call costs 1 % of a message.
-        parser = self.client.channel.parser
-        parser.budget -= (self.client.router.offers - offers) * (frame.end + _DELIVERY_BYTES)
+        parser = client.channel.parser
+        parser.budget -= (client.router.offers - offers) * (frame.end + _DELIVERY_BYTES)
         if parser.budget < 0:
-            self.client.on_budget_spent()
+            client.on_budget_spent()
         if taken == 0 and frame.reply_end > frame.reply_start:
             self._note_unanswered(frame, result)
             if self.no_responders:

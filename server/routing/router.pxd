@@ -25,11 +25,9 @@ cdef class Router(FlushScheduler):
     cdef readonly Py_ssize_t crossed
     cdef readonly list carried
     cdef readonly object sizes
-    cdef long long *_sizes
+    cdef long long *counts_by_size
     cdef public object spans
 
-    @cython.locals(bucket=Py_ssize_t, left=Py_ssize_t)
-    cpdef void count_sizes(self, Py_ssize_t size, Py_ssize_t number) except *
     @cython.locals(remotes=Remotes, taken=Py_ssize_t, lone=RoutedSubscription)
     cpdef Py_ssize_t route(
         self, Account account, SubListResult result, Client publisher, Frame frame

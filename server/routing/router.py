@@ -61,10 +61,10 @@ class Router(FlushScheduler):
     """
 
     __slots__ = (
-        "_sizes",
         "carried",
         "choices",
         "chooser",
+        "counts_by_size",
         "crossed",
         "faults",
         "observer",
@@ -88,17 +88,8 @@ class Router(FlushScheduler):
         self.crossed = 0
         self.carried: list[CarriedGroup] = []
         self.sizes = array("q", bytes(8 * SIZE_BUCKETS))
-        self._sizes = memory.int64_items(self.sizes)
+        self.counts_by_size = memory.int64_items(self.sizes)
         self.spans: Any = None
-
-    def count_sizes(self, size: int, number: int) -> None:
-        """Count `number` messages of `size` bytes, without an object for any of them."""
-        bucket = 0
-        left = size - 1
-        while left > 0:
-            left >>= 2
-            bucket += 1
-        self._sizes[bucket] += number
 
     def route(
         self, account: Account, result: SubListResult, publisher: Client | None, frame: Frame

@@ -78,7 +78,7 @@ class Model:
             self.last[row["subject"]] = seq - row["before"]
         else:
             del self.last[row["subject"]]
-        self.index.discard(seq)
+        self.index.discard(seq, self.index.locate(seq))
 
     def move(self, seq: int, offset: int) -> None:
         self.index.block.set_offset(self.index.locate(seq), offset)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from midge.jetstream.store.file.directory import StoreDirectory
+from midge.jetstream.store.interface import StoreError
 from midge.jetstream.store.memory_store import MemoryStore
 from midge.jetstream.store.store import Store
 from midge.testing.simulated_disk import SimulatedDisk
@@ -47,3 +48,16 @@ def test_messages_of_every_length(make: Callable[[], Store], is_one_by_one: bool
         assert message is not None
         found.append((message.subject, message.payload))
     assert found == messages
+
+
+@pytest.mark.parametrize("length", [1, 7, 8, 9, 15, 16, 17, 23, 31, 32, 33, 47, 48, 65])
+def test_a_blank_is_found_at_every_place_of_a_subject(length: int) -> None:
+    store = MemoryStore()
+    for place in range(length):
+        for byte in b" \t\r\n":
+            subject = bytearray(b"\x01" * place + b"x" * (length - place))
+            subject[place] = byte
+            with pytest.raises(StoreError, match="blank"):
+                store.append(bytes(subject), b"", b"", 1)
+    store.append(b"\x01" * length, b"", b"", 1)
+    assert store.last_seq == 1

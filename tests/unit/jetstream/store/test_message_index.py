@@ -50,11 +50,11 @@ def test_a_row_goes_behind_those_left_of_a_block() -> None:
     for seq in range(1, 101):
         index.enter(seq, 0, seq, 1, 0, seq - 1)
     for seq in range(1, 100):  # so few are left that the block keeps only their rows
-        index.discard(seq)
+        index.discard(seq, index.locate(seq))
     index.enter(150, 0, 7, 1, 0, 100)
     assert index.after(100) == index.before(150) == 50
     assert index.block.offset(index.locate(150)) == 7
     for seq in (100, 150):
-        index.discard(seq)
+        index.discard(seq, index.locate(seq))
     index.enter(151, 0, 8, 1, 0, 0)  # in a new block for the same sequences
     assert (index.locate(150), index.block.offset(index.locate(151))) == (-1, 8)
