@@ -62,7 +62,7 @@ class Block:
     def row(self, place: int) -> int:
         """Return the number of the row of a place; -1 without a message."""
         if self.keys is None:
-            if place >= layout.row_count(self.rows) or not layout.is_live(self.rows, place):
+            if not layout.has_row(self.rows, place) or not layout.is_live(self.rows, place):
                 return -1
             return place
         i = self.bisect(place)
@@ -142,7 +142,7 @@ class Block:
         self.live -= 1
         if self.keys is None:
             layout.set_deviation(self.rows, i, layout.ROW_SIZE, 0)
-            if self.live * 4 < layout.row_count(self.rows):
+            if layout.has_row(self.rows, self.live * 4):
                 self._thin_out()
             return
         numbers.move(self.keys, i * 2, i * 2 + 2, len(self.keys))
@@ -183,7 +183,7 @@ class Block:
     def clear_up(self, count: int) -> None:
         """Count `count` emptied rows."""
         self.live -= count
-        if self.live and (self.keys is not None or self.live * 4 < layout.row_count(self.rows)):
+        if self.live and (self.keys is not None or layout.has_row(self.rows, self.live * 4)):
             self._thin_out()
 
     def offset(self, i: int) -> int:

@@ -71,6 +71,10 @@ cdef inline Py_ssize_t row_count(bytearray rows) noexcept:
     return (PyByteArray_GET_SIZE(rows) - HEAD) * 8 // numbers.u32_at(rows, HEAD_BITS)
 
 
+cdef inline bint has_row(bytearray rows, Py_ssize_t i) noexcept:
+    return (i + 1) * numbers.u32_at(rows, HEAD_BITS) <= (PyByteArray_GET_SIZE(rows) - HEAD) * 8
+
+
 cdef inline unsigned int bits_at(bytearray rows, Py_ssize_t start, Py_ssize_t end) noexcept:
     return <unsigned int>(
         numbers.u64_at(rows, HEAD - 8 + (end >> 3)) >> (start + 64 - (end & ~7) & 63)

@@ -80,6 +80,11 @@ def row_count(rows: bytearray) -> int:
     return (len(rows) - HEAD) * 8 // numbers.u32_at(rows, HEAD_BITS)
 
 
+def has_row(rows: bytearray, i: int) -> bool:
+    """Return whether there are more than `i` rows, without the division of `row_count`."""
+    return (i + 1) * numbers.u32_at(rows, HEAD_BITS) <= (len(rows) - HEAD) * 8
+
+
 def bits_at(rows: bytearray, start: int, end: int) -> int:
     """Return the bits behind the head from `start` on; `end` is seven bits behind the last one."""
     return numbers.u64_at(rows, HEAD - 8 + (end >> 3)) >> (start + 64 - (end & ~7) & 63)
