@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def per_message(command: servers.Command, scenario: Scenario, seconds: float) -> float:
-    """Return the instructions for each message; those of a start and a stop are not counted."""
+    """Return the instructions for each message, without the start's and the stop's."""
     jetstream = getattr(scenario, "jetstream", False)
     with prepared(Setup(command, command), scenario) as (flags, tls):
         instructions, messages = _count(

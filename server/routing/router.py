@@ -56,8 +56,9 @@ class Router(FlushScheduler):
     are those of internal subscribers and observers; they close no connection. `crossed` is the
     number of links that the observed message went over; receivers behind them are not counted here.
     `carried` takes the queue groups in other accounts that the message has reached: see
-    receivers.py. `sizes` counts clients' messages by size: see SIZE_BUCKETS. `spans` reports
-    messages with a sampled `traceparent`, unless it is None: see broker/spans.py.
+    receivers.py. `sizes` counts clients' messages by size: see SIZE_BUCKETS;
+    `counts_by_size` are its items, which `memory.count_by_size` adds to. `spans` reports messages
+    with a sampled `traceparent`, unless it is None: see broker/spans.py.
     """
 
     __slots__ = (
