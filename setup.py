@@ -67,6 +67,7 @@ LEVELS = {
         "midge.server.routing.outbound",
         "midge.server.routing.router",
         "midge.server.routing.runs",
+        "midge.sublist.subjects",
     },
     "-O2": {
         "midge.jetstream.archive.nats_store.highway",
@@ -93,7 +94,6 @@ LEVELS = {
         "midge.server.routing.flush_scheduler",
         "midge.server.routing.receivers",
         "midge.sublist.prefix_results",
-        "midge.sublist.subjects",
         "midge.sublist.trie",
     },
     "-O1": {
