@@ -2,8 +2,9 @@
 
     python -m bench.instructions ../base --only services one_16
 
-On a shared machine, times vary by a fifth and these counts by a hundredth, whatever else runs. The
-kernel's instructions and waits for memory are not in them. The other folder is a built checkout of
+On a shared machine, times vary by a fifth and these counts by one or two hundredths. A run that
+counts few messages shows the cost of its connections as well, 460,000 instructions each. The
+kernel's instructions and waits for memory are not counted. The other folder is a built checkout of
 any version of midge. Each scenario with one server runs once on each build, and the server's own
 counters say how many messages it took or sent.
 """

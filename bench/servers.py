@@ -28,8 +28,10 @@ class StartError(Exception):
 
 @dataclass(frozen=True)
 class Command:
-    """A server command without its address flags, the name it has in the report, and how long it
-    may take to start."""
+    """A server command without its address flags.
+
+    `name` is for reports; the server may take `patience_s` to start.
+    """
 
     name: str
     argv: tuple[str, ...]

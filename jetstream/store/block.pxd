@@ -58,7 +58,8 @@ cdef class Block:
 
 @cython.locals(plain=bytearray, count=Py_ssize_t, row_bits=Py_ssize_t, field=Py_ssize_t,
                value="unsigned int", step="unsigned int", mask="unsigned int", start=Py_ssize_t,
-               end=Py_ssize_t, size=Py_ssize_t, _=Py_ssize_t, deviation="unsigned int")
+               end=Py_ssize_t, row=Py_ssize_t, _=Py_ssize_t, deviation="unsigned int",
+               size="unsigned int")
 cdef bytearray _plain(bytearray rows)
 @cython.locals(packed=bytearray, bits=Py_ssize_t, field=Py_ssize_t, wanted=Py_ssize_t,
                least=Py_ssize_t, base="unsigned int", step="unsigned int")
@@ -71,7 +72,7 @@ cdef bytearray _packed(bytearray plain, bytearray before, Py_ssize_t widened)
                head=bytearray)
 cdef bytearray _head_for(bytearray rows)
 @cython.locals(count=Py_ssize_t, row_bits=Py_ssize_t, field=Py_ssize_t, value="unsigned int",
-               step="unsigned int", start=Py_ssize_t, end=Py_ssize_t, size=Py_ssize_t,
+               step="unsigned int", start=Py_ssize_t, end=Py_ssize_t, row=Py_ssize_t,
                _=Py_ssize_t, deviation="unsigned int")
 cdef void _write(bytearray plain, bytearray packed) except *
 cdef unsigned int _field(bytearray plain, Py_ssize_t i, Py_ssize_t field) noexcept

@@ -36,7 +36,7 @@ _SIZE_FIRST = (
     layout.ROW_BEFORE,
     layout.ROW_AFTER,
 )
-"""The fields of a row; a row of the size 0 has no message."""
+"""The fields of a row, the size before the others: without one there is no message."""
 
 _WIDER = 4
 """Bits that a field gets more at once, so that its rows are packed at most eight times."""
@@ -279,14 +279,19 @@ def _plain(rows: bytearray) -> bytearray:
         mask = numbers.u32_at(rows, field * 4 + layout.HEAD_MASK)
         start = numbers.u16(rows, (field * 4 + layout.HEAD_START) >> 1)
         end = numbers.u16(rows, (field * 4 + layout.HEAD_END) >> 1)
-        size = layout.HEAD + layout.ROW_SIZE
+        row = layout.HEAD
         for _ in range(count):
             deviation = layout.bits_at(rows, start, end) & mask if mask else 0
-            if deviation if field == layout.ROW_SIZE else numbers.u32_at(plain, size):
-                numbers.set_u32_at(plain, size + field - layout.ROW_SIZE, value + deviation & _WORD)
+            size = (
+                deviation
+                if field == layout.ROW_SIZE
+                else numbers.u32_at(plain, row + layout.ROW_SIZE)
+            )
+            if size != 0:
+                numbers.set_u32_at(plain, row + field, value + deviation & _WORD)
             start += row_bits
             end += row_bits
-            size += layout.ROW
+            row += layout.ROW
             value = value + step & _WORD
     return plain
 
@@ -379,14 +384,14 @@ def _write(plain: bytearray, packed: bytearray) -> None:
         step = numbers.u32_at(packed, field * 4 + layout.HEAD_STEP)
         start = numbers.u16(packed, (field * 4 + layout.HEAD_START) >> 1)
         end = numbers.u16(packed, (field * 4 + layout.HEAD_END) >> 1)
-        size = layout.HEAD + layout.ROW_SIZE
+        row = layout.HEAD
         for _ in range(count):
-            if numbers.u32_at(plain, size) != 0:
-                deviation = numbers.u32_at(plain, size + field - layout.ROW_SIZE) - value & _WORD
+            if numbers.u32_at(plain, row + layout.ROW_SIZE) != 0:
+                deviation = numbers.u32_at(plain, row + field) - value & _WORD
                 layout.add_bits(packed, start, end, deviation)
             start += row_bits
             end += row_bits
-            size += layout.ROW
+            row += layout.ROW
             value = value + step & _WORD
 
 
