@@ -5,7 +5,8 @@ change the build:
 
 - `MIDGE_PURE=1` builds no extension at all. It is the only way to a pure install: a compile that
   fails, fails the build.
-- `MIDGE_BOUNDSCHECK=1` turns on every run-time check Cython has, for fuzzing.
+- `MIDGE_BOUNDSCHECK=1` turns on every run-time check that Cython has, and checks the numbers that
+  the store keeps in bytearrays, for fuzzing.
 - `MIDGE_REPOSITORY`, a URL, becomes the distribution's links; a release sets it to where it runs.
 - `MIDGE_SANITIZE=address` instruments the C code (any name that `-fsanitize=` takes).
 
@@ -299,6 +300,7 @@ def extensions() -> list[Extension]:
             name,
             [str(source)],
             include_dirs=["."],
+            define_macros=[("MIDGE_CHECKED", "1")] if is_set("MIDGE_BOUNDSCHECK") else [],
             extra_compile_args=[
                 *([] if is_given else [optimization(name)]),
                 *compile_args,

@@ -179,6 +179,25 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             is_spark = path.startswith("tests/pipeline/") and not path.startswith(WITHOUT_SPARK)
             return "spark" if is_spark else path
 
+        # xdist 3.8.0 hands on what a crashed worker had with the test that it crashed in, and with
+        # the files that are done. A worker that gets only those waits for more, for ever.
+
+        def remove_node(self, node: Any) -> str | None:
+            files = self.assigned_work.pop(node)
+            done_by_test = [item for tests in files.values() for item in tests.items()]
+            crashed = next((test for test, is_done in done_by_test if not is_done), None)
+            if crashed is not None:
+                files[self._split_scope(crashed)][crashed] = True
+                self.workqueue.update(files)
+                for other in self.assigned_work:
+                    self._reschedule(other)
+            return crashed
+
+        def _reschedule(self, node: Any) -> None:
+            super()._reschedule(node)
+            while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
+                super()._reschedule(node)  # the last test is run when it is known to be the last
+
     return ByFile(config, log)
 
 

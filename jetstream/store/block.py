@@ -114,8 +114,8 @@ class Block:
         )
 
     def pack(self) -> None:
-        """Pack the rows, to which none will be added."""
-        if self.keys is None and self.live >= _FEWEST:
+        """Pack the rows, to which none will be added, unless they are packed."""
+        if self.keys is None and self.live >= _FEWEST and layout.is_plain(self.rows):
             self.rows = _packed(self.rows, self.rows, -1)
 
     def is_sound(self) -> bool:

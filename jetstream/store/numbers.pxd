@@ -64,8 +64,20 @@ cdef extern from *:
     /* PyByteArray_AS_STRING looks each time whether there is a byte at all, which callers know. */
     #define midge_octets(data) (((PyByteArrayObject *)(data))->ob_start)
     #define midge_room(data) (((PyByteArrayObject *)(data))->ob_alloc)
+
+    /* A build with MIDGE_BOUNDSCHECK looks whether the bytes are there. */
+    static inline char *midge_at(PyObject *data, Py_ssize_t position, Py_ssize_t size) {
+    #ifdef MIDGE_CHECKED
+        if (position < 0 || size < 0 || position > Py_SIZE(data) - size)
+            Py_FatalError("bytes that a bytearray does not have");
+    #else
+        (void)size;
+    #endif
+        return midge_octets(data) + position;
+    }
     """
     char *midge_octets(bytearray data) noexcept nogil
+    char *midge_at(bytearray data, Py_ssize_t position, Py_ssize_t size) noexcept
     Py_ssize_t midge_room(bytearray data) noexcept nogil
     unsigned long long midge_fold(unsigned long long a, unsigned long long b) noexcept nogil
     Py_ssize_t midge_common(const char *one, const char *other, const char *end) noexcept nogil
@@ -74,13 +86,13 @@ cdef extern from *:
 
 cdef inline unsigned int u16(bytearray data, Py_ssize_t index) noexcept:
     cdef unsigned short value
-    memcpy(&value, midge_octets(data) + index * 2, 2)
+    memcpy(&value, midge_at(data, index * 2, 2), 2)
     return value
 
 
 cdef inline void set_u16(bytearray data, Py_ssize_t index, unsigned int value) noexcept:
     cdef unsigned short narrow = <unsigned short>value
-    memcpy(midge_octets(data) + index * 2, &narrow, 2)
+    memcpy(midge_at(data, index * 2, 2), &narrow, 2)
 
 
 cdef inline unsigned int u32(bytearray data, Py_ssize_t index) noexcept:
@@ -93,22 +105,22 @@ cdef inline void set_u32(bytearray data, Py_ssize_t index, unsigned int value) n
 
 cdef inline unsigned int u32_at(bytearray data, Py_ssize_t position) noexcept:
     cdef unsigned int value
-    memcpy(&value, midge_octets(data) + position, 4)
+    memcpy(&value, midge_at(data, position, 4), 4)
     return value
 
 
 cdef inline void set_u32_at(bytearray data, Py_ssize_t position, unsigned int value) noexcept:
-    memcpy(midge_octets(data) + position, &value, 4)
+    memcpy(midge_at(data, position, 4), &value, 4)
 
 
 cdef inline unsigned long long u64_at(bytearray data, Py_ssize_t position) noexcept:
     cdef unsigned long long value
-    memcpy(&value, midge_octets(data) + position, 8)
+    memcpy(&value, midge_at(data, position, 8), 8)
     return value
 
 
 cdef inline void set_u64_at(bytearray data, Py_ssize_t position, unsigned long long value) noexcept:
-    memcpy(midge_octets(data) + position, &value, 8)
+    memcpy(midge_at(data, position, 8), &value, 8)
 
 
 cdef inline int resize(bytearray data, Py_ssize_t size) except -1:
@@ -139,23 +151,22 @@ cdef inline void put(
     bytearray target, Py_ssize_t position, const unsigned char *data, Py_ssize_t start,
     Py_ssize_t end
 ) noexcept:
-    midge_copy(midge_octets(target) + position, data + start, end - start)
+    midge_copy(midge_at(target, position, end - start), data + start, end - start)
 
 
 cdef inline bytes take(bytearray data, Py_ssize_t start, Py_ssize_t end):
-    return PyBytes_FromStringAndSize(midge_octets(data) + start, end - start)
+    return PyBytes_FromStringAndSize(midge_at(data, start, end - start), end - start)
 
 
 cdef inline void move(bytearray data, Py_ssize_t target, Py_ssize_t start, Py_ssize_t end) noexcept:
-    cdef char *base = midge_octets(data)
-    memmove(base + target, base + start, end - start)
+    memmove(midge_at(data, target, end - start), midge_at(data, start, end - start), end - start)
 
 
 cdef inline bint is_same(
     bytearray data, Py_ssize_t position, const unsigned char *other, Py_ssize_t start,
     Py_ssize_t end
 ) noexcept:
-    return memcmp(midge_octets(data) + position, other + start, end - start) == 0
+    return memcmp(midge_at(data, position, end - start), other + start, end - start) == 0
 
 
 cdef inline Py_ssize_t common(

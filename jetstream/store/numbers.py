@@ -1,8 +1,9 @@
 """Unsigned numbers kept in a bytearray, little-endian: as compact as a C array, and plain bytes.
 
 This module is the interpreted twin of ``numbers.pxd``: there the same functions are one-line C
-loads and stores, which the compiled modules inline. Indices count numbers, positions count bytes;
-neither is checked in C, so callers keep to what they have grown.
+loads and stores, which the compiled modules inline. Indices count numbers, positions count bytes.
+Callers keep to what they have grown. Bytes outside raise IndexError here and end a process whose
+modules were built with `MIDGE_BOUNDSCHECK=1`; other builds do not look.
 """
 
 BytesLike = bytes | bytearray
@@ -10,42 +11,42 @@ BytesLike = bytes | bytearray
 
 def u16(data: bytearray, index: int) -> int:
     """Return the 16-bit number number `index`."""
-    return int.from_bytes(data[index * 2 : index * 2 + 2], "little")
+    return int.from_bytes(take(data, index * 2, index * 2 + 2), "little")
 
 
 def set_u16(data: bytearray, index: int, value: int) -> None:
     """Set the 16-bit number number `index`."""
-    data[index * 2 : index * 2 + 2] = value.to_bytes(2, "little")
+    put(data, index * 2, value.to_bytes(2, "little"), 0, 2)
 
 
 def u32(data: bytearray, index: int) -> int:
     """Return the 32-bit number number `index`."""
-    return int.from_bytes(data[index * 4 : index * 4 + 4], "little")
+    return u32_at(data, index * 4)
 
 
 def set_u32(data: bytearray, index: int, value: int) -> None:
     """Set the 32-bit number number `index`."""
-    data[index * 4 : index * 4 + 4] = value.to_bytes(4, "little")
+    set_u32_at(data, index * 4, value)
 
 
 def u32_at(data: bytearray, position: int) -> int:
     """Return the 32-bit number that begins at byte `position`."""
-    return int.from_bytes(data[position : position + 4], "little")
+    return int.from_bytes(take(data, position, position + 4), "little")
 
 
 def set_u32_at(data: bytearray, position: int, value: int) -> None:
     """Set the 32-bit number that begins at byte `position`."""
-    data[position : position + 4] = value.to_bytes(4, "little")
+    put(data, position, value.to_bytes(4, "little"), 0, 4)
 
 
 def u64_at(data: bytearray, position: int) -> int:
     """Return the 64-bit number that begins at byte `position`."""
-    return int.from_bytes(data[position : position + 8], "little")
+    return int.from_bytes(take(data, position, position + 8), "little")
 
 
 def set_u64_at(data: bytearray, position: int, value: int) -> None:
     """Set the 64-bit number that begins at byte `position`."""
-    data[position : position + 8] = value.to_bytes(8, "little")
+    put(data, position, value.to_bytes(8, "little"), 0, 8)
 
 
 def resize(data: bytearray, size: int) -> None:
@@ -70,22 +71,24 @@ def grow_in_steps(data: bytearray, size: int, most: int) -> int:  # noqa: ARG001
 
 def put(target: bytearray, position: int, data: BytesLike, start: int, end: int) -> None:
     """Copy ``data[start:end]`` into `target` at byte `position`."""
+    _expect(target, position, position + end - start)
     target[position : position + end - start] = data[start:end]
 
 
 def take(data: bytearray, start: int, end: int) -> bytes:
     """Copy ``data[start:end]`` out."""
+    _expect(data, start, end)
     return bytes(data[start:end])
 
 
 def move(data: bytearray, target: int, start: int, end: int) -> None:
     """Copy ``data[start:end]`` to byte `target` of the same buffer; the two may overlap."""
-    data[target : target + end - start] = data[start:end]
+    put(data, target, take(data, start, end), 0, end - start)
 
 
 def is_same(data: bytearray, position: int, other: BytesLike, start: int, end: int) -> bool:
     """Return whether ``other[start:end]`` stands in `data` at byte `position`."""
-    return data[position : position + end - start] == other[start:end]
+    return take(data, position, position + end - start) == other[start:end]
 
 
 def common(data: bytearray, one: int, other: int, end: int) -> int:
@@ -99,3 +102,8 @@ def common(data: bytearray, one: int, other: int, end: int) -> int:
 def seeded_hash(data: BytesLike, start: int, end: int, seed: int) -> int:
     """Return a 32-bit hash of ``data[start:end]``, unpredictable without the seed."""
     return hash((seed, bytes(data[start:end]))) & 0xFFFFFFFF
+
+
+def _expect(data: bytearray, start: int, end: int) -> None:
+    if not 0 <= start <= end <= len(data):
+        raise IndexError(f"bytes {start} to {end} of {len(data)}")

@@ -26,14 +26,16 @@ def test_after_it():
 """
 
 
-def run(folder: Path, root: Path, program: str, **environment: str) -> str:
+HOOKS = "pytest_runtest_protocol, pytest_sessionfinish, pytest_xdist_make_scheduler"
+
+
+def run(folder: Path, root: Path, program: str, *arguments: str, **environment: str) -> str:
     """Return what pytest prints of `program`, run with the hooks of the suite."""
     folder.joinpath("test_it.py").write_text(program)
-    hooks = "from tests.conftest import pytest_runtest_protocol, pytest_sessionfinish\n"
-    folder.joinpath("conftest.py").write_text(hooks)
+    folder.joinpath("conftest.py").write_text(f"from tests.conftest import {HOOKS}\n")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", "pyproject.toml"]
     done = subprocess.run(
-        [*command, "--rootdir", str(folder), str(folder)],
+        [*command, "--rootdir", str(folder), str(folder), *arguments],
         cwd=root,
         env={**os.environ, "CI": "", "PYTEST_ADDOPTS": "", **environment},
         capture_output=True,
@@ -49,6 +51,24 @@ def test_what_a_failed_test_leaves_fails_no_other(tmp_path: Path, root: Path) ->
     assert "1 failed, 1 passed" in printed
     plain = LEAVES_A_SOCKET.replace("assert False", "pass")  # not freed: it has not failed
     assert "1 failed, 1 passed" in run(tmp_path, root, plain)
+
+
+@pytest.mark.parametrize("crash", ["0", "1", "2"])
+def test_what_a_crashed_worker_has_left_is_run(tmp_path: Path, root: Path, crash: str) -> None:
+    program = f"""
+import os, pytest
+
+@pytest.mark.parametrize("number", range(3))
+def test_it(number):
+    if __name__.endswith("5") and number == {crash}:
+        os._exit(1)
+"""
+    for number in range(1, 9):
+        (tmp_path / f"test_{number}.py").write_text(program)
+    printed = run(tmp_path, root, program, "-n", "2", "--no-loadscope-reorder")
+    assert f"crashed while running 'test_5.py::test_it[{crash}]'" in printed
+    assert "1 failed, 26 passed" in printed
+    assert printed.endswith("exit 1")
 
 
 @pytest.mark.parametrize(("variable", "code"), [("", 0), ("true", 1)])

@@ -58,3 +58,16 @@ def test_a_row_goes_behind_those_left_of_a_block() -> None:
         index.discard(seq, index.locate(seq))
     index.enter(151, 0, 8, 1, 0, 0)  # in a new block for the same sequences
     assert (index.locate(150), index.block.offset(index.locate(151))) == (-1, 8)
+
+
+def test_rows_stay_while_the_blocks_behind_them_come_and_go() -> None:
+    index = MessageIndex()
+    for seq in range(1, 101):
+        index.enter(seq, 0, seq, 200 + seq, seq % 7, 0)
+    for seq in (1025, 1026, 2049, 9999):
+        index.enter(seq, 0, 0, 1, 0, 0)
+        index.discard(seq, index.locate(seq))
+    for seq in range(1, 101):
+        row = index.locate(seq)
+        block = index.block
+        assert (block.offset(row), block.size(row), block.subject(row)) == (seq, 200 + seq, seq % 7)
