@@ -180,7 +180,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return "spark" if is_spark else path
 
         # xdist 3.8.0 hands on what a crashed worker had with the test that it crashed in, and with
-        # the files that are done. A worker that gets only those waits for more, for ever.
+        # the files that are done. A worker that gets only those waits for more, for ever. And it
+        # gives files to a worker that has yet to collect the tests, where two have crashed.
 
         def remove_node(self, node: Any) -> str | None:
             files = self.assigned_work.pop(node)
@@ -194,6 +195,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return crashed
 
         def _reschedule(self, node: Any) -> None:
+            if node not in self.registered_collections:
+                return
             super()._reschedule(node)
             while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
                 super()._reschedule(node)  # the last test is run when it is known to be the last

@@ -4,7 +4,8 @@ from midge.jetstream.archive cimport crc32c
 from midge.jetstream.store cimport numbers
 
 cdef Py_ssize_t _HASH_BITS, _HASH_BITS_MIN, _MARGIN, _SIZE_DIGITS_MAX
-cdef unsigned int _HASH_FACTOR, _WORD, _CRC_MASK
+cdef unsigned int _WORD, _CRC_MASK
+cdef unsigned long long _HASH_FACTOR
 
 
 @cython.locals(crc="unsigned int")

@@ -288,11 +288,11 @@ def _plain(rows: bytearray) -> bytearray:
                 else numbers.u32_at(plain, row + layout.ROW_SIZE)
             )
             if size != 0:
-                numbers.set_u32_at(plain, row + field, value + deviation & _WORD)
+                numbers.set_u32_at(plain, row + field, numbers.plus(value, deviation))
             start += row_bits
             end += row_bits
             row += layout.ROW
-            value = value + step & _WORD
+            value = numbers.plus(value, step)
     return plain
 
 
@@ -387,12 +387,12 @@ def _write(plain: bytearray, packed: bytearray) -> None:
         row = layout.HEAD
         for _ in range(count):
             if numbers.u32_at(plain, row + layout.ROW_SIZE) != 0:
-                deviation = numbers.u32_at(plain, row + field) - value & _WORD
+                deviation = numbers.minus(numbers.u32_at(plain, row + field), value)
                 layout.add_bits(packed, start, end, deviation)
             start += row_bits
             end += row_bits
             row += layout.ROW
-            value = value + step & _WORD
+            value = numbers.plus(value, step)
 
 
 def _field(plain: bytearray, i: int, field: int) -> int:

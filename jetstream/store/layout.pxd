@@ -1,5 +1,7 @@
 # Members of an enum, which C computes with; layout.py has the meanings and contracts.
 
+cimport cython
+
 from cpython.bytearray cimport PyByteArray_GET_SIZE
 
 from midge.jetstream.store cimport numbers
@@ -114,21 +116,23 @@ cdef inline bint is_live(bytearray rows, Py_ssize_t i) noexcept:
 
 
 cdef inline unsigned int get(bytearray rows, Py_ssize_t i, Py_ssize_t field) noexcept:
-    return _predicted(rows, i, field) + deviation(rows, i, field)
+    return numbers.plus(_predicted(rows, i, field), deviation(rows, i, field))
 
 
 cdef inline bint fits(
     bytearray rows, Py_ssize_t i, Py_ssize_t field, unsigned int value
 ) noexcept:
-    return value - _predicted(rows, i, field) <= numbers.u32_at(rows, field * 4 + HEAD_MASK)
+    value = numbers.minus(value, _predicted(rows, i, field))
+    return value <= numbers.u32_at(rows, field * 4 + HEAD_MASK)
 
 
 cdef inline void put(
     bytearray rows, Py_ssize_t i, Py_ssize_t field, unsigned int value
 ) noexcept:
-    set_deviation(rows, i, field, value - _predicted(rows, i, field))
+    set_deviation(rows, i, field, numbers.minus(value, _predicted(rows, i, field)))
 
 
+@cython.overflowcheck(False)
 cdef inline unsigned int _predicted(bytearray rows, Py_ssize_t i, Py_ssize_t field) noexcept:
     return numbers.u32_at(rows, field * 4) + (
         numbers.u32_at(rows, field * 4 + HEAD_STEP) * <unsigned int>i

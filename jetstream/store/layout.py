@@ -48,8 +48,6 @@ BITS = 10  # of a sequence: its place in its block
 SPAN = 1 << BITS
 MASK = SPAN - 1
 
-_WORD = 0xFFFFFFFF
-
 
 def plain_rows() -> bytearray:
     """Return a head of plain rows, and no row."""
@@ -119,17 +117,18 @@ def is_live(rows: bytearray, i: int) -> bool:
 
 def get(rows: bytearray, i: int, field: int) -> int:
     """Return a field of row `i`, which holds a message."""
-    return _predicted(rows, i, field) + deviation(rows, i, field) & _WORD
+    return numbers.plus(_predicted(rows, i, field), deviation(rows, i, field))
 
 
 def fits(rows: bytearray, i: int, field: int, value: int) -> bool:
     """Return whether a field of row `i` can become `value`."""
-    return value - _predicted(rows, i, field) & _WORD <= numbers.u32_at(rows, field * 4 + HEAD_MASK)
+    value = numbers.minus(value, _predicted(rows, i, field))
+    return value <= numbers.u32_at(rows, field * 4 + HEAD_MASK)
 
 
 def put(rows: bytearray, i: int, field: int, value: int) -> None:
     """Set a field of row `i` to a value that `fits`."""
-    set_deviation(rows, i, field, value - _predicted(rows, i, field) & _WORD)
+    set_deviation(rows, i, field, numbers.minus(value, _predicted(rows, i, field)))
 
 
 def _predicted(rows: bytearray, i: int, field: int) -> int:

@@ -1,5 +1,7 @@
 # Numbers in bytearrays as C loads and stores; numbers.py has the contracts.
 
+cimport cython
+
 from cpython.bytearray cimport PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.string cimport memcmp, memcpy, memmove, memset
@@ -121,6 +123,16 @@ cdef inline unsigned long long u64_at(bytearray data, Py_ssize_t position) noexc
 
 cdef inline void set_u64_at(bytearray data, Py_ssize_t position, unsigned long long value) noexcept:
     memcpy(midge_at(data, position, 8), &value, 8)
+
+
+@cython.overflowcheck(False)
+cdef inline unsigned int plus(unsigned int one, unsigned int other) noexcept:
+    return one + other
+
+
+@cython.overflowcheck(False)
+cdef inline unsigned int minus(unsigned int one, unsigned int other) noexcept:
+    return one - other
 
 
 cdef inline int resize(bytearray data, Py_ssize_t size) except -1:

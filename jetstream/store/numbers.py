@@ -49,6 +49,16 @@ def set_u64_at(data: bytearray, position: int, value: int) -> None:
     put(data, position, value.to_bytes(8, "little"), 0, 8)
 
 
+def plus(one: int, other: int) -> int:
+    """Return the sum of two 32-bit numbers, of which the carry is lost."""
+    return one + other & 0xFFFFFFFF
+
+
+def minus(one: int, other: int) -> int:
+    """Return the difference of two 32-bit numbers, or what `plus` makes the first one of."""
+    return one - other & 0xFFFFFFFF
+
+
 def resize(data: bytearray, size: int) -> None:
     """Make `data` `size` bytes long; added bytes are zero."""
     if size < len(data):

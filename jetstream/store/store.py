@@ -146,6 +146,7 @@ class Store(Indexes):
         known = self._known
         if (
             known is None
+            or self.messages == 0
             or self.last_seq - self.first_seq > _NEAR
             or self.last_seq > _SEQ_MAX - _NEAR
         ):

@@ -95,8 +95,8 @@ cdef class SubjectIndex:
     cdef Py_ssize_t _take_row(self) except -1
     @cython.locals(mask="size_t", slot="size_t")
     cdef void _enter(self, bytearray table, Py_ssize_t subject, unsigned int hashed) noexcept
-    @cython.locals(mask="size_t", hole="size_t", slot="size_t", entry="unsigned int",
-                   wanted="size_t")
+    @cython.locals(mask=Py_ssize_t, hole=Py_ssize_t, slot=Py_ssize_t, entry="unsigned int",
+                   wanted=Py_ssize_t)
     cdef void _leave(self, bytearray table, Py_ssize_t subject) noexcept
     @cython.locals(taken=Py_ssize_t, slots=Py_ssize_t)
     cdef void _grow(self) except *

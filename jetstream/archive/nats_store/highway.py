@@ -1,3 +1,5 @@
+# cython: overflowcheck=False
+# ruff: noqa: ERA001 - read by Cython; the sums and products of a hash wrap
 """HighwayHash with a result of 64 bits: the checksum of nats-server's files.
 
 The algorithm is that of Alakuijala, Cox and Wassenberg ("Fast keyed hash/pseudo-random function
