@@ -248,10 +248,9 @@ def pause(call: ApiCall) -> None:
     configuration.set_required_level(config)
     consumer.change(config)
     fields: dict[str, Any] = {"paused": False, "pause_until": Timestamp(until_ns).text()}
-    rest_ns = until_ns - consumer.host.clock.wall_ns()
-    if rest_ns > 0:
+    if consumer.is_paused():
         fields["paused"] = True
-        fields["pause_remaining"] = rest_ns
+        fields["pause_remaining"] = consumer.pause_remaining_ns()
     call.answer(fields, _stream(call).store)
 
 

@@ -13,6 +13,7 @@ from midge.jetstream.consumer.consumer_host import ConsumerHost
 from midge.jetstream.consumer.consumer_log import ConsumerLog
 from midge.jetstream.consumer.pending import Entry
 from midge.jetstream.consumer.position import Position
+from midge.jetstream.environment.clock import LONGEST_NS
 from midge.jetstream.store.interface import LoadedMessage
 
 _DUE_AT_ONCE = 10_000
@@ -458,7 +459,9 @@ class AckTracker(Position):
     def _nak_later(self, entry: Entry, delay_ns: int) -> None:
         # nats-server moves the delivery back so that the plain ack wait ends with the delay. With
         # backoff, the wait that then applies may be longer than that.
-        sent_ns = self.host.clock.monotonic_ns() - self.config.ack_wait_ns + delay_ns
+        delay_ns = max(min(delay_ns, LONGEST_NS), -LONGEST_NS)
+        delay_ns -= min(self.config.ack_wait_ns, LONGEST_NS)
+        sent_ns = self.host.clock.monotonic_ns() + delay_ns
         again = max(self.redelivered.get(entry.seq, 0), 0)
         due_ns = sent_ns + self.pending.wait_ns(again)
         entry.sent_ns = sent_ns

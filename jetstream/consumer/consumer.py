@@ -22,7 +22,7 @@ from midge.jetstream.consumer.consumer_log import ConsumerLog
 from midge.jetstream.consumer.deliverer import Deliverer, pace_of
 from midge.jetstream.consumer.position import in_reach, start_of, waits_of
 from midge.jetstream.consumer.receivers import NO_RECEIVERS
-from midge.jetstream.environment.clock import Timer
+from midge.jetstream.environment.clock import LONGEST_NS, Timer
 from midge.jetstream.json.times import ZERO_TIME_NS, Timestamp
 from midge.sublist.subscription import Subscription
 
@@ -31,6 +31,7 @@ _NAK = ack_kinds.NAK
 _PROGRESS = ack_kinds.PROGRESS
 _SECOND_NS = 1_000_000_000
 _MILLISECOND_NS = 1_000_000
+_INT64_MAX = (1 << 63) - 1
 
 _LOOKED_THROUGH = 32  # redelivered messages that are searched for the first of them
 
@@ -231,7 +232,7 @@ class Consumer(Deliverer):
             self._inactive_timer.cancel()
             self._inactive_timer = None
         config = self.acks.config
-        threshold_ns = max(config.inactive_threshold_ns, 0)
+        threshold_ns = max(min(config.inactive_threshold_ns, LONGEST_NS), 0)
         # nats-server adds 0.1 to 1 s, so that consumers made together do not go together.
         if threshold_ns and config.is_pull() and not self.host.clock.is_exact:
             threshold_ns += (100 + int(self.host.around.random.random() * 900)) * _MILLISECOND_NS
@@ -311,6 +312,12 @@ class Consumer(Deliverer):
             raise errors.CONSUMER_INVALID_RESET.error(err="not allowed")
 
     # Pausing.
+
+    def pause_remaining_ns(self) -> int:
+        """Return how long a paused consumer stays so; as in Go, that has 64 bits."""
+        until = self.acks.config.pause_until
+        assert until is not None
+        return min(until.ns - self.host.clock.wall_ns(), _INT64_MAX)
 
     def _arm_pause_timer(self) -> None:
         if self._pause_timer is not None:

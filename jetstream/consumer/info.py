@@ -90,7 +90,7 @@ def info_of(consumer: Consumer, *, with_versions: bool) -> dict[str, Any]:
         info["push_bound"] = True
     if consumer.is_paused():
         info["paused"] = True
-        info["pause_remaining"] = consumer.paused_until_ns - clock.wall_ns()
+        info["pause_remaining"] = consumer.pause_remaining_ns()
     info["ts"] = format_time(clock.wall_ns())
     groups = receivers.priority_groups()
     if groups:

@@ -45,6 +45,7 @@ from functools import lru_cache
 from midge.jetstream.config.consumer_config import ConsumerConfig
 from midge.jetstream.consumer.consumer_host import ConsumerHost
 from midge.jetstream.consumer.pending import Entry, Pending
+from midge.jetstream.environment.clock import LONGEST_NS
 from midge.jetstream.store.store import Store
 
 _STALE = 0xFFFFFFFFFFFFFFFF
@@ -218,7 +219,9 @@ class Position:
 
 def waits_of(config: ConsumerConfig) -> list[int]:
     """Return the ack waits of a message's deliveries in order; the last one repeats."""
-    return config.backoff_ns or _one_wait(config.ack_wait_ns)
+    if config.backoff_ns:
+        return [min(wait_ns, LONGEST_NS) for wait_ns in config.backoff_ns]
+    return _one_wait(min(config.ack_wait_ns, LONGEST_NS))
 
 
 @lru_cache(maxsize=64)

@@ -13,7 +13,7 @@ from midge.jetstream.consumer import statuses
 from midge.jetstream.consumer.ack_tracker import ACK_FLOW_CONTROL
 from midge.jetstream.consumer.consumer import Consumer
 from midge.jetstream.consumer.receivers import Receivers
-from midge.jetstream.environment.clock import Timer
+from midge.jetstream.environment.clock import LONGEST_NS, Timer
 from midge.jetstream.environment.sink import Receiver
 from midge.jetstream.store.interface import MessageView
 
@@ -51,7 +51,7 @@ class DeliverSubject(Receivers):
     def follow(self, config: ConsumerConfig) -> None:
         """See `Receivers.follow`; a new subject gets everything pending again."""
         self.has_flow_control = config.flow_control
-        self._heartbeat_ns = config.idle_heartbeat_ns
+        self._heartbeat_ns = min(config.idle_heartbeat_ns, LONGEST_NS)
         subject = names.to_bytes(config.deliver_subject)
         if subject == self.subject:
             return

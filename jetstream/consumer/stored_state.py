@@ -20,6 +20,7 @@ from midge.jetstream.config import consumer as configuration
 from midge.jetstream.config.consumer_config import ConsumerConfig
 from midge.jetstream.consumer.pending import Entry
 from midge.jetstream.consumer.position import Position
+from midge.jetstream.environment.clock import LONGEST_NS
 from midge.jetstream.json import structure
 from midge.jetstream.json.encode import decode, encode
 
@@ -187,7 +188,8 @@ def take_up(position: Position, stored: StoredState) -> list[Entry]:
         _cut(position, stored, last_seq)
     for seq, count in stored.redelivered.items():
         position.count_again(seq, count)
-    to_wall_ns = position.host.clock.wall_ns() - position.host.clock.monotonic_ns()
+    now_ns = position.host.clock.monotonic_ns()
+    to_wall_ns = position.host.clock.wall_ns() - now_ns
     gone = []
     for seq, (consumer_seq, _) in sorted(stored.pending.items()):
         entry = position.pending.add(seq, consumer_seq)
@@ -197,7 +199,8 @@ def take_up(position: Position, stored: StoredState) -> list[Entry]:
         entry = position.pending.entries[seq]
         if position.config.ack_wait_ns:
             again = position.redelivered.get(seq, 0)
-            position.pending.wait(entry, sent_ns - to_wall_ns, again)
+            began_ns = min(sent_ns - to_wall_ns, now_ns + LONGEST_NS)
+            position.pending.wait(entry, began_ns, again)
     return gone
 
 

@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from typing import Any, Protocol
 
+LONGEST_NS = 1 << 61
+"""73 years, which a longer wait is cut to: a moment and two waits are less than 64 bits then."""
+
 
 class Timer(Protocol):
     """A scheduled call that can be cancelled."""

@@ -12,6 +12,7 @@ from midge.jetstream import errors
 from midge.jetstream.config.stream import MEMORY, StreamConfig
 from midge.jetstream.consumer.consumer_set import ConsumerSet
 from midge.jetstream.consumer.pull import PullRequests
+from midge.jetstream.environment.clock import LONGEST_NS
 from midge.jetstream.environment.surroundings import Surroundings
 from midge.jetstream.environment.ticks import ticks_of
 from midge.jetstream.errors import ApiError
@@ -154,7 +155,7 @@ class StreamHost:
         self.name = config.name.encode("utf-8", "surrogateescape")
         self.is_memory = config.storage == MEMORY
         self.answers = Answers(store, self.sink, self.is_memory)
-        self.dedup = Dedup(config.duplicate_window_ns, self.clock.is_exact)
+        self.dedup = Dedup(min(config.duplicate_window_ns, LONGEST_NS), self.clock.is_exact)
         self.readers = StreamReaders(config, store, surroundings, self._remove_settled)
         self.consumers = self.readers.consumers
         self.followers = self.readers.followers
@@ -179,7 +180,7 @@ class StreamHost:
         self.allows_direct = config.allow_direct
         self.allows_rollup = config.allow_rollup and not config.deny_purge
         self.acks = not config.no_ack
-        self.dedup.window_ns = config.duplicate_window_ns
+        self.dedup.window_ns = min(config.duplicate_window_ns, LONGEST_NS)
         given = config.transform()
         random = self.surroundings.random
         self.transform = StreamTransform(given.source, given.destination, random) if given else None

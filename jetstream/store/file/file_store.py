@@ -9,7 +9,7 @@ from midge.jetstream.store.file import records
 from midge.jetstream.store.file.group import Segment
 from midge.jetstream.store.file.log import Log
 from midge.jetstream.store.file.record_reader import FIXED_BYTES, FIXED_BYTES_WITH_HEADERS
-from midge.jetstream.store.file.record_writer import RecordWriter
+from midge.jetstream.store.file.record_writer import LONGEST_WINDOW_NS, RecordWriter
 from midge.jetstream.store.interface import MessageView, Waiter
 from midge.jetstream.store.store import Store
 
@@ -202,7 +202,7 @@ class FileStore(Store):
 
     def set_dedup_window(self, window_ns: int) -> None:
         """Set the time for which ids must be known after a restart."""
-        self.records.dedup_window_ns = window_ns
+        self.records.dedup_window_ns = min(window_ns, LONGEST_WINDOW_NS)
         self.records.forget_ids(max(self.last_time_ns - window_ns, 0))
 
     def delete(self) -> None:

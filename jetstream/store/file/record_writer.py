@@ -20,8 +20,8 @@ _FIXED = FIXED_BYTES  # as a C number
 _BEYOND = 128
 """How much longer a record may be than what its message counts, without being read twice."""
 
-_UNKNOWN_WINDOW = 1 << 62
-"""Nanoseconds: every id is kept until it has been said how long it must be known."""
+LONGEST_WINDOW_NS = 1 << 62
+"""146 years, which a longer window is cut to. Ids are kept so long until their window is known."""
 
 _ID = 20  # bytes noted of an id: sequence 8, time 8, length 4, and the id
 _TTL = 16  # of a TTL: sequence 8, seconds 8
@@ -51,7 +51,7 @@ class RecordWriter(RecordReader):
         self._ids_max = 0
         self.ttls = bytearray()
         self._ttls_max = 0
-        self.dedup_window_ns = _UNKNOWN_WINDOW
+        self.dedup_window_ns = LONGEST_WINDOW_NS
 
     def close_group(self) -> int:
         """Write the records of removals, before the group goes to the disk; return `last_seq`."""

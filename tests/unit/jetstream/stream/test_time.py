@@ -288,3 +288,14 @@ def test_a_schedule_whose_message_is_refused_is_tried_again() -> None:
     rig.account.memory.limit = -1
     rig.clock.advance(1.5)
     assert subjects_of(rig) == {"a.plan": 1, "a.out": 1}
+
+
+@pytest.mark.parametrize("longest_ns", [(1 << 63) - 1, 1 << 62])
+def test_the_longest_times_are_long(longest_ns: int) -> None:
+    rig = AccountRig()
+    stream = rig.create(max_age=longest_ns, duplicate_window=longest_ns, allow_msg_ttl=True)
+    headers = {"Nats-Msg-Id": "one", "Nats-TTL": f"{(1 << 63) - 1}"}
+    assert rig.publish("a.1", b"x", headers)["seq"] == 1
+    rig.clock.advance(365 * 24 * 3600)
+    assert rig.publish("a.1", b"x", headers) == {"stream": "A", "seq": 1, "duplicate": True}
+    assert stream.store.messages == 1
