@@ -92,7 +92,7 @@ class Arguments:
 def _check_digits(kind: str, name: str, function: str, text: str, digits: str) -> None:
     if not (digits.isascii() and digits.isdigit()):
         raise BadArgument(_refusal(kind, name, function, text))
-    if len(digits) > _SHOWN_DIGITS or int(digits) > _LARGEST[kind]:
+    if len(digits) > _SHOWN_DIGITS or int(digits) > _LARGEST[kind] + text.startswith("-"):
         raise BadArgument(_refusal(kind, name, function, text, "value out of range"))
 
 

@@ -126,7 +126,7 @@ class Monitor:
             "/routez": lambda given: routez.routez(state, given),
             "/leafz": lambda given: routez.leafz(state, given),
             "/gatewayz": lambda given: routez.gatewayz(state, given),
-            "/ipqueuesz": lambda _: {},
+            "/ipqueuesz": routez.ipqueuesz,
             "/why": lambda given: why.why(state, given),
         }
         pages: dict[str, Page] = {path: _json_page(page) for path, page in simple.items()}

@@ -166,6 +166,12 @@ def gatewayz(state: State, arguments: Arguments) -> dict[str, Any]:
     return {**_head(state), "outbound_gateways": {}, "inbound_gateways": {}}
 
 
+def ipqueuesz(arguments: Arguments) -> dict[str, Any]:
+    """Return the page of nats-server's queues between goroutines, which midge does not have."""
+    arguments.flag("all")
+    return {}
+
+
 def _head(state: State) -> dict[str, Any]:
     return {
         "server_id": state.broker.keys.server_id,

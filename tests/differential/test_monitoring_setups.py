@@ -108,6 +108,7 @@ PAGES = (
     *("/subsz?subs=1", "/gatewayz", "/accountz", "/accountz?acc=A", "/accstatz?unused=1"),
     *("/jsz?accounts=1&streams=1&consumers=1&config=1", "/jsz?acc=X", "/healthz?details=1"),
     *("/jsz?accounts=1&streams=1&raft=1", "/connz?state=all&auth=1", "/ipqueuesz", "/raftz"),
+    *("/ipqueuesz?all=x", f"/connz?limit={-(1 << 63)}", f"/subsz?offset={-(1 << 63)}"),
     *(f"/accountz?acc={ACCOUNT.public}", "/leafz?subs=1", "/routez?subs=detail"),
 )
 MEANT = {
