@@ -13,6 +13,10 @@ _BLANKS = b" \t\r\n\f\v"
 _REMEMBERED = 128  # clients send the same few bodies again and again; reading one takes 30 us
 _REMEMBERED_SIZE = 256
 _INT64_MAX = (1 << 63) - 1
+
+_LEAST_BATCH = -(1 << 62)
+"""A lower number is taken for this one, so that it can be counted down. Either gets one message."""
+
 _DIGITS_MAX = 4000  # Python reads no more at once
 _UNPRIORITIZED = 1 << 31
 
@@ -99,7 +103,7 @@ def _read(body: bytes) -> RequestBody:
     if not body.startswith(b"{"):
         digits = body[1:] if body[:1] in {b"+", b"-"} else body
         if digits.isdigit() and len(digits) <= _DIGITS_MAX and int(digits) <= _INT64_MAX:
-            made.batch = int(body)
+            made.batch = max(int(body), _LEAST_BATCH)
         return made
     made.batch = 0
     try:
@@ -107,7 +111,8 @@ def _read(body: bytes) -> RequestBody:
     except structure.JsonProblem as problem:
         raise BadRequestError(str(problem)) from None
     made.has_options = True
-    if made.heartbeat_ns > 0 and made.heartbeat_ns * 2 > made.expires_ns:
+    made.batch = max(made.batch, _LEAST_BATCH)
+    if made.heartbeat_ns > 0 and made.heartbeat_ns > made.expires_ns // 2:
         raise BadRequestError("heartbeat value too large")
     return made
 

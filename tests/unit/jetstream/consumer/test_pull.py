@@ -80,6 +80,10 @@ def test_a_request_without_reply_is_ignored() -> None:
             [b"400 Bad Request - heartbeat value too large"],
         ),
         (
+            f'{{"batch":2,"expires":1000000000,"idle_heartbeat":{(1 << 63) - 1}}}',
+            [b"400 Bad Request - heartbeat value too large"],
+        ),
+        (
             "{x",
             [b"400 Bad Request - invalid character 'x' looking for beginning of object key string"],
         ),
@@ -91,6 +95,17 @@ def test_requests_end_with_a_status(body: str, statuses: list[bytes]) -> None:
     rig.pull(consumer, body)
     rig.advance(2)
     assert [one.status for one in rig.taken()] == statuses
+    assert rig.info(consumer)["num_waiting"] == 0
+
+
+@pytest.mark.parametrize("batch", [0, -2, 1 - (1 << 63), -(1 << 63)])
+@pytest.mark.parametrize("body", ['{{"batch":{}}}', "{}"])
+def test_a_request_for_none_or_fewer_gets_one_message(body: str, batch: int) -> None:
+    rig = Rig()
+    rig.publish("a.1", "a.2")
+    consumer = rig.create()
+    rig.pull(consumer, body.format(batch))
+    assert numbers(rig.taken()) == [(1, 1, 1, 1)]
     assert rig.info(consumer)["num_waiting"] == 0
 
 
