@@ -57,7 +57,7 @@ class RequestBody:
 
 
 _BODY = Structure(
-    "JSApiConsumerGetNextRequest",
+    "",  # nats-server reads it into a struct that has no name
     RequestBody,
     [
         Field("expires", Integer("time.Duration"), "expires_ns"),
