@@ -179,14 +179,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             is_spark = path.startswith("tests/pipeline/") and not path.startswith(WITHOUT_SPARK)
             return "spark" if is_spark else path
 
-        # xdist 3.8.0 hands on what a crashed worker had with the test that it crashed in, and with
-        # the files that are done. A worker that gets only those waits for more, for ever. And it
-        # gives files to a worker that has yet to collect the tests, where two have crashed.
+        # When a worker has crashed, xdist 3.8.0 gives all of its files to others: the test that it
+        # crashed in is run again, and a worker that gets only finished files waits for ever. When
+        # two have crashed, it gives files to a worker that has not collected the tests yet.
 
         def remove_node(self, node: Any) -> str | None:
             files = self.assigned_work.pop(node)
-            done_by_test = [item for tests in files.values() for item in tests.items()]
-            crashed = next((test for test, is_done in done_by_test if not is_done), None)
+            tests = [item for file in files.values() for item in file.items()]
+            crashed = next((test for test, is_done in tests if not is_done), None)
             if crashed is not None:
                 files[self._split_scope(crashed)][crashed] = True
                 self.workqueue.update(files)

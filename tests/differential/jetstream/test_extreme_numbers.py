@@ -32,17 +32,12 @@ NEEDED: dict[str, dict[str, Any]] = {
     "priority_timeout": {"priority_policy": "pinned_client", "priority_groups": ["g"]},
 }
 COUNTS = ("num_ack_pending", "num_redelivered", "num_pending", "num_waiting")
-MEANT = (
-    ("pull", "idle_heartbeat", MOST),  # nats-server doubles the number, of which -2 is left
-    ("pull", "idle_heartbeat", MOST - 1),
-    ("pull", "idle_heartbeat", 1 << 62),
-    ("pull", "batch", -MOST - 1),  # it counts down to the largest number
+MEANT_OF_PULLS = (
+    ("idle_heartbeat", MOST),  # nats-server doubles the number, of which -2 is left
+    ("idle_heartbeat", MOST - 1),
+    ("idle_heartbeat", 1 << 62),
+    ("batch", -MOST - 1),  # it counts down to the largest number
 )
-
-
-async def request(wire: Wire, subject: str, body: bytes) -> Any:
-    answer = await wire.request(subject, body)
-    return answer and (answer.headers, answer.payload)
 
 
 async def pull(wire: Wire, consumer: str, body: bytes, count: int) -> Any:
@@ -64,7 +59,8 @@ async def in_streams(wire: Wire) -> Answers:
             answer = await wire.api("STREAM.CREATE.S", config)
             found.append((key, number, shown(answer, key)))
             if "error" not in answer:
-                found.append(await request(wire, "s", b"x"))
+                stored = await wire.request("s", b"x")
+                found.append(stored and (stored.headers, stored.payload))
             await wire.api("STREAM.DELETE.S", {})
     return found
 
@@ -100,7 +96,7 @@ async def in_pull_requests(wire: Wire) -> Answers:
     found = []
     for key in PULL_KEYS:
         for number in NUMBERS:
-            if ("pull", key, number) in MEANT:
+            if (key, number) in MEANT_OF_PULLS:
                 continue
             name = f"P{len(found)}"
             config = {"name": name, "ack_policy": "none"}

@@ -64,14 +64,14 @@ def test_a_delay_is_as_long_as_can_be(body: bytes, redelivered: int, ack_wait_ns
     assert len(consumers.taken()) == redelivered
 
 
-@pytest.mark.parametrize("sent_ns", [0, MOST, (1 << 64) - 1])
+@pytest.mark.parametrize("sent_ns", [0, MOST])  # the stored moment is larger than either
 def test_a_stored_moment_may_be_any(sent_ns: int) -> None:
     old = rig()
     old.publish("a.1")
     consumer = old.create(ack_wait_ns=MOST)
     old.pull(consumer, "1")
     old.taken()
-    consumer.acks.pending.entries[1].sent_ns = min(sent_ns, MOST)
+    consumer.acks.pending.entries[1].sent_ns = sent_ns
     new = again(old, orderly=True)
     (taken_up,) = new.consumers
     assert len(taken_up.acks.pending.entries) == 1
