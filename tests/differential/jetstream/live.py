@@ -1,10 +1,11 @@
 """Run random programs on a live server, many at once, and write down what it answered.
 
-    python -m tests.differential.jetstream.live [--first SEED] [--count N] [--at-once N] [--timed]
+    python -m tests.differential.jetstream.live [--first SEED] [--count N] [--timed] [--kills]
 
 runs them on nats-server and on midge, prints each program that differs with its seed and the first
 step that does, and in the end how many there were. A program that differs is run again beside
-few others before it is reported, because nats-server answers late on a busy machine.
+few others before it is reported, because nats-server answers late on a busy machine. With
+`--kills`, both servers are killed in the middle of the programs, which go on after a new start.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from random import Random
 from typing import Any, NamedTuple
 
 from tests.differential.jetstream.random_programs import INBOXES, Program, Step
@@ -31,6 +33,9 @@ PATIENT_S = 0.15
 """The same for a program that differed, and runs again beside few others."""
 
 _PATIENT_RUNS = 6
+
+_WRITTEN_S = 1.5
+"""nats-server writes what its consumers have delivered and been acknowledged so much later."""
 
 _TAKEN_AWAY = '"reason":"Unacknowledged message was deleted"'
 """Of advisories that are sent in another order, and for some purges by nats-server alone."""
@@ -51,6 +56,12 @@ _LAST = re.compile(r',"last_(?:active|ts)":"[^"]*"')
 
 nats-server also loses a stream whose configuration it took and does not take again.
 """
+
+_IDS_KNOWN = ('"duplicate": true', '"err_code":10201')
+"""Answers to a publish, or to a batch, whose message id is known."""
+
+_OF_A_PROCESS = re.compile(r',"(?:num_waiting":\d+|push_bound":true)')
+"""Pull requests and subscriptions, which a kill ends."""
 
 _NEVER_USED = re.compile(r'"first_seq":1,(?="first_ts":"0001-01-01T00:00:00Z","last_seq":0,)')
 _NOT_THERE = re.compile(r'"num_deleted":1,("deleted":\[0\],)?(?="consumer_count")')
@@ -81,6 +92,22 @@ def _restarted(text: str) -> str:
     return _without_passed(_LAST.sub("", text))
 
 
+def _mapped(results: Any, change: Callable[[str], str]) -> Any:
+    """Return nested results with all their texts changed."""
+    if isinstance(results, str):
+        return change(results)
+    if isinstance(results, list):
+        return [_mapped(one, change) for one in results]
+    if isinstance(results, dict):
+        return {name: _mapped(one, change) for name, one in results.items()}
+    return results
+
+
+def _survivors(reports: Answers) -> list[str]:
+    """Return the reports on a program without what ends with its server's process."""
+    return [_OF_A_PROCESS.sub("", _restarted(text)) for text in reports]
+
+
 class Run:
     """One program on one server."""
 
@@ -102,16 +129,22 @@ class Run:
         self._inboxes = list(inboxes)
 
     async def answers(self, steps: Iterable[Step]) -> Answers:
-        """Do the steps; return the result of each."""
+        """Do the steps; return the result of each, and then the reports."""
+        found = await self.part(steps)
+        found.append(await self.final())
+        for name in self._subscriptions:
+            self._wire.unsubscribe(name)
+        return found
+
+    async def part(self, steps: Iterable[Step], wire: Wire | None = None) -> Answers:
+        """Do some steps, on another connection if one is given; return the result of each."""
+        self._wire = wire or self._wire
         for name, subject in self._subscriptions.items():
             self._wire.subscribe(name, subject)
         found = []
         for step in self._named(steps):
             answer = await getattr(self, "_" + step[0])(*step[1:])
             found.append([answer, await self._arrived()])
-        found.append(await self.final())
-        for name in self._subscriptions:
-            self._wire.unsubscribe(name)
         return found
 
     async def final(self) -> Answers:
@@ -274,8 +307,11 @@ class Pair:
             await asyncio.to_thread(server.wait_ready)
             self.wires[name] = await Wire.connect(*server.address())
 
-    async def stop(self) -> None:
+    async def stop(self, *, killed: bool = False) -> None:
         """Stop both servers; their stores stay."""
+        for server in self._servers.values():
+            if killed:
+                server.process.kill()
         for wire in self.wires.values():
             await wire.close()
         for server in self._servers.values():
@@ -291,6 +327,16 @@ class Pair:
         steps = self._program(seed).steps()
         runs = [Run(wire, seed, quiet_s).answers(steps) for wire in self.wires.values()]
         return dict(zip(self.wires, await asyncio.gather(*runs), strict=True))
+
+    def runs(self, seed: int, quiet_s: float) -> list[Run]:
+        """Return the runs of a program on both, which have not begun."""
+        return [Run(wire, seed, quiet_s) for wire in self.wires.values()]
+
+    async def part(self, runs: list[Run], steps: list[Step]) -> list[Answers]:
+        """Do some steps on both; return the results of each server."""
+        wires = self.wires.values()
+        parts = [run.part(steps, wire) for run, wire in zip(runs, wires, strict=True)]
+        return list(await asyncio.gather(*parts))
 
     async def final(self, seed: int) -> dict[str, Answers]:
         """Return the reports on what a program has, as after a restart."""
@@ -314,14 +360,42 @@ def difference(
     return None
 
 
+def _after_kill(steps: list[Step], results: Answers) -> Answers:
+    """Return the results of the steps after a kill, without what a restart takes away.
+
+    nats-server answers the first update of a consumer after a restart with what it was before.
+    """
+    kept: Answers = _mapped(results, _restarted)
+    for number, step in enumerate(steps):
+        if step[0] == "api" and "CONSUMER.CREATE" in step[1]:
+            kept[number][0] = "error" if '"error"' in kept[number][0] else "made"
+    return kept
+
+
+def _is_of_a_kill(one: Difference) -> bool:
+    """Return whether a difference is one that every kill may show.
+
+    nats-server forgets the ids of removed messages, and streams whose configuration it took and
+    does not take again.
+    """
+    real, found = str(one.real), str(one.found)
+    is_known = any(text in found and text not in real for text in _IDS_KNOWN)
+    return is_known or "503" in real or '"err_code":10059' in real
+
+
 class Comparison:
-    """Programs compared; `differences` holds those that differed twice."""
+    """Programs compared; `differences` holds those that differed twice.
+
+    `changed_by_nats_server` counts the programs in which a kill took something from nats-server, or
+    gave it removed messages again; the rest of such a program is not compared.
+    """
 
     def __init__(self, at_once: int, program: Maker = Program) -> None:
         self._at_once = at_once
         self._program = program
         self.differences: list[Difference] = []
         self.programs = 0
+        self.changed_by_nats_server = 0
 
     async def run(self, seeds: Iterable[int], *, restarts: bool) -> None:
         """Run programs in a pair of servers; with `restarts`, look at all again after one."""
@@ -352,6 +426,63 @@ class Comparison:
         finally:
             await pair.close()
 
+    async def run_killed(self, seeds: Iterable[int]) -> None:
+        """Run programs in a pair of servers that is killed in the middle of all of them.
+
+        Those with a stream in memory are left out: a kill takes it away.
+        """
+        kept = [seed for seed in seeds if Program(seed).storage == "file"]
+        self.programs += len(kept)
+        suspects = await self._killed(kept, self._at_once, QUIET_S)
+        again = [one.seed for one in suspects]
+        self.differences += await self._killed(again, _PATIENT_RUNS, PATIENT_S)
+
+    async def _killed(self, seeds: list[int], at_once: int, quiet_s: float) -> list[Difference]:
+        """Return how programs differ that a kill cuts at random places."""
+        pair = Pair()
+        turns = asyncio.Semaphore(at_once)
+        answers: dict[int, list[Answers]] = {seed: [[], []] for seed in seeds}
+
+        async def part(seed: int, *, second: bool) -> None:
+            steps = Program(seed).steps()
+            cut = Random(seed).randint(1, len(steps))
+            steps = steps[cut:] if second else steps[:cut]
+            async with turns:
+                found = await pair.part(runs[seed], steps)
+                if second:
+                    finals = [await run.final() for run in runs[seed]]
+                    found = [[*one, final] for one, final in zip(found, finals, strict=True)]
+                    found = [_after_kill(steps, one) for one in found]
+            known = answers[seed]
+            answers[seed] = [one + new for one, new in zip(known, found, strict=True)]
+
+        changed: list[Difference] = []
+        await pair.start()
+        try:
+            runs = {seed: pair.runs(seed, quiet_s) for seed in seeds}
+            await asyncio.gather(*(part(seed, second=False) for seed in seeds))
+            known = {seed: await pair.final(seed) for seed in seeds}
+            await asyncio.sleep(_WRITTEN_S)
+            await pair.stop(killed=True)
+            await pair.start()
+            for seed, before in known.items():
+                after = await pair.final(seed)
+                lost = {name: _survivors(before[name]) != _survivors(after[name]) for name in after}
+                if lost["midge"]:
+                    changed.append(Difference(seed, -1, "a kill", before["midge"], after["midge"]))
+                if lost["nats-server"]:
+                    self.changed_by_nats_server += 1
+                if any(lost.values()):
+                    del answers[seed]
+            await asyncio.gather(*(part(seed, second=True) for seed in list(answers)))
+        finally:
+            await pair.close()
+        compared = [
+            difference(seed, dict(zip(pair.wires, both, strict=True)))
+            for seed, both in answers.items()
+        ]
+        return changed + [one for one in compared if one and not _is_of_a_kill(one)]
+
     async def _try_again(self, pair: Pair, suspects: list[int]) -> None:
         """Run those that differed again, with more patience."""
         while suspects:
@@ -378,6 +509,7 @@ def main() -> int:
     parser.add_argument("--at-once", type=int, default=20, help="how many at a time")
     parser.add_argument("--batch", type=int, default=500, help="how many in a pair of servers")
     parser.add_argument("--timed", action="store_true", help="programs with timers")
+    parser.add_argument("--kills", action="store_true", help="kill the servers in the middle")
     options = parser.parse_args()
     program: Maker = TimedProgram if options.timed else Program
     comparison = Comparison(options.at_once, program)
@@ -385,10 +517,15 @@ def main() -> int:
     for number, first in enumerate(range(options.first, end, options.batch)):
         told = len(comparison.differences)
         seeds = range(first, min(first + options.batch, end))
-        asyncio.run(comparison.run(seeds, restarts=number % 10 == 9))
+        if options.kills:
+            asyncio.run(comparison.run_killed(seeds))
+        else:
+            asyncio.run(comparison.run(seeds, restarts=number % 10 == 9))
         for one in comparison.differences[told:]:
             print(one, flush=True)
         print(f"{comparison.programs} programs, {len(comparison.differences)} differ", flush=True)
+    if options.kills:
+        print(f"a kill changed {comparison.changed_by_nats_server} programs on nats-server")
     return bool(comparison.differences)
 
 

@@ -9,8 +9,14 @@ from .timed_programs import TimedProgram
 
 QUICK = range(2000, 2150)
 FULL = range(10_000, 30_000)
+KILLED = range(500_000, 500_060)
+FULL_KILLED = range(500_000, 502_100)
 TIMED = range(1, 501)
 BATCH = 500
+KILLED_BATCH = 100
+
+FORGOTTEN_NAKS = {501_256}
+"""Programs that purge between a NAK and the next delivery: nats-server then waits for `ack_wait`."""
 
 REPLACING = (100_856,)
 """Programs in which a message comes in the place of one that awaits its ack, and is asked for."""
@@ -28,6 +34,25 @@ async def test_random_programs_do_the_same() -> None:
 async def test_a_message_that_replaces_another_is_delivered_as_by_nats_server() -> None:
     comparison = Comparison(at_once=1)
     await comparison.run(REPLACING, restarts=False)
+    assert [str(one) for one in comparison.differences] == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_random_programs_go_on_the_same_after_a_kill() -> None:
+    comparison = Comparison(at_once=30)
+    await comparison.run_killed(KILLED)
+    assert comparison.programs > len(KILLED) // 3
+    assert [str(one) for one in comparison.differences] == []
+
+
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+async def test_many_random_programs_go_on_the_same_after_a_kill() -> None:
+    comparison = Comparison(at_once=30)
+    for first in range(FULL_KILLED.start, FULL_KILLED.stop, KILLED_BATCH):
+        seeds = set(range(first, first + KILLED_BATCH)) - FORGOTTEN_NAKS
+        await comparison.run_killed(sorted(seeds))
     assert [str(one) for one in comparison.differences] == []
 
 
