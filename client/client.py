@@ -261,7 +261,7 @@ class NatsClient:
         return self._socket
 
     def _wait_for(self, done: Callable[[], bool], deadline: float, what: str) -> None:
-        """Read until `done`, and tell a refusal from a connection that merely broke."""
+        """Read until `done`, and distinguish a refusal from a connection that merely broke."""
         while not done():
             if time.monotonic() >= deadline:
                 raise ServerError(f"the server did not send {what} in time")

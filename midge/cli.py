@@ -78,7 +78,7 @@ usage: midge COMMAND [arguments]
 
 {commands}
 
-`midge COMMAND --help` tells more of one, `midge --version` which midge this is.
+`midge COMMAND --help` describes one, `midge --version` shows the version.
 `midge-server` is `midge serve` with the habits of nats-server."""
 
 
@@ -89,7 +89,7 @@ class UsageError(Exception):
         super().__init__(text)
         self.program = program
 
-    def tell(self, *, as_json: bool) -> None:
+    def report(self, *, as_json: bool) -> None:
         """Print the error as one line on standard error."""
         if as_json:
             line = json.dumps({"error": {"text": str(self), "kind": "UsageError"}})
@@ -170,7 +170,7 @@ def _dispatch(name: str, command: Command, arguments: list[str]) -> int:
     try:
         args = parser.parse_args(arguments)
     except UsageError as error:
-        error.tell(as_json="--json" in arguments)
+        error.report(as_json="--json" in arguments)
         return WRONG_ARGUMENT
     return int(module.run(args) or 0)
 

@@ -1,7 +1,7 @@
 """Where a query stands in a stream: offsets, where reading starts and ends, how far behind it is.
 
 An offset is the next stream sequence to read together with the stream's creation time. A stream
-that is deleted and made again counts from 1 again; the creation time is what tells the two apart.
+that is deleted and made again counts from 1 again; the creation time distinguishes them.
 Nothing here uses Spark or a socket.
 """
 

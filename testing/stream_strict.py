@@ -55,7 +55,7 @@ class StreamStrict:
         self._engine = engine
         self._acked: dict[tuple[str, bytes], None] = {}
         self._answered: dict[tuple[Consumer, int], int] = {}
-        self._told: set[tuple[Consumer, int, int]] = set()
+        self._reported: set[tuple[Consumer, int, int]] = set()
 
     def check_publish(self, account: Account, frame: Frame) -> Iterator[str]:
         """Yield the faults of a message that a client has sent."""
@@ -96,9 +96,12 @@ class StreamStrict:
             return
         for seq in sorted(consumer.acks.pending.entries):
             deliveries = _deliveries(consumer, seq)
-            told = (consumer, seq, deliveries)
-            if self._answered.get((consumer, seq), 0) < deliveries and told not in self._told:
-                self._told.add(told)
+            delivery = (consumer, seq, deliveries)
+            if (
+                self._answered.get((consumer, seq), 0) < deliveries
+                and delivery not in self._reported
+            ):
+                self._reported.add(delivery)
                 yield seq, deliveries
 
     # Acks.

@@ -118,7 +118,7 @@ class TraceKeeper(Observer):
     def detach(self, capture: Capture) -> None:
         """Remove `capture`; runs in the server's thread."""
         assert self._broker is not None
-        self._broker.look_away(capture)
+        self._broker.unwatch_messages(capture)
         self.captures.remove(capture)
 
     def client_connected(self, connection: Connection) -> None:

@@ -43,7 +43,7 @@ class CpuUsage(NamedTuple):
 def server_processes(host: str, port: int) -> list[int]:
     """Return the processes of this machine that listen on the port; empty if none is to be seen.
 
-    Only Linux tells, and only of one's own processes.
+    Only Linux shows it, and only of one's own processes.
     """
     try:
         address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

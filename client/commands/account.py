@@ -14,7 +14,7 @@ def _info(session: Session) -> None:
     """Show the user, the account, and what it uses of JetStream."""
     user = session.gather("$SYS.REQ.USER.INFO", most=1)
     if not user:
-        raise ServerError("the server does not tell who is connected")
+        raise ServerError("the server does not say which user is connected")
     who = user[0].get("data", {})
     usage = _jetstream(session)
     if session.args.json:

@@ -186,7 +186,7 @@ def _rm(session: Session) -> None:
     args = session.args
     confirm(args, f"delete consumer {args.consumer} of stream {args.stream}")
     session.call(f"CONSUMER.DELETE.{args.stream}.{args.consumer}")
-    session.tell({"deleted": args.consumer}, "consumer {deleted} is deleted")
+    session.show({"deleted": args.consumer}, "consumer {deleted} is deleted")
 
 
 def _next_arguments(parser: argparse.ArgumentParser) -> None:
@@ -276,14 +276,14 @@ def _pause_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _pause(session: Session) -> None:
     until = format_time(time.time_ns() + session.args.for_ns)
-    _tell_pause(session, {"pause_until": until})
+    _show_pause(session, {"pause_until": until})
 
 
 def _resume(session: Session) -> None:
-    _tell_pause(session, {"pause_until": "0001-01-01T00:00:00Z"})
+    _show_pause(session, {"pause_until": "0001-01-01T00:00:00Z"})
 
 
-def _tell_pause(session: Session, body: dict[str, Any]) -> None:
+def _show_pause(session: Session, body: dict[str, Any]) -> None:
     args = session.args
     answer = session.call(f"CONSUMER.PAUSE.{args.stream}.{args.consumer}", body)
     if args.json:

@@ -173,7 +173,7 @@ def _put(session: Session) -> None:
     args = session.args
     ttl = format_duration(args.ttl) if args.ttl else ""
     value = payload_of(args)
-    _tell(session, _bucket(session).put(args.key, value, revision=args.revision, ttl=ttl))
+    _show_revision(session, _bucket(session).put(args.key, value, revision=args.revision, ttl=ttl))
 
 
 def _create(session: Session) -> None:
@@ -185,10 +185,10 @@ def _create(session: Session) -> None:
         if "wrong last sequence" not in str(error):
             raise
         raise StreamError(f"key {args.key}: exists already", error.code) from error
-    _tell(session, revision)
+    _show_revision(session, revision)
 
 
-def _tell(session: Session, revision: int) -> None:
+def _show_revision(session: Session, revision: int) -> None:
     if session.args.json:
         output.print_json({"revision": revision})
     else:
@@ -202,12 +202,12 @@ def _delete_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _delete(session: Session) -> None:
     args = session.args
-    _tell(session, _bucket(session).delete(args.key, revision=args.revision))
+    _show_revision(session, _bucket(session).delete(args.key, revision=args.revision))
 
 
 def _purge(session: Session) -> None:
     args = session.args
-    _tell(session, _bucket(session).delete(args.key, purges=True, revision=args.revision))
+    _show_revision(session, _bucket(session).delete(args.key, purges=True, revision=args.revision))
 
 
 def _watch_arguments(parser: argparse.ArgumentParser) -> None:
@@ -267,7 +267,7 @@ def _rm(session: Session) -> None:
     args = session.args
     confirm(args, f"delete bucket {args.bucket} with all its keys")
     session.call(f"STREAM.DELETE.{stream_of(args.bucket)}")
-    session.tell({"deleted": args.bucket}, "bucket {deleted} is deleted")
+    session.show({"deleted": args.bucket}, "bucket {deleted} is deleted")
 
 
 VERBS = {

@@ -340,7 +340,7 @@ def _rm(session: Session) -> None:
         marker = {**found, "deleted": True, "size": 0, "chunks": 0, "digest": ""}
         _publish_metadata(session, args.object, marker)
         _purge_chunks(session, found["nuid"])
-    session.tell({"deleted": args.object or args.bucket}, "{deleted} is deleted")
+    session.show({"deleted": args.object or args.bucket}, "{deleted} is deleted")
 
 
 VERBS = {

@@ -70,7 +70,7 @@ def _publish(session: Session) -> int:
             acks = None
             published = _without_acks(session, to, headers, shown)
     if acks is not None:
-        _tell_acks(session, acks)
+        _show_acks(session, acks)
     elif args.json:
         output.print_json({"published": published})
     return 0
@@ -86,7 +86,7 @@ def _with_acks(session: Session, to: bytes, headers: bytes, shown: output.Progre
     return acks
 
 
-def _tell_acks(session: Session, acks: AckWindow) -> None:
+def _show_acks(session: Session, acks: AckWindow) -> None:
     fields = {
         "published": acks.stored,
         "duplicates": acks.duplicates,

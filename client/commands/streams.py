@@ -178,7 +178,7 @@ def _purge(session: Session) -> None:
     given = {key: value for key, value in body.items() if value}
     answer = session.call(f"STREAM.PURGE.{args.stream}", given)
     purged = int(answer.get("purged", 0))
-    session.tell({"purged": purged}, f"{show_messages(purged)} removed")
+    session.show({"purged": purged}, f"{show_messages(purged)} removed")
 
 
 def _rm_arguments(parser: argparse.ArgumentParser) -> None:
@@ -195,12 +195,12 @@ def _rm(session: Session) -> None:
     if args.seq is None:
         confirm(args, f"delete stream {args.stream} with all it holds")
         session.call(f"STREAM.DELETE.{args.stream}")
-        session.tell({"deleted": args.stream}, "stream {deleted} is deleted")
+        session.show({"deleted": args.stream}, "stream {deleted} is deleted")
         return
     confirm(args, f"delete message {args.seq} of stream {args.stream}")
     body = {"seq": args.seq, "no_erase": args.no_erase}
     session.call(f"STREAM.MSG.DELETE.{args.stream}", body)
-    session.tell({"deleted": args.seq}, "message {deleted} is deleted")
+    session.show({"deleted": args.seq}, "message {deleted} is deleted")
 
 
 def _get_arguments(parser: argparse.ArgumentParser) -> None:

@@ -98,7 +98,7 @@ class Session(NamedTuple):
                 break
         return found
 
-    def tell(self, fields: dict[str, Any], text: str) -> None:
+    def show(self, fields: dict[str, Any], text: str) -> None:
         """Print a result: the fields as JSON, or `text` with the fields filled in."""
         if self.args.json:
             output.print_json(fields)

@@ -387,7 +387,7 @@ class JetStreamAccount:
         self._with_origins.pop(stream, None)
         self._subscribing.pop(stream, None)
         self.stream_removed(stream)
-        self._tell_followers(stream.config.name)
+        self._notify_followers(stream.config.name)
         stream.readers.close()
         stream.stop()
         stream.contents.release_usage()
@@ -460,7 +460,7 @@ class JetStreamAccount:
         self._subscribing[stream] = self.stream_added(stream)
         self.subscribe_more(stream)
         stream.origins.start()
-        self._tell_followers(config.name)
+        self._notify_followers(config.name)
         return stream
 
     def _note_origins(self, stream: Stream) -> None:
@@ -473,7 +473,7 @@ class JetStreamAccount:
     def _usage_of(self, config: StreamConfig) -> Usage:
         return self.memory if config.storage == MEMORY else self.storage
 
-    def _tell_followers(self, name: str) -> None:
+    def _notify_followers(self, name: str) -> None:
         """Notify mirrors and sourcing streams that a stream was added or removed."""
         for stream in self._with_origins:
             stream.origins.stream_changed(name)

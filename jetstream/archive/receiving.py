@@ -31,7 +31,7 @@ _PROGRESS_S = 60.0
 _PROGRESS_BYTES = 64 << 10
 """So much must come in this time, or all: a slower sender would occupy its place for ever."""
 
-_TOLD_MAX = 500  # of an error's text
+_ERROR_MAX_CHARS = 500  # of an error's text
 
 _WAITING_MAX_BYTES = 32 << 20
 """Most that may wait to be stored, from a sender that does not wait for acknowledgements."""
@@ -112,8 +112,8 @@ class Receiving:
             except (ArchiveError, S2Error, StoreError) as error:
                 self._fail(reply, errors.STREAM_RESTORE.fill(err=error))
             except Exception as error:  # noqa: BLE001 - a sender must not stop the server's loop
-                told = f"internal error: {type(error).__name__}: {error}"
-                self._fail(reply, errors.STREAM_RESTORE.fill(err=told[:_TOLD_MAX]))
+                text = f"internal error: {type(error).__name__}: {error}"
+                self._fail(reply, errors.STREAM_RESTORE.fill(err=text[:_ERROR_MAX_CHARS]))
         if self._chunks and not self._is_over:
             self._wait()
         return spent
@@ -140,7 +140,7 @@ class Receiving:
         return spent
 
     def _finish(self, reply: bytes) -> None:
-        """Make the stream, and tell when it is durable."""
+        """Make the stream, and answer when it is durable."""
         try:
             self._unpacker.finish()
             stream = self._make_stream(self.restored)
@@ -151,7 +151,7 @@ class Receiving:
             self._fail(reply, errors.STREAM_RESTORE.fill(err=error))
             return
         self._forget()
-        self._tell_complete()
+        self._answer_complete()
         info = details.info(
             stream, config=stream.config.versioned_fields(), shown_state=details.state(stream)
         )
@@ -161,11 +161,11 @@ class Receiving:
     def _fail(self, reply: bytes, error: ApiError) -> None:
         """Drop the partial restore, and send the reason."""
         self._drop()
-        self._tell_complete()
+        self._answer_complete()
         answer = encode({"type": _ANSWER, "error": error.fields()})
         self._around.sink.send(reply, b"", b"", answer)
 
-    def _tell_complete(self) -> None:
+    def _answer_complete(self) -> None:
         answers.advise_restore_complete(
             self._around, self.name, self._begun_ns, self._total_bytes, self.client
         )

@@ -121,7 +121,7 @@ class Snapshot(Keeper):
         """Go on with the message that was not in memory."""
         self.go_on()
 
-    # What the stream tells.
+    # Calls from the stream.
 
     def removing(self, seq: int) -> None:
         """Keep a message that is about to be removed, if it is not written yet."""

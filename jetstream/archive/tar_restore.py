@@ -198,13 +198,13 @@ class TarRestore:
 
     def _consumer(self, name: str, files: dict[str, bytes]) -> Any:
         """Return a consumer's configuration and state."""
-        told = f'error restoring consumer ["{name}"]'
-        meta = json_members(files.get("meta.inf", b""), told)
+        where = f'error restoring consumer ["{name}"]'
+        meta = json_members(files.get("meta.inf", b""), where)
         config = {key: value for key, value in meta.items() if key not in ("Created", "Name")}
         state: dict[str, Any] = {"delivered": _NOTHING, "ack_floor": _NOTHING}
         try:
             if files.get("o.dat"):
                 state = read_consumer(files["o.dat"])
         except ArchiveError:
-            raise ArchiveError(f"{told}: corrupt state file") from None
+            raise ArchiveError(f"{where}: corrupt state file") from None
         return consumers.read(name, encode({"config": config, "state": state}))

@@ -487,7 +487,7 @@ class AckTracker(Position):
     def _terminate(
         self, seq: int, consumer_seq: int, deliveries: int, reason: str, reply: bytes
     ) -> bool:
-        """Settle a message that is not wanted any more, and tell so."""
+        """Settle a message that is not wanted any more, and report that."""
         answers = self.settle(seq, consumer_seq, deliveries, reply, False)
         self.events.terminated(seq, consumer_seq, deliveries, reason)
         return answers

@@ -1,4 +1,4 @@
-"""The consumers of one stream: made, changed and deleted, and told what concerns them."""
+"""The consumers of one stream: made, changed and deleted, and called for what concerns them."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class ConsumerSet(ConsumerHost):
         self._remove_message(seq)
         self.known_removals += self.store.removals - before
 
-    # What the stream tells.
+    # Calls from the stream.
 
     def matching(self, subject: bytes) -> tuple[Consumer, ...]:
         """Return the consumers that are for messages of this subject."""
@@ -378,14 +378,14 @@ class ConsumerSet(ConsumerHost):
             consumer.end()
         rest = iter(ended)
 
-        def tell() -> bool:
+        def announce() -> bool:
             piece = list(islice(rest, _PIECE_CONSUMERS))
             for name in piece:
                 ConsumerEvents(self, name).deleted()
             return len(piece) == _PIECE_CONSUMERS
 
-        if tell():
-            self.around.turns.add(tell)
+        if announce():
+            self.around.turns.add(announce)
 
     def stop(self) -> None:
         """End all consumers; their state stays."""

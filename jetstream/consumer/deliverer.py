@@ -145,7 +145,7 @@ class Deliverer:
     def deliver(self, budget: int) -> int:
         """Deliver what takes about `budget` bytes of a turn; return what it took.
 
-        `is_ready` tells afterwards whether there is more; the host has been asked for another turn
+        `is_ready` says afterwards whether there is more; the host has been asked for another turn
         by then.
         """
         spent = 0

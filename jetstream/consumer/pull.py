@@ -94,14 +94,14 @@ class PullRequests(Receivers):
         """End all requests with a status; return how many there were."""
         count = len(self.queue)
         for request in self.queue:
-            self._say(request, status)
+            self._send_status(request, status)
         self.queue.clear()
         return count
 
     def shut_down(self) -> None:
         """Answer waiting requests, as the server stops."""
         for request in self.queue:
-            self._say(request, statuses.server_shutdown(request.left, request.bytes_left))
+            self._send_status(request, statuses.server_shutdown(request.left, request.bytes_left))
         self.queue.clear()
 
     def num_waiting(self) -> int:
@@ -146,7 +146,7 @@ class PullRequests(Receivers):
             self._refuse(reply, refusal)
             return
         if self.queue.is_full():
-            # A client that expects heartbeats notices by itself; told, it would ask at once again.
+            # A client that expects heartbeats notices by itself; a status would make it ask again.
             if asked.heartbeat_ns == 0:
                 self._refuse(reply, statuses.EXCEEDED_MAX_WAITING)
             return
@@ -161,7 +161,7 @@ class PullRequests(Receivers):
             self._sweep(is_at_end=not self._is_stalled())
 
     def _refusal(self, asked: RequestBody) -> bytes:
-        """Return the status that tells which limit a request exceeds, empty for none."""
+        """Return the status that says which limit a request exceeds, empty for none."""
         config = self._consumer.acks.config
         if 0 < config.max_batch < asked.batch:
             return statuses.exceeded("MaxRequestBatch", config.max_batch)
@@ -216,7 +216,7 @@ class PullRequests(Receivers):
     def _refuse(self, reply: bytes, status: bytes) -> None:
         self._consumer.host.sink.send(reply, b"", status, b"")
 
-    def _say(self, request: PullRequest, status: bytes) -> None:
+    def _send_status(self, request: PullRequest, status: bytes) -> None:
         self._consumer.host.sink.send(request.reply, b"", status, b"")
 
     # Delivering.
@@ -327,12 +327,12 @@ class PullRequests(Receivers):
 
     def _end_head(self, request: PullRequest, status: bytes) -> None:
         self.queue.remove_after(None)
-        self._say(request, status)
+        self._send_status(request, status)
 
     def _drop_head_without_interest(self, request: PullRequest) -> None:
         self.queue.remove_after(None)
         if request.reply.startswith(REPLY_OF_IMPORT):
-            self._say(request, statuses.interest_expired(request.left, request.bytes_left))
+            self._send_status(request, statuses.interest_expired(request.left, request.bytes_left))
 
     def delivered(self, size: int, *, is_taken: bool) -> None:
         """See `Receivers.delivered`."""
@@ -348,7 +348,7 @@ class PullRequests(Receivers):
             if request.heartbeat_ns > 0:
                 request.heartbeat_due_ns = now_ns + request.heartbeat_ns
         elif request.bytes_left > 0:
-            self._say(request, statuses.batch_completed(request.left, request.bytes_left))
+            self._send_status(request, statuses.batch_completed(request.left, request.bytes_left))
 
     def end_turn(self, *, is_drained: bool, is_at_end: bool) -> None:
         """Hold on to no receiver between turns: its connection may have gone by the next one."""
@@ -389,14 +389,14 @@ class PullRequests(Receivers):
         return asked
 
     def _is_over(self, request: PullRequest, now_ns: int, is_at_end: bool) -> bool:
-        """Return whether a request ends now, and tell its client why."""
+        """Return whether a request ends now; send its client the reason."""
         if request.expires_ns and now_ns >= request.expires_ns:
-            self._say(request, statuses.request_timeout(request.left, request.bytes_left))
+            self._send_status(request, statuses.request_timeout(request.left, request.bytes_left))
             return True
         if is_at_end and request.no_wait and (not request.expires_ns or request.delivered):
             if self._consumer.is_fetching or self._waits_for_disk(request):
                 return False
-            self._say(request, statuses.NO_MESSAGES)
+            self._send_status(request, statuses.NO_MESSAGES)
             return True
         return not self._consumer.host.sink.has_interest(request.reply)
 
@@ -446,7 +446,7 @@ class PullRequests(Receivers):
         """Send a due heartbeat; return the earlier of `due_ns` and the request's next deadline."""
         if request.heartbeat_due_ns:
             if now_ns >= request.heartbeat_due_ns:
-                self._say(request, self._heartbeat())
+                self._send_status(request, self._heartbeat())
                 request.heartbeat_due_ns = now_ns + request.heartbeat_ns
             if due_ns == 0 or request.heartbeat_due_ns < due_ns:
                 due_ns = request.heartbeat_due_ns

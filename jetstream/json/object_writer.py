@@ -1,7 +1,7 @@
 """An object written as JSON straight into a buffer, for answers that are given often.
 
 Nothing is made of it but the bytes: no dictionary, and no text for a number. What `encode` would
-have to look at more closely it does not write: `is_plain` tells afterwards whether all of it was.
+have to look at more closely it does not write: `is_plain` says afterwards whether all of it was.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Messages as a store shows them, what it tells its owners, and its errors."""
+"""Messages as a store shows them, what it reports to its owners, and its errors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class LoadedMessage:
         self.payload = payload
 
     def __repr__(self) -> str:
-        """Show what tells messages apart."""
+        """Show what distinguishes messages."""
         return f"StoredMessage({self.seq}, {self.subject!r}, {len(self.payload)} bytes)"
 
 
@@ -107,7 +107,7 @@ class SubjectState:
 
 
 class GroupListener:
-    """Is told the result of each group of a store; all calls come on the event loop."""
+    """Gets the result of each group of a store; all calls come on the event loop."""
 
     def durable(self, group: int) -> None:
         """Called when `group` and all earlier groups are on the disk."""

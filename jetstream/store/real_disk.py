@@ -88,7 +88,7 @@ class RealDisk(Disk):
     def free_bytes(self) -> int:
         """Return how much room there is left for files of this user.
 
-        A file system in memory that has no limit does not tell.
+        A file system in memory that has no limit does not say.
         """
         state = os.fstatvfs(self.descriptor)
         return state.f_bavail * state.f_frsize if state.f_blocks else sys.maxsize
@@ -117,7 +117,7 @@ class RealDisk(Disk):
         """Close a removed file in a thread, because closing may wait for the disk."""
         assert isinstance(file, RealFile)
         if self._committer is not None:
-            self._committer.let_go(file)
+            self._committer.drop_file(file)
         self._beside().release(file.give_up(), done)
 
     def beside(self, work: Callable[[], object], done: Callable[[], object]) -> None:
@@ -181,7 +181,7 @@ _PIECE_BYTES = 1024 * 1024
 
 
 class DiskThreads:
-    """Reads pieces of files, or lets go of files, and tells the event loop when that is done.
+    """Reads pieces of files, or lets go of files, and reports to the event loop when that is done.
 
     `add_reader` and `remove_reader` are those of `RealDisk`.
     """

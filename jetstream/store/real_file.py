@@ -49,7 +49,7 @@ class RealFile(DiskFile):
     def read_cached(self, position: int, size: int) -> bytes | bytearray | None:
         """Return what the page cache has of `size` bytes from `position` on; None for nothing.
 
-        Where the system or the file system cannot tell, as in memory, it is read in any case.
+        Where the system or the file system cannot say, as in memory, it is read in any case.
         """
         if not _NO_WAITING:
             return self.read(position, size)

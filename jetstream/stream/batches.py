@@ -206,7 +206,7 @@ class AtomicBatches:
         self._abandon(batch_id, "timeout")
 
     def _abandon(self, batch_id: bytes, reason: str) -> None:
-        """Forget an open batch, and tell why."""
+        """Forget an open batch, and report why."""
         self._open.close(batch_id)
         self._stream.events.batch_abandoned(batch_id, reason)
 

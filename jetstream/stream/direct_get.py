@@ -383,7 +383,7 @@ class DirectGet:
 
 
 def _ignore(_: None) -> None:
-    """Be told that all is done."""
+    """Called when all is done."""
 
 
 def _read(body: bytes) -> GetRequest | None:

@@ -39,7 +39,7 @@ _RETRY_S = 1.0
 class Follower:
     """One origin of a stream: `last_seq` has been read, `taken_seq` is the last one stored.
 
-    `identity` tells the origin from another one of the same name, made later.
+    `identity` distinguishes the origin from another one of the same name, made later.
     """
 
     def __init__(self, stream: StreamHost, source: StreamSource, *, is_mirror: bool) -> None:
@@ -231,9 +231,9 @@ class Follower:
 
 
 def identity(created_ns: int) -> bytes:
-    """Return what tells a stream from another one of the same name, made later."""
+    """Return what distinguishes a stream from another one of the same name, made later."""
     return short_hash(format_time(created_ns)).encode()
 
 
 def _ignore(_: ApiError) -> None:
-    """Be told that the stream is gone."""
+    """Called when the stream is gone."""

@@ -135,7 +135,7 @@ class PositionSearch(Keeper):
             self._note(message, is_last=True)
 
     def _note(self, message: LoadedMessage, *, is_last: bool) -> None:
-        """Note which position a message tells; of its source it `is_last`, or may not be."""
+        """Note which position a message gives; of its source it `is_last`, or may not be."""
         where = headers.find(message.headers, names.STREAM_SOURCE) if message.headers else None
         fields = text(where).split(" ") if where else []
         if len(fields) < 4 or not fields[1].isdigit():
@@ -159,7 +159,7 @@ class PositionSearch(Keeper):
 def save(store: Store, followers: Iterable[Follower], *, is_whole: bool) -> None:
     """Keep the positions; unless they are known to be whole, all messages are looked at again.
 
-    The last message may be one that is just being taken, of which they do not tell.
+    The last message may be one that is just being taken, which they do not mention.
     """
     saved: dict[str, object] = {
         one.source.index_name(): [one.last_seq, one.taken_seq, text(one.identity)]

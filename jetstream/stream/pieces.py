@@ -43,7 +43,7 @@ class Arrival:
         if then is not None:
             then()
 
-    def tell(self, then: Callable[[], object]) -> None:
+    def then(self, then: Callable[[], object]) -> None:
         """Call `then` once the message is there."""
         self._then = then
 
@@ -147,7 +147,7 @@ class _Work(Generic[Result]):
             self._refused(self._failure.fill(err=error))
             return False
         if arrival is not None:
-            arrival.tell(self._go_on_later)
+            arrival.then(self._go_on_later)
         return arrival is None
 
     def _go_on_later(self) -> None:

@@ -47,8 +47,8 @@ _LAST_CONSUMER = b"Nats-Last-Consumer"
 _LAST_STREAM = b"Nats-Last-Stream"
 _STALLED = b"Nats-Consumer-Stalled"
 _LEVELS = (5, 4, 0)
-"""API levels that are asked for in turn: one that tells a stream made again, one that knows of
-consumers for sources, and none, of servers before that."""
+"""API levels that are asked for in turn: one that shows that a stream was made again, one that
+knows of consumers for sources, and none, of servers before that."""
 
 _LEVEL_ERRORS = {errors.REQUIRED_API_LEVEL.err_code, errors.INVALID_JSON.err_code}
 _ACK_TOKENS = 9
@@ -140,13 +140,13 @@ class RemoteFollower(Follower):
     def stop(self) -> None:
         """Take nothing more."""
         self._is_stopped = True
-        self._let_go()
+        self._unsubscribe()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def lag(self) -> int:
-        """Return how many messages of the origin are still to be taken, as it told last."""
+        """Return how many messages of the origin are still to be taken, as it said last."""
         return self._lag
 
     # Making a consumer, and noticing that there is none any more.
@@ -277,11 +277,11 @@ class RemoteFollower(Follower):
         code = error.err_code
         if code in _LEVEL_ERRORS and self._level < len(_LEVELS) - 1:
             self._level += 1
-            self._let_go()
+            self._unsubscribe()
             self._ask(self._asked_ns)
         elif code == errors.CONSUMER_STREAM_IDENTITY_MISMATCH.err_code:
             self._start_over()
-            self._let_go()
+            self._unsubscribe()
             self._ask(self._asked_ns)
         else:
             self._fail(ApiError(error.code, code, error.description[:_DESCRIPTION_MAX]))
@@ -305,7 +305,7 @@ class RemoteFollower(Follower):
                     else errors.SOURCE_CONSUMER_REQUIRES_ACK_FC
                 )
                 return
-        self._let_go()
+        self._unsubscribe()
         self.error = None
         self._fails = 0
         if identity is not None:
@@ -330,16 +330,16 @@ class RemoteFollower(Follower):
                 self._notes.refused(self._stream.config.name, self.source.name, error.description)
             self.error = error
         self._fails += 1
-        self._let_go()
+        self._unsubscribe()
 
     def _begin_anew(self) -> None:
         """Schedule another consumer as soon as it is allowed."""
-        self._let_go()
+        self._unsubscribe()
         now_ns = self._stream.clock.monotonic_ns()
         if now_ns - self._asked_ns >= self._delay_ns():
             self._ask(now_ns)
 
-    def _let_go(self) -> None:
+    def _unsubscribe(self) -> None:
         """Take nothing of the consumer there may be, nor an answer."""
         for token in (self._answers, self._deliveries):
             if token is not None:
@@ -358,18 +358,24 @@ class RemoteFollower(Follower):
         if not payload and block.startswith(_CONTROL):
             self._take_control(reply, block)
             return True
-        told = read_delivery(reply)
-        if told is not None and told.consumer == self._consumer and told.deliveries <= 1:
-            self._take_message(told, subject, block, payload)
+        delivery = read_delivery(reply)
+        if (
+            delivery is not None
+            and delivery.consumer == self._consumer
+            and delivery.deliveries <= 1
+        ):
+            self._take_message(delivery, subject, block, payload)
         return True
 
-    def _take_message(self, told: Delivery, subject: bytes, block: bytes, payload: bytes) -> None:
+    def _take_message(
+        self, delivery: Delivery, subject: bytes, block: bytes, payload: bytes
+    ) -> None:
         """Store a message if it is the next one."""
-        is_next = told.consumer_seq == self._consumer_seq + 1
-        if told.seq <= self.last_seq:
+        is_next = delivery.consumer_seq == self._consumer_seq + 1
+        if delivery.seq <= self.last_seq:
             self._consumer_seq += is_next
             return
-        if told.seq > SEQ_MAX:
+        if delivery.seq > SEQ_MAX:
             self._fail(self._invalid_answer().fill(err="a sequence that no stream can use"))
             return
         if not is_next:
@@ -378,14 +384,14 @@ class RemoteFollower(Follower):
         stream = self._stream
         stream.now_ns = self.seen_ns
         if self.is_mirror and not self._filters:
-            self._skip(told.seq)
-        message = LoadedMessage(told.seq, told.time_ns, subject, block, payload)
+            self._skip(delivery.seq)
+        message = LoadedMessage(delivery.seq, delivery.time_ns, subject, block, payload)
         if not self.take(message, self.identity):
-            self._let_go()  # later messages would be stored too early
+            self._unsubscribe()  # later messages would be stored too early
             return
         self._consumer_seq += 1
-        self._lag = max(told.pending - 1, 0)
-        self.last_seq = self.taken_seq = told.seq
+        self._lag = max(delivery.pending - 1, 0)
+        self.last_seq = self.taken_seq = delivery.seq
 
     def _skip(self, seq: int) -> None:
         """Leave out what the origin no longer has before `seq`, in a mirror."""
@@ -416,7 +422,7 @@ class RemoteFollower(Follower):
 
 
 def read_delivery(reply: bytes) -> Delivery | None:
-    """Return what the ack subject of a delivery tells; None when it is not one."""
+    """Return what the ack subject of a delivery says; None when it is not one."""
     numbers = AckNumbers()
     numbers.read(reply)
     tokens = reply.split(b".")

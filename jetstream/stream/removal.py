@@ -267,7 +267,7 @@ class Expiry:
             self._plan(0.0)
 
     def arm(self) -> None:
-        """Plan the next look, or have fetched what tells when that is."""
+        """Plan the next look, or fetch the message that says when that is."""
         if self._stream.is_closed:
             return
         self._is_fetching = False

@@ -270,7 +270,7 @@ class Schedules:
 
 
 def _ignore(_: object) -> None:
-    """Be told that all is done, or will not be."""
+    """Called when all is done, or will not be."""
 
 
 def _without_schedule(block: bytes) -> bytes:

@@ -494,7 +494,7 @@ class Stream(StreamHost):
         return encode(fields)
 
     def lost(self, error: StoreError) -> None:
-        """Take back what a failed sync has lost, and tell the publishers."""
+        """Take back what a failed sync has lost, and answer the publishers."""
         self.dedup.take_back(self.store.last_seq)
         self.last_msg_id = _NO_BYTES
         self.contents.account()

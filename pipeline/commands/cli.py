@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from midge.client.commands.argument_types import key_and_value, positive_int, positive_number
 from midge.pipeline.commands import demo
 from midge.pipeline.commands import lake_commands as commands
-from midge.pipeline.commands.terminal import errors_told, termination_told
+from midge.pipeline.commands.terminal import errors_reported, termination_reported
 from midge.pipeline.lake.settings import Days, Period
 from midge.pipeline.matching.strategies import STRATEGIES
 
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; return the exit code."""
     codes: list[int] = []
-    with errors_told(f"midge pipeline {args.action}", codes), termination_told():
+    with errors_reported(f"midge pipeline {args.action}", codes), termination_reported():
         command: _Command = args.command
         command(args)
     return codes[0] if codes else 0

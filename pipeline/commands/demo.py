@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from midge.client.commands.argument_types import positive_int, positive_number
-from midge.pipeline.commands.lake_commands import fill, settings_of, tell
+from midge.pipeline.commands.lake_commands import fill, settings_of, show_progress
 from midge.pipeline.commands.terminal import bars, counted, say
 from midge.pipeline.errors import PipelineError
 from midge.pipeline.fleet.fleet import Truth, build_fleet
@@ -95,7 +95,7 @@ def run_demo(args: argparse.Namespace) -> None:
     with bars() as show:
         truth = _simulate(args, settings) if args.simulate else _perform(args, settings, show)
         progress = fill(settings, show)
-    tell(progress, settings)
+    show_progress(progress, settings)
     report = directory / "report.html"
     write_report(read_gold(settings.lake_directory), report)
     say(f"{counted(truth.total, 'message')} sent, {progress.messages:,} in the lake")

@@ -60,11 +60,11 @@ def session(
     if is_short:
         config[_JAVA_OPTIONS] = f"-XX:TieredStopAtLevel=1 {config.get(_JAVA_OPTIONS, '')}".strip()
     show.update("starting Spark", 0, 1)
-    with spark_errors_told("Spark did not start"):
+    with spark_errors_reported("Spark did not start"):
         spark = spark_session("midge-pipeline", settings.master, config)
     show.update("starting Spark", 1, 1)
     try:
-        with quiet_interrupts(), spark_errors_told("Spark"):
+        with quiet_interrupts(), spark_errors_reported("Spark"):
             yield spark
     finally:
         spark.stop()
@@ -81,7 +81,7 @@ def run_job(args: argparse.Namespace) -> None:
         return
     with bars() as show:
         progress = fill(settings, show, rebuild=args.rebuild)
-    tell(progress, settings)
+    show_progress(progress, settings)
 
 
 def fill(settings: PipelineSettings, show: "Bars", *, rebuild: bool | Days = False) -> "RunCounts":
@@ -117,7 +117,7 @@ def stream(args: argparse.Namespace) -> None:
             left_s = None if left_s is None else left_s - _POLL_S
         query.stop()
         job.build_gold()
-    tell(job.progress, settings)
+    show_progress(job.progress, settings)
 
 
 def make_job(
@@ -144,7 +144,7 @@ def make_job(
     return LakeJob(spark, settings, report, rebuild=rebuild)
 
 
-def tell(progress: "RunCounts", settings: PipelineSettings) -> None:
+def show_progress(progress: "RunCounts", settings: PipelineSettings) -> None:
     """Print what a run did, and every file that went to the quarantine."""
     segments = progress.files - progress.quarantined
     say(
@@ -176,7 +176,7 @@ def match_subjects(args: argparse.Namespace) -> None:
             pairs = match(
                 messages, patterns, strategy=strategy, scope=scope, broadcast_max_patterns=most
             )
-            with spark_errors_told("output"):
+            with spark_errors_reported("output"):
                 pairs.write.mode("error").parquet(args.output)
             say(f"{counted(spark.read.parquet(args.output).count(), 'pair')}: {args.output}")
             return
@@ -294,12 +294,12 @@ def _patterns(spark: "SparkSession", settings: PipelineSettings, path: Path | No
 
 
 def _read_parquet(spark: "SparkSession", option: str, path: str) -> "DataFrame":
-    with spark_errors_told(option):
+    with spark_errors_reported(option):
         return spark.read.parquet(path)
 
 
 @contextmanager
-def spark_errors_told(what: str) -> Iterator[None]:
+def spark_errors_reported(what: str) -> Iterator[None]:
     """Convert Spark's exceptions to an error of one line that starts with `what`."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from midge.client.commands.argument_types import positive_number
 from midge.client.commands.connect_arguments import add_connect_arguments, connect_options
-from midge.pipeline.commands.terminal import bars, counted, errors_told, say, stop_signals
+from midge.pipeline.commands.terminal import bars, counted, errors_reported, say, stop_signals
 
 if TYPE_CHECKING:
     from midge.pipeline.replay.listen import TapOptions, Tapped
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from midge.pipeline.replay.listen import TapOptions
 
     codes: list[int] = []
-    with errors_told("midge record", codes):
+    with errors_reported("midge record", codes):
         options = TapOptions(
             connect_options(args),
             tuple(args.subject or (">",)),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from midge.client.commands.argument_types import positive_int
 from midge.client.commands.connect_arguments import add_connect_arguments, connect_options
 from midge.client.errors import OptionError
-from midge.pipeline.commands.terminal import bars, counted, errors_told, say, warn
+from midge.pipeline.commands.terminal import bars, counted, errors_reported, say, warn
 from midge.pipeline.subject_rewriting import Rewrite
 
 if TYPE_CHECKING:
@@ -71,12 +71,12 @@ def run(args: argparse.Namespace) -> int:
     from midge.pipeline.records.files import require_records
 
     codes: list[int] = []
-    with errors_told("midge replay", codes):
+    with errors_reported("midge replay", codes):
         require_records(args.records)
         options = options_of(args)
         begun_s = time.monotonic()
         done = _from_spark(args, options) if args.spark else _from_here(args, options)
-        _tell(done, time.monotonic() - begun_s)
+        _show_result(done, time.monotonic() - begun_s)
     return codes[0] if codes else 0
 
 
@@ -124,7 +124,7 @@ def _from_spark(args: argparse.Namespace, options: "ReplayOptions") -> "Replayed
         return replay_from_spark(spark, str(args.records), options, args.connections)
 
 
-def _tell(done: "Replayed", took_s: float) -> None:
+def _show_result(done: "Replayed", took_s: float) -> None:
     rate = done.messages / max(took_s, 1e-9)
     say(
         f"{counted(done.messages, 'message')} in {took_s:.1f} s ({rate:,.0f}/s), "

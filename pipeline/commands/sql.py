@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from midge.client.commands.connect_arguments import add_connect_arguments, given_options
 from midge.client.errors import OptionError
 from midge.extras import install_command
-from midge.pipeline.commands.terminal import errors_told, show_table
+from midge.pipeline.commands.terminal import errors_reported, show_table
 from midge.pipeline.errors import PipelineError
 
 
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Ask and print the result; return the exit code."""
     codes: list[int] = []
-    with errors_told("midge sql", codes):
+    with errors_reported("midge sql", codes):
         _run(args)
     return codes[0] if codes else 0
 

@@ -10,7 +10,7 @@ from midge.client.commands.argument_types import positive_number
 from midge.client.commands.connect_arguments import add_connect_arguments, given_options
 from midge.client.commands.verbs import add_yes, confirm
 from midge.client.errors import OptionError
-from midge.pipeline.commands.terminal import counted, errors_told, say, show_table, stop_signals
+from midge.pipeline.commands.terminal import counted, errors_reported, say, show_table, stop_signals
 from midge.pipeline.errors import TableError
 
 _NICENESS = 10
@@ -85,7 +85,7 @@ def _add_layout(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Do the action; return the exit code."""
     codes: list[int] = []
-    with errors_told(f"midge table {args.action}", codes):
+    with errors_reported(f"midge table {args.action}", codes):
         args.act(args)
     return codes[0] if codes else 0
 

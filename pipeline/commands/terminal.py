@@ -83,7 +83,7 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[objec
 
 
 @contextmanager
-def errors_told(program: str, codes: list[int]) -> Iterator[None]:
+def errors_reported(program: str, codes: list[int]) -> Iterator[None]:
     """Print an error that midge raises on purpose as one line, and append its exit code.
 
     It is 2 for a wrong argument, else 1.
@@ -97,7 +97,7 @@ def errors_told(program: str, codes: list[int]) -> Iterator[None]:
 
 
 @contextmanager
-def termination_told() -> Iterator[None]:
+def termination_reported() -> Iterator[None]:
     """Raise `PipelineError` in the block when SIGTERM arrives, so that it ends with a line."""
 
     def end(*_: object) -> None:

@@ -365,7 +365,7 @@ def _token(subject: bytes, place: int) -> str | None:
 
 def _small_double(value: float) -> float:
     if not -_EXACT_DOUBLE < value < _EXACT_DOUBLE:
-        raise ValueError  # its text tells whether a double can hold it
+        raise ValueError  # its text shows whether a double can hold it
     return value
 
 

@@ -96,7 +96,7 @@ class ServiceLink(RoutedSubscription):
         if 0 <= links.max_payload < len(headers) + frame.size - max(frame.header_size, 0):
             return False
         response = None if reply is None else self._expect_response(reply, measure)
-        told_before = links.request_info
+        info_before = links.request_info
         token = None if response is None else response.subject
         request = compose(subject, frame.payload_bytes(), token, headers)
         trace: OpenTrace | None = links.trace
@@ -108,7 +108,7 @@ class ServiceLink(RoutedSubscription):
             else:
                 taken = self._route_traced(trace, result, request)
         finally:
-            links.carrying, links.request_info = before, told_before
+            links.carrying, links.request_info = before, info_before
             links.trace = trace
         if response is not None and (taken == 0 or (trace is not None and trace.is_only)):
             self.forget(response)
@@ -226,10 +226,10 @@ class ServiceLink(RoutedSubscription):
         before = self.links.request_info
         if before:
             server = {name: known.get(name) for name in ("server", "cluster")} if shares else {}
-            told = {**server, **before, "svc": self.importer.name}
+            shown = {**server, **before, "svc": self.importer.name}
         else:
-            told = self._requester(known)
-        return {key: told[key] for key in _INFO_FIELDS if told.get(key) is not None}
+            shown = self._requester(known)
+        return {key: shown[key] for key in _INFO_FIELDS if shown.get(key) is not None}
 
 
 class Response(RoutedSubscription):

@@ -118,7 +118,7 @@ class Refusal(Struct, frozen=True):
     """Name of the limit that was reached, if that is the reason."""
     account: str = GLOBAL_ACCOUNT
     """Account in which `$SYS.ACCOUNT.CLIENT.AUTH.ERR` reports the refusal."""
-    told: str = "Authentication Failure"
+    reported: str = "Authentication Failure"
     """The reason in that report."""
     user: str = ""
     """The user whose credentials the client has proven to have; empty without one."""

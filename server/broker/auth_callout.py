@@ -162,12 +162,12 @@ class CalloutClient:
         answer = await self._answer(service, asked, headers, timeout_s)
         if answer is None:
             text = _NO_ANSWER.format(service.account)
-            return Refusal(text, account=service.account, told="", user=user)
+            return Refusal(text, account=service.account, reported="", user=user)
         try:
             return _bound(question.judge(answer, self._host.clock.wall()), service)
         except CalloutError as error:
             log.warning("auth_callout_refused", account=service.account, error=str(error))
-            return Refusal(str(error), account=service.account, told=str(error), user=user)
+            return Refusal(str(error), account=service.account, reported=str(error), user=user)
 
     async def _answer(
         self, service: CalloutService, asked: bytes, headers: bytes | None, timeout_s: float

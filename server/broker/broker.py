@@ -483,7 +483,7 @@ class Broker(Host):
         self._message_observers.append(observer)
         self._choose_observer()
 
-    def look_away(self, observer: MessageObserver) -> None:
+    def unwatch_messages(self, observer: MessageObserver) -> None:
         """Remove `observer`."""
         if isinstance(observer, Observer) and observer in self.observers:
             self.observers.remove(observer)

@@ -364,8 +364,8 @@ class Trace:
         if not is_traced:
             error = NOT_TRACING_TEXT if self.is_only else UNTRACED_TEXT
         if is_traced or not self.is_only:
-            told = _with_header(frame, HOP, hop)
-            is_sent = link.forward(self._publisher, told, queues or None)
+            sent = _with_header(frame, HOP, hop)
+            is_sent = link.forward(self._publisher, sent, queues or None)
             if not is_sent:
                 error = _refusal_of_link(owner, frame)
         fields = {"error": error} if error else {}
@@ -412,8 +412,8 @@ class Trace:
 
     def _offer_inside(self, subscription: RoutedSubscription, frame: Frame) -> bool:
         """Deliver to a part of the server, and add the events that it reports to the trace."""
-        told = getattr(subscription, "trace_events", None)
-        events = [] if told is None else told(frame)
+        report = getattr(subscription, "trace_events", None)
+        events = [] if report is None else report(frame)
         goes_on = getattr(subscription, "allows_trace", False)
         if goes_on and isinstance(subscription, StreamLink):
             events = []  # `route_imported` reports one before each receiver

@@ -29,7 +29,7 @@ cdef class ChannelOwner(Client):
     cpdef void lost(self) except *
     cpdef bint is_busy(self) except -1
     cpdef void send_ping(self) except *
-    cpdef void say_last(self, str wire) except *
+    cpdef void append_last_error(self, str wire) except *
     cpdef void on_budget_spent(self) except *
     cpdef void flushed(self) except *
     cpdef bint run_goes_on(self, unsigned long long generation) except -1

@@ -93,7 +93,7 @@ class ChannelOwner(Client):
         limits = self.channel.host.options.limits
         return WriteRule(limits.write_deadline_s, limits.write_timeout_policy == "retry")
 
-    def say_last(self, wire: str) -> None:
+    def append_last_error(self, wire: str) -> None:
         """Append `wire`, the channel's last error, to `outbound` in the peer's protocol."""
         self.outbound.append(b"-ERR '%b'\r\n" % wire.encode())
 
@@ -380,7 +380,7 @@ class Channel:
     def _end_for_loss(self, reason: ClosedReason) -> None:
         """End without a transport, now that it is this channel's turn."""
         self.close(reason)
-        self.let_go()
+        self.dispose()
 
     def _is_busy(self) -> bool:
         """Return whether some of the input is not processed yet."""
@@ -420,7 +420,7 @@ class Channel:
         self.reading.unhalt(FINISHING)
         self.resume()
 
-    def let_go(self) -> None:
+    def dispose(self) -> None:
         """Drop all references: the transport is lost, or will never be made."""
         if self._graceful_close is not None:
             self._graceful_close.end()
@@ -540,11 +540,11 @@ class Channel:
         if self.back_pressure is not None:
             self.back_pressure.stop()
         if wire is not None:
-            owner.say_last(wire)
+            owner.append_last_error(wire)
         self._leave(reason, wire)
         owner.closed()
         if self._finishes:
-            self.let_go()
+            self.dispose()
 
     def abort(self) -> None:
         """Abort the transport and drop pending output."""

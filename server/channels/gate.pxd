@@ -11,5 +11,5 @@ cdef class Gate(Client):
     cdef Py_ssize_t _passed_total
 
     @cython.locals(passed=Py_ssize_t)
-    cpdef bint lets_pass(self, Client publisher, Py_ssize_t size) except -1
+    cpdef bint admits(self, Client publisher, Py_ssize_t size) except -1
     cpdef dict held_publishers(self)

@@ -22,7 +22,7 @@ _SLIGHT_TOTAL = SLIGHT_TOTAL_BYTES
 class Gate(Client):
     """Represents a receiver that is not a connection, such as a stream on a disk.
 
-    While `is_shut`, its publishers are not read, except those that it `lets_pass`.
+    While `is_shut`, its publishers are not read, except those that it `admits`.
     """
 
     def __init__(self, account: Account) -> None:
@@ -36,7 +36,7 @@ class Gate(Client):
         """Hold publishers from now on."""
         self.is_shut = True
 
-    def lets_pass(self, publisher: Client, size: int) -> bool:
+    def admits(self, publisher: Client, size: int) -> bool:
         """Count `size` bytes of `publisher` while this is shut; return False to hold it.
 
         See `SLIGHT_BYTES`.

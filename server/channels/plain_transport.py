@@ -230,7 +230,7 @@ class PlainTransport(Readable):
         self._send_waiting()
         if not self._is_drained():
             return
-        assert self._channel is not None, "it is told of its loss at last"
+        assert self._channel is not None, "its loss is reported last"
         try:
             self._channel.resume_writing()  # the channel may write more
         except Exception as error:  # noqa: BLE001 - as above
@@ -304,9 +304,9 @@ class PlainTransport(Readable):
         self._stop_sending()
         self._waiting = None
         self._waiting_bytes = 0
-        self._loop.call_soon(self._tell_lost, error)
+        self._loop.call_soon(self._report_lost, error)
 
-    def _tell_lost(self, error: Exception | None) -> None:
+    def _report_lost(self, error: Exception | None) -> None:
         channel, self._channel = self._channel, None
         try:
             if channel is not None:

@@ -47,7 +47,7 @@ cdef class Connection(ChannelOwner):
     cdef readonly bint introduced
     cdef public bint owes_info, is_unsettled
     cdef public object late_pongs
-    cdef bint _told_info
+    cdef bint _has_sent_info
     cdef DeliverDenials _denials
     cdef object _auth_timer
 
@@ -57,7 +57,7 @@ cdef class Connection(ChannelOwner):
     cpdef void lost(self) except *
     cpdef bint is_busy(self) except -1
     cpdef void send_ping(self) except *
-    cpdef void say_last(self, str wire) except *
+    cpdef void append_last_error(self, str wire) except *
     cpdef void send_error(self, str text) except *
     cpdef Client lines_to(self, Subscription subscription)
     cpdef Account account_of_lines(self)

@@ -117,7 +117,7 @@ class Connection(ChannelOwner):
         self.owes_info = False  # whether INFO goes out only when there is a transport
         self.is_unsettled = False
         self.late_pongs: LatePongs | None = None
-        self._told_info = False
+        self._has_sent_info = False
         self._denials: DeliverDenials | None = None
         self._auth_timer: Timer | None = None
 
@@ -151,11 +151,11 @@ class Connection(ChannelOwner):
         else:
             ChannelOwner.broke_protocol(self, error)
 
-    def say_last(self, wire: str) -> None:
+    def append_last_error(self, wire: str) -> None:
         """Append the -ERR that the channel ends with."""
         if self.commands.tracer is not None:
             self.commands.tracer.sent(f"-ERR {wire}")
-        ChannelOwner.say_last(self, wire)
+        ChannelOwner.append_last_error(self, wire)
 
     def send_error(self, text: str) -> None:
         """Send -ERR without closing the connection."""
@@ -262,7 +262,7 @@ class Connection(ChannelOwner):
 
     def answer_ping(self) -> None:
         """Send PONG, at once or when every worker knows this client's subscriptions."""
-        if self.late_pongs is not None and self._told_info:
+        if self.late_pongs is not None and self._has_sent_info:
             self.late_pongs.ping()
         else:
             self.answer(self.send_pong)
@@ -270,8 +270,8 @@ class Connection(ChannelOwner):
     def send_pong(self) -> None:
         """Send PONG, and behind the first one the INFO for the authenticated client."""
         self.send(_PONG)
-        if self.introduced and not self._told_info:
-            self._told_info = True
+        if self.introduced and not self._has_sent_info:
+            self._has_sent_info = True
             if self.options.protocol >= 1:
                 self.send_info(connect_info=True)
 
@@ -293,7 +293,7 @@ class Connection(ChannelOwner):
         Clients without their first PONG get INFO behind it, because a client may take anything
         before it for the PONG.
         """
-        if self._told_info and self.options.protocol >= 1 and self.reason is None:
+        if self._has_sent_info and self.options.protocol >= 1 and self.reason is None:
             self.send_info()
 
     def send_info(self, *, connect_info: bool = False) -> None:

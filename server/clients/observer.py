@@ -72,7 +72,7 @@ class Observers:
         self._faults = faults
         self._observers: list[Observer] = []
         self.see_subscriptions = False  # whether any observer handles subscriptions
-        self._told: dict[str, tuple[tuple[Observer, Callable[..., None]], ...]] = {}
+        self._methods: dict[str, tuple[tuple[Observer, Callable[..., None]], ...]] = {}
 
     def __contains__(self, observer: object) -> bool:
         return observer in self._observers
@@ -89,7 +89,7 @@ class Observers:
 
     def show(self, event: str, *arguments: object) -> None:
         """Call the method `event` of each observer."""
-        for observer, method in self._told.get(event, ()):
+        for observer, method in self._methods.get(event, ()):
             try:
                 method(*arguments)
             except Exception as error:  # noqa: BLE001 - not the client's fault
@@ -97,7 +97,7 @@ class Observers:
 
     def _choose(self) -> None:
         """Collect for each event the observers that override its method."""
-        self._told = {
+        self._methods = {
             event: tuple(
                 (observer, getattr(observer, event))
                 for observer in self._observers
@@ -106,7 +106,7 @@ class Observers:
             for event, no_op in vars(Observer).items()
             if not event.startswith("_")
         }
-        self.see_subscriptions = bool(self._told["subscribed"])
+        self.see_subscriptions = bool(self._methods["subscribed"])
 
 
 class SeveralObservers(MessageObserver):

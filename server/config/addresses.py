@@ -26,7 +26,7 @@ def split_address(text: str) -> tuple[str, str | None]:
 
 
 def advertised_address(text: str, default_host: str, default_port: int) -> tuple[str, int]:
-    """Return the host and port that `text`, a host or `host:port`, tells others to connect to.
+    """Return the host and port that `text`, a host or `host:port`, gives others to connect to.
 
     The defaults replace an empty host, and a port that is missing, 0 or -1.
 

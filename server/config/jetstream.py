@@ -59,7 +59,7 @@ class JetStream(Table, frozen=True, kw_only=True):
     ignore_nats_streams: bool = False
     """Start although `store_dir` holds streams of nats-server that midge does not read."""
     domain: str = ""
-    """Name under which leaf nodes tell this JetStream from another; empty means none."""
+    """Name by which leaf nodes distinguish this JetStream from another; empty means none."""
     max_memory_bytes: int = -1
     """Most bytes of memory streams; -1 means three quarters of the machine's or container's."""
     max_file_bytes: int = -1

@@ -303,7 +303,7 @@ class Keywords(TypedDict, total=False):
     websocket_host: str
     """Address to bind."""
     websocket_advertise: str
-    """`host[:port]` told to clients; empty means the bound address."""
+    """`host[:port]` announced to clients; empty means the bound address."""
     websocket_proxy_protocol: bool
     """Expect a PROXY protocol header, as `listen.proxy_protocol` does."""
     websocket_tls_cert_file: str
@@ -398,7 +398,7 @@ class Keywords(TypedDict, total=False):
     jetstream_ignore_nats_streams: bool
     """Start although `store_dir` holds streams of nats-server that midge does not read."""
     jetstream_domain: str
-    """Name under which leaf nodes tell this JetStream from another; empty means none."""
+    """Name by which leaf nodes distinguish this JetStream from another; empty means none."""
     jetstream_max_memory_bytes: int
     """Most bytes of memory streams; -1 means three quarters of the machine's or container's."""
     jetstream_max_file_bytes: int
@@ -446,7 +446,7 @@ class Keywords(TypedDict, total=False):
     leafnodes_port: int
     """Port for leaf nodes; 0 means none, -1 takes a free one."""
     leafnodes_advertise: str
-    """`host:port` told to leaf nodes; empty means the bound address."""
+    """`host:port` announced to leaf nodes; empty means the bound address."""
     leafnodes_no_advertise: bool
     """Tell leaf nodes no address to come back to."""
     leafnodes_proxy_protocol: bool
@@ -504,7 +504,7 @@ class Keywords(TypedDict, total=False):
     leafnodes_compression_rtt_s: abc.Sequence[float]
     """Longest round trips of `s2_auto` for no compression, `s2_fast` and `s2_better`."""
     leafnodes_isolate_interest: bool
-    """Do not tell leaf nodes what other leaf nodes want."""
+    """Do not announce to leaf nodes what other leaf nodes want."""
     leafnodes_reconnect_s: float
     """Seconds before a remote that was lost, or not reached, is tried again; 0: default."""
     leafnodes_write_deadline_s: float

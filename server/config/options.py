@@ -258,7 +258,7 @@ class WebSocket(Table, frozen=True, kw_only=True):
     port: Port = 0
     """Port for WebSocket clients; 0 means none, -1 takes a free one."""
     advertise: str = ""
-    """`host[:port]` told to clients; empty means the bound address."""
+    """`host[:port]` announced to clients; empty means the bound address."""
     proxy_protocol: bool = False
     """Expect a PROXY protocol header, as `listen.proxy_protocol` does."""
     tls: Tls = Tls()
@@ -389,7 +389,7 @@ class ServerProcesses(Table, frozen=True, kw_only=True):
 
 
 class Process(Table, frozen=True, kw_only=True):
-    """Files that tell other programs about this process."""
+    """Files that describe this process to other programs."""
 
     pid_file: str = ""
     """File that holds the process id; empty means none."""
@@ -453,4 +453,4 @@ class Options(Table, frozen=True, kw_only=True):
     tables: tuple[StreamTable, ...] = ()
     """Streams whose messages a process of the server puts into Delta tables."""
     process: Process = Process()
-    """Files that tell other programs about this process."""
+    """Files that describe this process to other programs."""

@@ -249,7 +249,7 @@ class Faults(StreamFaults, Screen):
             struck.answer(account, frame)
         else:
             struck.act(copied(frame), lambda one: self.route(account, publisher, one))
-        self._tell_passed(subject, struck, None)
+        self._report_passed(subject, struck, None)
 
     def deliver(
         self,
@@ -272,7 +272,7 @@ class Faults(StreamFaults, Screen):
         if not waits:
             return frame
         self._write(connection, subscription, frame)
-        self._tell_passed(subject, None, connection)
+        self._report_passed(subject, None, connection)
         subscription.delivered += 1
         return DEFERRED
 
@@ -297,7 +297,7 @@ class Faults(StreamFaults, Screen):
     def _first_striking(self, subject: bytes, connection: Connection | None) -> MessageFault | None:
         return next((one for one in self._of(connection) if one.strikes(subject)), None)
 
-    def _tell_passed(
+    def _report_passed(
         self, subject: bytes, struck: MessageFault | None, connection: Connection | None
     ) -> None:
         for fault in self._of(connection):

@@ -34,14 +34,14 @@ log = get_logger()
 
 
 class Call:
-    """A pending answer; `tell` is called with it in a later turn of the loop."""
+    """A pending answer; `answered` is called with it in a later turn of the loop."""
 
-    __slots__ = ("name", "task", "tell", "timer")
+    __slots__ = ("answered", "name", "task", "timer")
 
     def __init__(self, name: str, task: asyncio.Future[object]) -> None:
         self.name = name
         self.task = task
-        self.tell: Callable[[Event | Refuse], object] = lambda _: None
+        self.answered: Callable[[Event | Refuse], object] = lambda _: None
         self.timer: Timer | None = None
 
 
@@ -70,7 +70,7 @@ class InterceptorCalls:
         call = Call(name, asyncio.ensure_future(_outcome(answer)))
         self._tasks.add(call.task)
         call.timer = self.clock.call_later(self.timeout_s, self._end, call, event)
-        call.task.add_done_callback(lambda task: self._hear(call, event, task))
+        call.task.add_done_callback(lambda task: self._conclude(call, event, task))
         return call
 
     def fail(self, name: str, client: ClientInfo | None, problem: str) -> Refuse:
@@ -93,9 +93,9 @@ class InterceptorCalls:
         if call.task in self._tasks:
             self._lost.add(call.task)
             call.task.cancel()
-            call.tell(self.fail(call.name, event.client, f"no answer in {self.timeout_s:g} s"))
+            call.answered(self.fail(call.name, event.client, f"no answer in {self.timeout_s:g} s"))
 
-    def _hear(self, call: Call, event: Event, task: asyncio.Future[object]) -> None:
+    def _conclude(self, call: Call, event: Event, task: asyncio.Future[object]) -> None:
         """Use the answer of a call that has ended, unless it comes too late."""
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
@@ -105,11 +105,11 @@ class InterceptorCalls:
         if call.timer is not None:
             call.timer.cancel()
         if task.cancelled():
-            call.tell(self.fail(call.name, event.client, "cancelled itself"))
+            call.answered(self.fail(call.name, event.client, "cancelled itself"))
         elif error is not None:
-            call.tell(self.fail(call.name, event.client, _describe(error)))
+            call.answered(self.fail(call.name, event.client, _describe(error)))
         else:
-            call.tell(self._judge(call.name, event, task.result()))
+            call.answered(self._judge(call.name, event, task.result()))
 
     def _judge(self, name: str, event: Event, answer: object) -> Event | Refuse:
         """Return `answer` if it is valid, else a refusal."""

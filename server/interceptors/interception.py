@@ -111,9 +111,9 @@ class Interception(Screen):
     async def _await_connect(
         self, call: Call, connection: Connection, identity: Identity
     ) -> Verdict:
-        told: asyncio.Future[Event | Refuse] = asyncio.get_running_loop().create_future()
-        call.tell = lambda answer: None if told.done() else told.set_result(answer)
-        return self._conclude_connect(connection, identity, await told)
+        judged: asyncio.Future[Event | Refuse] = asyncio.get_running_loop().create_future()
+        call.answered = lambda answer: None if judged.done() else judged.set_result(answer)
+        return self._conclude_connect(connection, identity, await judged)
 
     def _conclude_connect(
         self, connection: Connection, identity: Identity, answer: Event | Refuse
@@ -266,7 +266,7 @@ class Interception(Screen):
         apply_verdict = partial(self._conclude_deliver, connection, subscription, publisher, event)
         ticket = deliveries.queue.put(apply_verdict, frame.size)
         if isinstance(answer, Call):
-            answer.tell = ticket.answer
+            answer.answered = ticket.answer
         else:
             # Other deliveries are before it, so this does not run in the middle of the router's
             # work.
@@ -366,7 +366,7 @@ class Interception(Screen):
             return
         take = self._pending_of(connection).put(apply_verdict, size_bytes)
         if isinstance(answer, Call):
-            answer.tell = take
+            answer.answered = take
         else:
             take(answer)
 

@@ -32,7 +32,7 @@ cdef class Interest:
     @cython.locals(result=SubListResult)
     cdef void _watch_importers(self, tuple kind) except *
     @cython.locals(watched=Watched)
-    cpdef void _tell(self, bytes subject, bytes queue) except *
+    cpdef void report(self, bytes subject, bytes queue) except *
 
 
 cdef class AccountSink(Sink):

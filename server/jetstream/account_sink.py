@@ -152,7 +152,7 @@ class AccountSink(Sink):
     def watch_interest(
         self, subject: bytes, changed: Callable[[bool], object], group: bytes
     ) -> object:
-        """Call `changed` whenever what `is_subscribed` tells becomes another."""
+        """Call `changed` whenever the result of `is_subscribed` changes."""
         return self._interest.watch(subject, changed, group)
 
     def unwatch_interest(self, token: object) -> None:
@@ -194,7 +194,7 @@ class Interest:
         """Find the importers of the watched subjects again, and report the present interest."""
         for kind in list(self._watched):
             self._watch_importers(kind)
-            self._tell(*kind)
+            self.report(*kind)
 
     def _watch_importers(self, kind: tuple[bytes, bytes | None]) -> None:
         """Watch the interest of the accounts that import a subject."""
@@ -209,24 +209,21 @@ class Interest:
 
     def interest_began(self, subject: bytes, queue: bytes | None) -> None:
         """Report the first subscription to a subject and queue group."""
-        self._tell(subject, queue)
+        self.report(subject, queue)
 
     def interest_ended(self, subject: bytes, queue: bytes | None) -> None:
         """Report the end of the last subscription to a subject and queue group."""
-        self._tell(subject, queue)
+        self.report(subject, queue)
 
     def group_resized(self, subject: bytes, queue: bytes, members: int) -> None:
         """Ignore the number of members, as long as there is one."""
 
     def remote_changed(self, subject: bytes, queue: bytes | None) -> None:
         """Report a change of the interest behind a link."""
-        self._tell(subject, queue)
+        self.report(subject, queue)
 
-    def tell(self, kind: tuple[bytes, bytes | None]) -> None:
+    def report(self, subject: bytes, queue: bytes | None) -> None:
         """Report the present interest in a subject to its watchers."""
-        self._tell(*kind)
-
-    def _tell(self, subject: bytes, queue: bytes | None) -> None:
         watching = self._watched.get((subject, queue))
         if watching:
             is_there = is_subscribed(self._account, subject, queue or b"")
@@ -257,7 +254,7 @@ class ImporterInterest:
     def interest_began(self, subject: bytes, queue: bytes | None) -> None:
         """Report the first subscription to a subject and queue group."""
         if (subject, queue) == (self._subject, self._kind[1]):
-            self._interest.tell(self._kind)
+            self._interest.report(*self._kind)
 
     def interest_ended(self, subject: bytes, queue: bytes | None) -> None:
         """Report the end of the last subscription to a subject and queue group."""

@@ -40,9 +40,9 @@ class Audit:
         known = self._context.links.describe(request.publisher)
         publisher = request.publisher
         if publisher is not None and publisher.account is not request.account:
-            told = headers.find(request.headers or b"", _REQUEST_INFO)
+            forwarded = headers.find(request.headers or b"", _REQUEST_INFO)
             server = known.get("server")
-            known = {**_object(told), "svc": request.account.name, "server": server}
+            known = {**_object(forwarded), "svc": request.account.name, "server": server}
         found = {key: known[key] for key in _FIELDS if known.get(key) is not None}
         plain: dict[str, Any] = msgspec.to_builtins(found)
         return plain

@@ -135,7 +135,7 @@ class Engine(Observer):
         if context.options.in_memory and self.disk is None:
             context.stores = MemoryStores(loop)
             return
-        with _told_as_setting(context.store_directory):
+        with _as_setting_error(context.store_directory):
             context.stores = FileStores(
                 self._open_disk(loop),
                 loop,
@@ -302,7 +302,7 @@ def check_directory(asked: JetStream) -> None:
     if asked.in_memory:
         return
     place = capacity.store_directory(asked)
-    with _told_as_setting(place):
+    with _as_setting_error(place):
         disk = RealDisk(str(place), lambda *_: None, lambda _: None)
         try:
             establish(disk, keys_of(asked))
@@ -311,7 +311,7 @@ def check_directory(asked: JetStream) -> None:
 
 
 @contextmanager
-def _told_as_setting(place: Path) -> Iterator[None]:
+def _as_setting_error(place: Path) -> Iterator[None]:
     """Raise errors of a store's directory as a ConfigError that names the setting."""
     try:
         yield

@@ -52,7 +52,7 @@ class StreamSubscription(RoutedSubscription):
             gate is not None
             and gate.is_shut
             and publisher is not None
-            and not gate.lets_pass(publisher, frame.end)
+            and not gate.admits(publisher, frame.end)
         ):
             publisher.pause_for(gate)
         if (
@@ -151,5 +151,5 @@ class StreamLines(LineTaker):
         subscription.delivered += self.taken
         owner.count_lines(account, self.taken, payload_bytes, line_bytes)
         gate = subscription.gate
-        if gate is not None and gate.is_shut and not gate.lets_pass(owner, line_bytes):
+        if gate is not None and gate.is_shut and not gate.admits(owner, line_bytes):
             owner.pause_for(gate)

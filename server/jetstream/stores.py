@@ -36,7 +36,7 @@ ASYNC = "async"
 """The persist mode of a stream that acknowledges before the disk has what it stored."""
 
 _TICK_S = 1.0
-"""Seconds between records of the synced position, which tell later damage from a torn end."""
+"""Seconds between records of the synced position, which separate later damage from a torn end."""
 
 _FULL_HINT = "messages of file streams are refused until there is room; purges and limits make some"
 
@@ -44,7 +44,7 @@ _IDLE_TICKS_MAX = 60
 """Ticks without a write after which the timer stops: all is recorded, compacted and synced."""
 
 
-def _tell_of_damage(damage: Damage) -> None:
+def _log_damage(damage: Damage) -> None:
     """Log damage that was found after the start."""
     log.error("jetstream_data_lost", damage=str(damage))
 
@@ -162,7 +162,7 @@ class FileStores:
             raise
         if self._directory.unfit:
             log.info("jetstream_checkpoint_unfit", reason=self._directory.unfit)
-        self._directory.on_damage = _tell_of_damage
+        self._directory.on_damage = _log_damage
         self.turns = self._directory.turns
         self.turns.measure(time.monotonic_ns)
         self._directory.log.on_pressure = self._press
@@ -235,14 +235,14 @@ class FileStores:
 
     def _tick(self) -> None:
         self._idle_ticks += 1
-        self._tell_of_room()
+        self._log_room()
         self._directory.tick()
         self._timer = None
         is_busy = self._directory.log.space.is_short or self._directory.is_checking()
         if is_busy or self._idle_ticks < self._ticks_max:
             self._timer = self._clock.call_later(_TICK_S, self._tick)
 
-    def _tell_of_room(self) -> None:
+    def _log_room(self) -> None:
         """Log once that messages are refused for want of room, and once that there is some."""
         store = self._directory.log
         if store.full and not self._is_full:

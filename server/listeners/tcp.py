@@ -161,7 +161,7 @@ class Listener(Acceptor):
                 error="TLS handshake timeout" if connection.reason else _text_of(error),
             )
             connection.close(ClosedReason.TLS_HANDSHAKE_FAILURE)
-        connection.channel.let_go()  # no transport will ever call `connection_lost`
+        connection.channel.dispose()  # no transport will ever call `connection_lost`
 
     async def _agree_on_tls(
         self, accepted: socket.socket, connection: Connection, tls: TlsContexts

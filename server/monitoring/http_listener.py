@@ -21,7 +21,7 @@ from midge.server.log.logger import get_logger
 if TYPE_CHECKING:
     from midge.server.clock import Timer
 
-LOOK_EVERY_S = 10.0
+CHECK_EVERY_S = 10.0
 """Seconds between two checks of how much of its answer a client has read."""
 
 SLOWEST_BYTES_PER_S = 4096
@@ -59,7 +59,7 @@ class HttpConnection(asyncio.Protocol):
         self._head = bytearray()  # of the first request, until it is admitted
         self._transport: Any = None
         self._idle_timer: Timer | None = None
-        self._look_timer: Timer | None = None
+        self._check_timer: Timer | None = None
         self.is_idle = True
 
     @property
@@ -143,7 +143,7 @@ class HttpConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         """Called when the write buffer has drained."""
-        self._look_away()
+        self._stop_checking()
         if self._answering is not None:
             self._answering.resume_writing()
 
@@ -151,7 +151,7 @@ class HttpConnection(asyncio.Protocol):
         """Called when the transport is lost."""
         self._transport = None
         self._stop_idle_timer()
-        self._look_away()
+        self._stop_checking()
         if self._answering is not None:
             self._answering.connection_lost(exc)
         self._listener.forget(self)
@@ -159,7 +159,7 @@ class HttpConnection(asyncio.Protocol):
     def _expire(self) -> None:
         """Close a connection that was idle too long, unless it still reads its answer."""
         self._idle_timer = None
-        if self._look_timer is not None:
+        if self._check_timer is not None:
             self.answered()
         elif self.unread_bytes:
             self._watch()
@@ -173,20 +173,21 @@ class HttpConnection(asyncio.Protocol):
 
     def _watch(self) -> None:
         waiting = self.unread_bytes
-        self._look_timer = self._broker.clock.call_later(LOOK_EVERY_S, self._look, waiting)
+        clock = self._broker.clock
+        self._check_timer = clock.call_later(CHECK_EVERY_S, self._check_progress, waiting)
 
-    def _look(self, waited: int) -> None:
+    def _check_progress(self, waited: int) -> None:
         """Disconnect a client that has read too little since the last check."""
         waiting = self.unread_bytes
-        if not waiting or waited - waiting < min(waited, SLOWEST_BYTES_PER_S * LOOK_EVERY_S):
+        if not waiting or waited - waiting < min(waited, SLOWEST_BYTES_PER_S * CHECK_EVERY_S):
             self.abort()
         else:
             self._watch()
 
-    def _look_away(self) -> None:
-        if self._look_timer is not None:
-            self._look_timer.cancel()
-            self._look_timer = None
+    def _stop_checking(self) -> None:
+        if self._check_timer is not None:
+            self._check_timer.cancel()
+            self._check_timer = None
 
 
 class HttpListener(Listener):

@@ -67,7 +67,7 @@ async def finish(pieces: "WaitingPieces[Result]") -> Result:
             await asyncio.sleep(0)
         else:
             has_come = asyncio.Event()
-            arrival.tell(has_come.set)
+            arrival.then(has_come.set)
             await has_come.wait()
 
 

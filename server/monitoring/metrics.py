@@ -279,7 +279,7 @@ def _link_gauges(by_label: dict[tuple[str, str, str], list[Link]]) -> Iterator[M
     )
     interest = GaugeMetricFamily(
         "midge_leafnode_subscriptions",
-        "Interest that the other server has told",
+        "Interest that the other server has announced",
         labels=_OF_LEAF,
     )
     round_trip = GaugeMetricFamily(
@@ -309,7 +309,7 @@ _ROUTE_GAUGES: dict[str, tuple[str, Callable[[list[Link]], float]]] = {
         lambda links: sum(link.outbound.pending_bytes() for link in links),
     ),
     "subscriptions": (
-        "Interest that the other server has told",
+        "Interest that the other server has announced",
         lambda links: sum(link.announced.count for link in links),
     ),
     "rtt_seconds": (

@@ -76,10 +76,10 @@ def _entry(state: State, link: Link, *, lists: bool, with_detail: bool) -> dict[
         "subscriptions": link.announced.count,
     }
     if with_detail:
-        entry["subscriptions_list_detail"] = [_detail(link, *one) for one in _told(link)]
+        entry["subscriptions_list_detail"] = [_detail(link, *one) for one in _announced(link)]
     elif lists:
         entry["subscriptions_list"] = [
-            told.subject.decode(errors="replace") for _, told in _told(link)
+            remote.subject.decode(errors="replace") for _, remote in _announced(link)
         ]
     if link.is_dedicated:
         entry["account"] = link.side.place
@@ -88,28 +88,28 @@ def _entry(state: State, link: Link, *, lists: bool, with_detail: bool) -> dict[
 
 
 def _rules(link: Link) -> dict[str, Any]:
-    """Return which interest the other server tells and takes, where not all of it."""
+    """Return which interest the other server announces and accepts, where not all of it."""
     info = link.side.info
     shown = (("import", info.import_), ("export", info.export))
     return {name: structs.asdict(rules) for name, rules in shown if rules}
 
 
-def _told(link: Link) -> Iterator[tuple[bytes, RemoteSubscription]]:
-    """Yield what the other server has told, with its account, up to LISTED_MAX of it."""
+def _announced(link: Link) -> Iterator[tuple[bytes, RemoteSubscription]]:
+    """Yield up to LISTED_MAX announced subscriptions of the other server, with their accounts."""
     left = LISTED_MAX
     for branch in link.commands.branches.values():
-        for told in branch.interest[:left]:
-            yield branch.name, told
+        for remote in branch.interest[:left]:
+            yield branch.name, remote
             left -= 1
 
 
-def _detail(link: Link, account: bytes, told: RemoteSubscription) -> dict[str, Any]:
+def _detail(link: Link, account: bytes, remote: RemoteSubscription) -> dict[str, Any]:
     """Return one subscription as nats-server details it."""
-    words = [b"R", told.subject] if link.is_dedicated else [b"R", account, told.subject]
-    found: dict[str, Any] = {"subject": told.subject.decode(errors="replace")}
-    if told.queue is not None:
-        found["qgroup"] = told.queue.decode(errors="replace")
-        words.append(told.queue)
+    words = [b"R", remote.subject] if link.is_dedicated else [b"R", account, remote.subject]
+    found: dict[str, Any] = {"subject": remote.subject.decode(errors="replace")}
+    if remote.queue is not None:
+        found["qgroup"] = remote.queue.decode(errors="replace")
+        words.append(remote.queue)
     found |= {"sid": b" ".join(words).decode(errors="replace"), "msgs": 0, "cid": link.cid}
     return found
 

@@ -128,7 +128,7 @@ class ProcessUsage:
 
     @staticmethod
     def open_files() -> int:
-        """Return the number of open file descriptors, 0 where the system does not tell."""
+        """Return the number of open file descriptors, 0 where the system does not say."""
         from pathlib import Path  # noqa: PLC0415 - with a page, long after the start
 
         try:

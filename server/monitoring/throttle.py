@@ -75,7 +75,7 @@ class Throttle:
                 await self._wait_for(page)
             return await self._send(page, request)
         finally:
-            self._let_go(page)
+            self._release(page)
 
     async def _make(self, page: _PendingPage, request: web.Request, make: Make) -> None:
         """Make `page` in its turn."""
@@ -96,7 +96,7 @@ class Throttle:
         if self._asked.get(request.path_qs) is page:
             del self._asked[request.path_qs]
 
-    def _let_go(self, page: _PendingPage) -> None:
+    def _release(self, page: _PendingPage) -> None:
         """Drop a page after its last reader; the requests themselves may live on."""
         page.requests -= 1
         if page.requests == 0:

@@ -293,17 +293,17 @@ async def whole_tail(state: State, own: Page, name: str, account: str, pattern: 
 
 def _tail(state: State, name: str, account: str, pattern: bytes) -> Page | None:
     broker = state.broker
-    return state.tails().look(name, broker.account(account), pattern)
+    return state.tails().poll(name, broker.account(account), pattern)
 
 
 async def end_client(state: State, cid: int) -> bool:
-    """Close the client `cid`, in whichever worker it is; tell whether there was one."""
+    """Close the client `cid`, in whichever worker it is; return whether there was one."""
     asked = {"name": "kick", "arguments": {"cid": cid}}
     return _kick(state, cid) or await _any_other(state, asked)
 
 
 async def send_client_away(state: State, cid: int) -> bool:
-    """Tell the client `cid` that the server is in lame duck mode; tell whether there was one."""
+    """Announce lame duck mode to the client `cid`; return whether there was one."""
     asked = {"name": "lame_duck", "arguments": {"cid": cid}}
     return _lame_duck(state, cid) or await _any_other(state, asked)
 

@@ -21,20 +21,20 @@ cdef class Announced:
     )
     @cython.locals(known=RemoteSubscription, change="long long", sublist=SubList,
                    steps="long long", size=Py_ssize_t, interest=list)
-    cpdef void begin(self, object link, Client source, RemoteSubscription told) except *
-    @cython.locals(told=RemoteSubscription, last=RemoteSubscription, sublist=SubList,
+    cpdef void begin(self, object link, Client source, RemoteSubscription remote) except *
+    @cython.locals(remote=RemoteSubscription, last=RemoteSubscription, sublist=SubList,
                    steps="long long", interest=list)
     cpdef void end(
         self, object link, Client source, bytes subject, bytes queue, str origin
     ) except *
-    cpdef void forget_size(self, RemoteSubscription told) except *
+    cpdef void forget_size(self, RemoteSubscription remote) except *
     cpdef void drop_all(self, object link) except *
     cpdef void drop(self, object link, Client source, list left) except *
-    @cython.locals(told=RemoteSubscription)
+    @cython.locals(remote=RemoteSubscription)
     cdef void _drop(
         self, object link, Client source, list left, Py_ssize_t most
     ) except *
 
 
 @cython.locals(subject=bytes, queue=bytes, named=Py_ssize_t, size=Py_ssize_t, tokens=Py_ssize_t)
-cdef Py_ssize_t _size_of(RemoteSubscription told) except -1
+cdef Py_ssize_t _size_of(RemoteSubscription remote) except -1

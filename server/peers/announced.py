@@ -35,7 +35,7 @@ class Announced:
     def known(
         self, link: Any, source: Client, subject: bytes, queue: bytes | None, origin: str
     ) -> RemoteSubscription | None:
-        """Return the interest of a kind that the other server has told `source`, or None."""
+        """Return the interest of this kind that `source` has from the other server, or None."""
         remotes = source.account.sublist.remotes
         if remotes is None:
             return None
@@ -43,62 +43,62 @@ class Announced:
         link.spend(len(found) * STEP_BYTES)
         for one in found:
             if one.remote is source and one.origin == origin:
-                told: RemoteSubscription = one
-                return told
+                remote: RemoteSubscription = one
+                return remote
         return None
 
-    def begin(self, link: Any, source: Any, told: RemoteSubscription) -> None:
-        """Add `told` to the interest of `source`, or note that its group has another weight."""
-        known = self.known(link, source, told.subject, told.queue, told.origin)
+    def begin(self, link: Any, source: Any, remote: RemoteSubscription) -> None:
+        """Add `remote` to the interest of `source`, or note that its group has another weight."""
+        known = self.known(link, source, remote.subject, remote.queue, remote.origin)
         if known is not None:
-            change = told.weight - known.weight
-            known.weight = told.weight
+            change = remote.weight - known.weight
+            known.weight = remote.weight
             if change:
                 link.side.interest_changed(source, known, change)
             return
-        size = _size_of(told)
+        size = _size_of(remote)
         if self._size + size > self.max_size:
             link.side.refuse_surplus(link)
             return
-        if not link.side.allows_interest(link, told.subject):
+        if not link.side.allows_interest(link, remote.subject):
             return
         sublist = source.account.sublist
         steps = sublist.steps
-        if sublist.insert_remote(told) is not None:
+        if sublist.insert_remote(remote) is not None:
             link.side.refuse_subject(link)
             return
         link.spend(_BEGUN_BYTES + (sublist.steps - steps) * STEP_BYTES)
         interest = source.interest
-        told.place = len(interest)
-        interest.append(told)
+        remote.place = len(interest)
+        interest.append(remote)
         self.count += 1
         self._size += size
-        link.side.interest_changed(source, told, told.weight)
+        link.side.interest_changed(source, remote, remote.weight)
 
     def end(self, link: Any, source: Any, subject: bytes, queue: bytes | None, origin: str) -> None:
         """Forget interest of the other server."""
-        told = self.known(link, source, subject, queue, origin)
-        if told is None:
+        remote = self.known(link, source, subject, queue, origin)
+        if remote is None:
             return
         interest = source.interest
         last = interest.pop()
-        if last is not told:
-            interest[told.place] = last
-            last.place = told.place
-        self.forget_size(told)
+        if last is not remote:
+            interest[remote.place] = last
+            last.place = remote.place
+        self.forget_size(remote)
         sublist = source.account.sublist
         steps = sublist.steps
-        sublist.remove_remote(told)
+        sublist.remove_remote(remote)
         link.spend(_ENDED_BYTES + (sublist.steps - steps) * STEP_BYTES)
-        link.side.interest_changed(source, told, -told.weight)
+        link.side.interest_changed(source, remote, -remote.weight)
 
-    def forget_size(self, told: RemoteSubscription) -> None:
+    def forget_size(self, remote: RemoteSubscription) -> None:
         """Subtract removed interest of the other server from the counts."""
         self.count -= 1
-        self._size -= _size_of(told)
+        self._size -= _size_of(remote)
 
     def drop_all(self, link: Any) -> None:
-        """Remove all that the other server has told."""
+        """Remove all that the other server has announced."""
         for branch in list(link.commands.branches.values()):
             left, branch.interest = branch.interest, []
             self.drop(link, branch, left)
@@ -109,9 +109,9 @@ class Announced:
 
     def _drop(self, link: Any, source: Client, left: list[RemoteSubscription], most: int) -> None:
         for _ in range(min(len(left), most)):
-            told = left.pop()
-            source.account.sublist.remove_remote(told)
-            link.side.interest_changed(source, told, -told.weight)
+            remote = left.pop()
+            source.account.sublist.remove_remote(remote)
+            link.side.interest_changed(source, remote, -remote.weight)
         if left:
             link.broker.turns.wait(partial(self._drop_more, link, source, left))
 
@@ -124,14 +124,14 @@ class Announced:
         self._drop(link, source, left, most)
 
 
-def _size_of(told: RemoteSubscription) -> int:
+def _size_of(remote: RemoteSubscription) -> int:
     """Return 1, and one more for each token beyond 8 and for each 1,024 bytes of what it names.
 
     A token of a wildcard subject takes 300 bytes where no other subject shares it, and a line may
     have 30,000: without this, 200 lines took 1.9 GB.
     """
-    subject, queue = told.subject, told.queue
-    named = len(subject) + len(told.origin) + (0 if queue is None else len(queue))
+    subject, queue = remote.subject, remote.queue
+    named = len(subject) + len(remote.origin) + (0 if queue is None else len(queue))
     size = 1 + named // _USUAL_BYTES
     tokens = 1 + subject.count(b".") if len(subject) > _USUAL_TOKENS else 1
     return size + max(tokens - _USUAL_TOKENS, 0)

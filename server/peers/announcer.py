@@ -12,19 +12,19 @@ three sources add:
 
     clients       the subscriptions in the account's SubList, and JetStream's
     other links   interest that other peers have announced here, as far as passage.py lets messages
-                  pass between the two links: `hears_of`
+                  pass between the two links: `gets`
     importers     subscriptions of accounts that import a stream of this one
 
 The rules of a link (`allows`) leave some of it out: permissions, `deny_imports`, isolation.
 
-Two ways follow a change. `look` counts a key again from all sources, compares the count with the
+Two ways follow a change. `recount` counts a key again from all sources, compares the count with the
 announced one, and sends the difference. It is always right, and it can be repeated at any time.
 `change` only adds to the announced count. It takes a fraction of the time, and is right where only
-one source of plain interest has changed; otherwise it looks.
+one source of plain interest has changed; otherwise it recounts.
 
 A new link. A server may have a million subscriptions, so `begin` walks over all keys in pieces,
-each charged to the fair turns, and looks at each key. Changes during the walk are announced at
-once by a look, so their order does not matter: if the walk comes to the key later, it finds the
+each charged to the fair turns, and recounts each key. Changes during the walk are announced at
+once by a recount, so their order does not matter: if the walk comes to the key later, it finds the
 same count and sends nothing.
 
 New rules. After a reload, or an INFO with other permissions, `begin` walks again: first over the
@@ -41,7 +41,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from midge.server.channels.fair_turns import PORTION_BYTES
-from midge.server.routing.passage import is_told
+from midge.server.routing.passage import is_announced
 from midge.server.routing.role import Role
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ dialect names it; empty otherwise. Between workers, that is the place (role.py) 
 members behind links to other servers."""
 
 _LOOK_BYTES = 4096
-"""Charge to a turn for a look at a key, and perhaps a line: some 2.5 us."""
+"""Charge to a turn for a recount of a key, and perhaps a line: some 2.5 us."""
 
 _STEP_LOOKS = 16
 """Looks charged for a step of the walk: 32 subjects, of which it may yield none."""
@@ -144,14 +144,14 @@ class InterestAnnouncer:
         """List the announced keys."""
         return list(itertools.chain(*self._shards))
 
-    def hears_of(self, source: Branch, origin: str) -> bool:
+    def gets(self, source: Branch, origin: str) -> bool:
         """Return whether this link gets interest that `source` announced for cluster `origin`."""
         cluster = self._link.cluster
         if source is self._link or (cluster and origin == cluster):
             return False
         if self._is_isolated and source.role == Role.LEAF:
             return False
-        return is_told(self._link.role, source.role)
+        return is_announced(self._link.role, source.role)
 
     def key_of(self, subject: bytes, queue: bytes | None, origin: str) -> Key:
         """Return the key of interest that came over another link."""
@@ -171,7 +171,7 @@ class InterestAnnouncer:
             for one in cast("list[RemoteSubscription]", found):
                 source: Any = one.remote
                 origin = one.origin or source.cluster
-                if self.hears_of(source, origin):
+                if self.gets(source, origin):
                     subject = meaning(one)
                     if subject is not None:
                         keys.append(self.key_of(subject, one.queue, origin))
@@ -184,7 +184,7 @@ class InterestAnnouncer:
         for interest in found:
             source = interest.remote
             origin = interest.origin or source.cluster
-            if self.hears_of(source, origin) and self.key_of(subject, queue, origin) == key:
+            if self.gets(source, origin) and self.key_of(subject, queue, origin) == key:
                 count += interest.weight
         return count
 
@@ -227,7 +227,7 @@ class InterestAnnouncer:
         if before == 0:
             self._link.send(self._lines.began(key, count))
 
-    def look(self, key: Key) -> None:
+    def recount(self, key: Key) -> None:
         """Count a key again, and announce a change at once."""
         if self._shards:
             self._look_at(key)

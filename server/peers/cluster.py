@@ -57,7 +57,7 @@ POOL_SIZE = 3
 STARTED_AT_ONCE = 4
 """Connections to announced servers that are begun in one turn."""
 
-_TOLD_AT_ONCE = 500  # clients that get INFO in one turn
+_INFO_AT_ONCE = 500  # clients that get INFO in one turn
 _FNV_OFFSET = 2166136261
 _FNV_PRIME = 16777619
 _NAME_LENGTH = 22
@@ -85,12 +85,12 @@ class Cluster(LinkService, Observer):
         self.refusals = Refusals(broker.clock)
         self.name = broker.options.cluster.name or _random_name()
         self.is_dynamic = not broker.options.cluster.name
-        self.telling = RouteInterestRules(broker, broker.options.cluster.permissions)
+        self.interest_rules = RouteInterestRules(broker, broker.options.cluster.permissions)
         self.neighbours_changed: Callable[[Cluster], object] = _nothing
-        self._told_of: deque[RouteDialler] = deque()
+        self._unstarted: deque[RouteDialler] = deque()
         self._client_tls: ssl.SSLContext | None = None
         self._is_stopping = False
-        self._is_telling = False
+        self._has_news = False
         broker.observers.append(self)
 
     def start(self, source: ConnectionSource) -> None:
@@ -117,7 +117,7 @@ class Cluster(LinkService, Observer):
     async def stop(self) -> None:
         """Accept and dial no more, and close the routes."""
         self._is_stopping = True
-        self._told_of.clear()
+        self._unstarted.clear()
         await LinkService.stop(self)
         if self in self.broker.observers:
             self.broker.observers.remove(self)
@@ -173,17 +173,17 @@ class Cluster(LinkService, Observer):
         if is_explicit or place:
             dialler.start()
             return dialler
-        self._told_of.append(dialler)
-        if len(self._told_of) == 1:
-            asyncio.get_running_loop().call_soon(self._start_told_of)
+        self._unstarted.append(dialler)
+        if len(self._unstarted) == 1:
+            asyncio.get_running_loop().call_soon(self._start_announced)
         return dialler
 
-    def _start_told_of(self) -> None:
+    def _start_announced(self) -> None:
         """Connect to announced servers, to some now and to the rest in later turns."""
-        for _ in range(min(len(self._told_of), STARTED_AT_ONCE)):
-            self._told_of.popleft().start()
-        if self._told_of:
-            asyncio.get_running_loop().call_soon(self._start_told_of)
+        for _ in range(min(len(self._unstarted), STARTED_AT_ONCE)):
+            self._unstarted.popleft().start()
+        if self._unstarted:
+            asyncio.get_running_loop().call_soon(self._start_announced)
 
     async def tried(self) -> None:
         """Return when each server that is known has been connected to once, or could not be."""
@@ -207,7 +207,7 @@ class Cluster(LinkService, Observer):
         live = [one for one in self.live_diallers() if not one.place]
         known = [one for one in live if one.address[:2] == address[:2]]
         if known:
-            known[0].told_again()
+            known[0].announced_again()
             return
         if len([one for one in live if not one.is_explicit]) >= GOSSIPED_MAX:
             self.broker.limit_hits["route_gossip"] += 1
@@ -358,9 +358,9 @@ class Cluster(LinkService, Observer):
             if branch is not None:
                 branch.leave_account(account)
             self._announce_interest(link, account)
-            for told in [] if branch is None else list(branch.interest):
-                account.sublist.insert_remote(told)
-                link.side.interest_changed(branch, told, told.weight)
+            for remote in [] if branch is None else list(branch.interest):
+                account.sublist.insert_remote(remote)
+                link.side.interest_changed(branch, remote, remote.weight)
 
     def _announce_interest(self, link: Link, account: Account) -> None:
         """Announce the interest in `account` over `link` from now on."""
@@ -377,7 +377,7 @@ class Cluster(LinkService, Observer):
 
     def allows(self, branch: Any) -> Callable[[bytes], bool]:
         """Return the function that decides which interest is announced over `branch`."""
-        return self.telling.of(branch.account, branch.link.side.taken)
+        return self.interest_rules.of(branch.account, branch.link.side.taken)
 
     # What this server says about itself, and the addresses of the cluster.
 
@@ -406,8 +406,8 @@ class Cluster(LinkService, Observer):
             leafnode_urls=gossip.own_urls(broker, LEAFS) or UNSET,
             ldm=True if broker.lame_duck else UNSET,
             compression=table.compression,
-            import_=gossip.told_of(self.telling.permissions.imports),
-            export=gossip.told_of(self.telling.permissions.exports),
+            import_=gossip.rules_in_info(self.interest_rules.permissions.imports),
+            export=gossip.rules_in_info(self.interest_rules.permissions.exports),
             lnoc=True,
             lnocu=True,
             api_lvl=5,
@@ -428,25 +428,25 @@ class Cluster(LinkService, Observer):
         It happens in the next turn, once for all changes of this one: another server may send
         INFO a thousand times in one read.
         """
-        if not self._is_telling:
-            self._is_telling = True
-            asyncio.get_running_loop().call_soon(self._tell_all)
+        if not self._has_news:
+            self._has_news = True
+            asyncio.get_running_loop().call_soon(self._send_urls)
 
-    def _tell_all(self) -> None:
-        self._is_telling = False
+    def _send_urls(self) -> None:
+        self._has_news = False
         if self._is_stopping:
             return
         self.neighbours_changed(self)
         self.broker.observers.show("cluster_urls_changed")
         if not self.broker.options.cluster.no_advertise:
-            self._tell(list(self.broker.clients.values()))
+            self._send_info(list(self.broker.clients.values()))
 
-    def _tell(self, left: list[Connection]) -> None:
+    def _send_info(self, left: list[Connection]) -> None:
         """Send INFO to clients, to some now and to the rest in later turns."""
-        for _ in range(min(len(left), _TOLD_AT_ONCE)):
+        for _ in range(min(len(left), _INFO_AT_ONCE)):
             left.pop().renew_info()
         if left:
-            asyncio.get_running_loop().call_soon(self._tell, left)
+            asyncio.get_running_loop().call_soon(self._send_info, left)
 
     # Changes while serving.
 
@@ -458,7 +458,7 @@ class Cluster(LinkService, Observer):
         """
         before, table = self.broker.options.cluster, options.cluster
         addresses = [_address_of(index, url) for index, url in enumerate(table.routes)]
-        telling = RouteInterestRules(self.broker, table.permissions)
+        interest_rules = RouteInterestRules(self.broker, table.permissions)
         client_tls = client_context(table) if table.tls.enabled else None
         renew_port = None if self.listener is None else self.listener.prepare(options)
 
@@ -466,7 +466,7 @@ class Cluster(LinkService, Observer):
             if renew_port is not None:
                 renew_port()
             self._client_tls = client_tls
-            self.telling = telling
+            self.interest_rules = interest_rules
             self.is_dynamic = not table.name
             if table.name and table.name != self.name:
                 self._take_name(table.name)
@@ -511,7 +511,7 @@ class Cluster(LinkService, Observer):
             link.channel.keepalive.interval_s = self.ping_interval_s()
             if has_other_rules:
                 link.send(link.side.own_info().line())
-                link.commands.drop_refused(self.telling.takes)
+                link.commands.drop_refused(self.interest_rules.takes)
                 self.announce_anew(link)
             if before.authorization != table.authorization and self.listener is not None:
                 link.side.ask_again(link, self.authenticate)

@@ -94,7 +94,7 @@ class Compression:
         return self.mode in LEVELS
 
     @property
-    def told(self) -> str:
+    def announced(self) -> str:
         """The mode that this server names once it is settled."""
         return AUTO if self.own == AUTO and self.mode in LEVELS else self.mode
 

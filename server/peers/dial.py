@@ -229,7 +229,7 @@ async def attach(
         had_no_transport = link.channel.state == ChannelState.CONNECTING
         link.close(ClosedReason.CLIENT_CLOSED)
         if had_no_transport:  # which would report its end
-            link.channel.let_go()
+            link.channel.dispose()
             forget(protocol)
         bare.close()
         raise

@@ -217,11 +217,11 @@ class RouteDialler(Dialler):
         self._links = links
         self._failures = 0
         self._left = asyncio.Event()
-        self._is_told_of_again = False
+        self._is_announced_again = False
 
-    def told_again(self) -> None:
+    def announced_again(self) -> None:
         """Record that gossip has named the server again: an attempt under way was too early."""
-        self._is_told_of_again = True
+        self._is_announced_again = True
 
     def joined(self) -> None:
         """Record that the route is up."""
@@ -234,7 +234,7 @@ class RouteDialler(Dialler):
 
     async def connect(self, end: Any) -> None:
         """Bring a route up as far as a transport."""
-        self._is_told_of_again = False
+        self._is_announced_again = False
         host, port = self.address.host, self.address.port
         bare = await dial(asyncio.get_running_loop(), host, port, _DIAL_TIMEOUT_S)
         link = self.link = end.link_to(bare.getpeername()[:2])
@@ -244,7 +244,7 @@ class RouteDialler(Dialler):
         """Wait while the other server's route is up; None if this server needs no other attempt."""
         is_up = end is not None and self._was_up(end)
         self.was_tried.set()
-        self._failures = 0 if is_up or self._is_told_of_again else self._failures + 1
+        self._failures = 0 if is_up or self._is_announced_again else self._failures + 1
         if not self._is_worth_another():
             self.is_done = True
             return None

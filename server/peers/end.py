@@ -172,11 +172,11 @@ class End:
 
     # Interest and messages.
 
-    def interest_changed(self, source: Any, told: RemoteSubscription, change: int) -> None:
+    def interest_changed(self, source: Any, remote: RemoteSubscription, change: int) -> None:
         """Pass on that there is so much more, or less, interest behind the link."""
         if source.announcer is not None:
             ledger = self._service.ledger.of(source.account)
-            ledger.link_changed(source, told.subject, told.queue, change, told.origin)
+            ledger.link_changed(source, remote.subject, remote.queue, change, remote.origin)
 
     def refuse_surplus(self, link: Any) -> None:
         """Count interest beyond the bound, which is ignored."""

@@ -70,14 +70,14 @@ def announce_server(routes: dict[str, Link], link: Link, info: RouteInfo) -> Non
             continue
         if link.is_dedicated and not other.side.pool_size:
             continue
-        told = structs.replace(
+        announced = structs.replace(
             info,
             nonce=UNSET,
             route_pool_idx=UNSET,
             route_account=side.place if link.is_dedicated else UNSET,
             gossip_mode=_gossip_mode(side, other.side),
         )
-        other.send(told.line())
+        other.send(announced.line())
 
 
 def _gossip_mode(side: Any, other: Any) -> int:
@@ -91,7 +91,7 @@ def _gossip_mode(side: Any, other: Any) -> int:
     return GOSSIP_OVERRIDE if other.is_explicit else GOSSIP_DISABLED
 
 
-def told_of(rules: SubjectPermissions) -> SubjectRules | UnsetType:
+def rules_in_info(rules: SubjectPermissions) -> SubjectRules | UnsetType:
     """Return `rules` as INFO has them."""
     if not rules.allow and not rules.deny:
         return UNSET

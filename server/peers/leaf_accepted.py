@@ -76,11 +76,11 @@ class AcceptedLeaf(LeafEnd):
         info.nonce = self._nonce.decode()
         info.info_on_connect = True
         compression = self.compression
-        info.compression = compression.told if compression.is_settled else compression.own
+        info.compression = compression.announced if compression.is_settled else compression.own
         return info.line()
 
     def info_again(self, link: Link) -> bytes:
-        """Return the INFO line that tells a leaf of changed addresses."""
+        """Return the INFO line that announces changed addresses to a leaf."""
         return self._info(link).line()
 
     def on_info(self, link: Link, document: bytes) -> None:

@@ -74,7 +74,7 @@ class LeafEnd(End):
             )
 
     def ends_for(self, link: Link, subject: bytes) -> bool:
-        """Close a link over which this server's own interest comes back, and tell whether so.
+        """Close a link over which this server's own interest comes back; return whether it did.
 
         Every link of a loop brings it, and one of them is to end. So the server that has opened the
         latest one closes that at once, and the others wait for the loop to be gone.
@@ -121,7 +121,7 @@ class LeafEnd(End):
         link.send_error(errors.MAXIMUM_SUBSCRIPTIONS)
 
     def refuse_subject(self, link: Link) -> None:
-        """Send an error: the subject of the interest told is not valid."""
+        """Send an error: the subject of the announced interest is not valid."""
         link.send_error("Invalid Subscription")
 
 

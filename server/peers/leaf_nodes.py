@@ -30,7 +30,7 @@ from midge.server.log.logger import get_logger
 from midge.server.peers.announcer import InterestLines
 from midge.server.peers.dialler import LeafDialler
 from midge.server.peers.listener import LinkListener, PortRules
-from midge.server.peers.rules import telling
+from midge.server.peers.rules import interest_filter
 from midge.server.peers.service import Ends, LinkService
 from midge.server.routing.role import Role
 
@@ -189,7 +189,7 @@ class LeafNodes(LinkService, Observer):
 
     def allows(self, branch: Any) -> Callable[[bytes], bool]:
         """Return the function that decides which interest is announced over `branch`."""
-        return telling(branch.link.take_rules)
+        return interest_filter(branch.link.take_rules)
 
     def loop_subject(self, account: routing.Account) -> bytes:
         """Return the subject that comes back as interest only if links of `account` form a loop."""
@@ -284,7 +284,7 @@ def leafnode_record(
     link: Link, stopped_at: float, subscriptions_max: int = SUBSCRIPTIONS_KEPT
 ) -> ConnectionRecord:
     """Describe a link to a leaf node or a hub; the latter is not named, as on nats-server."""
-    told = [
+    subjects = [
         ClosedSubscription(
             one.subject, one.queue, b" ".join(filter(None, (one.subject, one.queue))), 0, 0
         )
@@ -299,7 +299,7 @@ def leafnode_record(
         display_name=link.account.name if link.joined_at else "",
         pending_bytes=link.outbound.pending_bytes(),
         subscription_count=link.announced.count,
-        subscriptions=told,
+        subscriptions=subjects,
         **common_facts(link, stopped_at),
     )
 

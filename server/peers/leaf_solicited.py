@@ -124,7 +124,9 @@ class SolicitedLeaf(LeafEnd):
         compression = self.compression
         if not compression.settle(link, info.compression):
             return False
-        own = LeafInfo(**self.nodes.own_fields(), client_id=link.cid, compression=compression.told)
+        own = LeafInfo(
+            **self.nodes.own_fields(), client_id=link.cid, compression=compression.announced
+        )
         link.send(own.line())
         compression.begin(link)
         return True
@@ -173,11 +175,11 @@ class SolicitedLeaf(LeafEnd):
     def on_peer_error(self, link: Link, text: bytes) -> None:
         """Log it, and stay away for a while after a loop or a violation of permissions."""
         LeafEnd.on_peer_error(self, link, text)
-        told = text.decode(errors="replace")
-        if LOOP_TEXT in told or "same cluster name" in told:
+        message = text.decode(errors="replace")
+        if LOOP_TEXT in message or "same cluster name" in message:
             self.loop_found()
             link.close(ClosedReason.PROTOCOL_VIOLATION)
-        elif "permissions violation" in told.lower():
+        elif "permissions violation" in message.lower():
             self.retry_delay_s = LOOP_DELAY_S
 
     def loop_wait_s(self, link: Link) -> float:
@@ -207,8 +209,12 @@ class SolicitedLeaf(LeafEnd):
 LEAF_ENDS = Ends(AcceptedLeaf, SolicitedLeaf)
 
 
-def _rules(told: object) -> SubjectRules:
-    return told if told is not UNSET and isinstance(told, SubjectRules) else SubjectRules()
+def _rules(announced: object) -> SubjectRules:
+    return (
+        announced
+        if announced is not UNSET and isinstance(announced, SubjectRules)
+        else SubjectRules()
+    )
 
 
 def prove(connect: LeafConnect, remote: LeafRemote, address: Address, nonce: str) -> None:

@@ -285,14 +285,14 @@ class AccountLedger:
 
     def group_resized(self, subject: bytes, queue: bytes, members: int) -> None:
         """Announce the new number of members of a queue group."""
-        self.look(subject, queue)
+        self.recount(subject, queue)
 
     def remote_changed(self, subject: bytes, queue: bytes | None) -> None:
         """Do nothing: `link_changed` handles it, because it knows the link."""
 
     def _announce(self, subject: bytes, queue: bytes | None, change: int) -> None:
         if queue is not None or self._imported or self._is_imported(subject):
-            self.look(subject, queue)
+            self.recount(subject, queue)
             return
         for link in self._links:
             link.announcer.change((subject, None, ""), change)
@@ -308,7 +308,7 @@ class AccountLedger:
     def _changed(self, subscription: Subscription, change: int) -> None:
         subject, queue = subscription.subject, subscription.queue
         if queue is None and self._links and self._is_imported(subject):
-            self.look(subject, None)
+            self.recount(subject, None)
         if self.importing and not isinstance(subscription, StreamLink | ServiceLink | Response):
             for stream in self.importing:
                 stream.changed(subject, queue)
@@ -339,7 +339,7 @@ class AccountLedger:
         elif queue is None and numbers:
             takes = numbers.take(one) if change < 0 else self._take_numbers(numbers, subject)
             is_new = is_new or takes
-        self._tell_workers((subject, queue, ""), count, is_new=is_new)
+        self._announce_to_workers((subject, queue, ""), count, is_new=is_new)
 
     def _take_numbers(self, numbers: Numbers, subject: bytes) -> bool:
         """Take the number from a subscription that is no longer alone; False without one."""
@@ -347,17 +347,17 @@ class AccountLedger:
             return False
         return any(numbers.take(one) for one in self.account.sublist.exactly(subject, None))
 
-    def _tell_workers(self, key: Key, count: int, *, is_new: bool) -> None:
+    def _announce_to_workers(self, key: Key, count: int, *, is_new: bool) -> None:
         """Announce how much interest of a kind there is; plain interest only when it is new."""
         if self._ledger.workers and (key[1] is not None or count == 0 or is_new):
             line = self._line(key, count)
             for worker in self._ledger.workers:
                 worker.send(line)
 
-    def look(self, subject: bytes, queue: bytes | None) -> None:
+    def recount(self, subject: bytes, queue: bytes | None) -> None:
         """Count local interest again, and announce a change."""
         for link in self._links:
-            link.announcer.look((subject, queue, ""))
+            link.announcer.recount((subject, queue, ""))
 
     # Changes behind links.
 
@@ -376,29 +376,31 @@ class AccountLedger:
             is_new = count == 1 and change > 0
             if queue is None and count > 1 and self._ledger.numbers:
                 is_new = self._take_numbers(self._ledger.numbers, subject)
-            self._tell_workers((subject, queue, place), count, is_new=is_new)
+            self._announce_to_workers((subject, queue, place), count, is_new=is_new)
         for stream in self.importing:
             stream.link_changed(source, subject, queue, origin)
         if len(self._links) == 1 and source in self._links:
             return  # interest is not sent back over its own link
         if self._imported:
-            self.look_behind(source, subject, queue, origin)
+            self.recount_behind(source, subject, queue, origin)
             return
-        for announcer, key in self._hearing(source, subject, queue, origin):
+        for announcer, key in self._links_that_get(source, subject, queue, origin):
             announcer.change(key, change)
 
-    def look_behind(self, source: Branch, subject: bytes, queue: bytes | None, origin: str) -> None:
+    def recount_behind(
+        self, source: Branch, subject: bytes, queue: bytes | None, origin: str
+    ) -> None:
         """Count interest behind `source` again, and announce a change."""
-        for announcer, key in self._hearing(source, subject, queue, origin):
-            announcer.look(key)
+        for announcer, key in self._links_that_get(source, subject, queue, origin):
+            announcer.recount(key)
 
-    def _hearing(
+    def _links_that_get(
         self, source: Branch, subject: bytes, queue: bytes | None, origin: str
     ) -> Iterator[tuple[InterestAnnouncer, Key]]:
         """Yield the links that interest behind `source` concerns, each with its key for it."""
         origin = origin or source.cluster
         for link in self._links:
-            if link.announcer.hears_of(source, origin):
+            if link.announcer.gets(source, origin):
                 yield link.announcer, link.announcer.key_of(subject, queue, origin)
 
 
@@ -433,7 +435,7 @@ class ImportedStream:
         """Announce changed interest of the importer here, if it concerns the stream."""
         meant = self._exporters_subject(subject, queue)
         if meant is not None:
-            self._exporter.look(meant, queue)
+            self._exporter.recount(meant, queue)
 
     def link_changed(
         self, source: Branch, subject: bytes, queue: bytes | None, origin: str
@@ -441,7 +443,7 @@ class ImportedStream:
         """Announce changed interest behind a link of the importer."""
         meant = self._exporters_subject(subject, queue) if _counts(source) else None
         if meant is not None:
-            self._exporter.look_behind(source, meant, queue, origin)
+            self._exporter.recount_behind(source, meant, queue, origin)
 
     def _exporters_subject(self, subject: bytes, queue: bytes | None) -> bytes | None:
         """Return `StreamLink.exporters_subject`; keep a subject that is wider than the import."""

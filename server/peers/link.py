@@ -216,7 +216,7 @@ class Link(ChannelOwner):
     def send_message(
         self, publisher: Client | None, frame: Frame, heads: Heads, queues: list[bytes] | None
     ) -> bool:
-        """Send `frame` over the link, and tell whether it goes."""
+        """Send `frame` over the link; return whether it goes."""
         if self.deliver_checks:
             allowed = self.sendable(publisher, frame)
             if allowed is None:
@@ -330,7 +330,7 @@ class Branch(Client):
     # As a receiver.
 
     def forward(self, publisher: Client | None, frame: Frame, queues: list[bytes] | None) -> bool:
-        """Send `frame` over the link, and tell whether it goes."""
+        """Send `frame` over the link; return whether it goes."""
         return self.link.send_message(publisher, frame, self.heads, queues)
 
     def takes_run(self, publisher: Client | None, frame: Frame) -> bool:

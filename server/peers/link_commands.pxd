@@ -40,7 +40,7 @@ cdef class LinkCommands(Handler):
     cpdef void on_ping(self) except *
     cpdef void on_pong(self) except *
     @cython.locals(link=Link, here=Branch, is_leaf=bint, origin=str, is_last_choice=bint,
-                   told=RemoteSubscription)
+                   remote=RemoteSubscription)
     cpdef void on_link_subscribe(self, bytes subject, bytes queue, long long weight) except *
     @cython.locals(here=Branch)
     cpdef void on_link_unsubscribe(self, bytes subject, bytes queue) except *

@@ -23,7 +23,7 @@ from midge.sublist.subscription import RemoteSubscription
 _DELIVERY_BYTES = DELIVERY_BYTES  # C numbers where this is compiled
 _DELIVERY_IN_RUN_BYTES = DELIVERY_IN_RUN_BYTES
 _CARE_BYTES = 1024  # permissions, mappings and a copy of the frame
-_TRACED_BYTES = 32 * 1024  # reading headers in plain Python, and telling where a message went
+_TRACED_BYTES = 32 * 1024  # reading headers in plain Python, and reporting where a message went
 _VIEW_BYTES = 64  # per named queue group, which is searched in the result
 _PUB_BYTES = 4  # with its blank
 _PONG = b"PONG\r\n"
@@ -91,8 +91,8 @@ class LinkCommands(Handler):
         if not is_leaf or not link.side.ends_for(link, subject):
             origin = here.origin
             is_last_choice = is_leaf or bool(origin)
-            told = RemoteSubscription(subject, queue, here, weight, origin, is_last_choice)
-            link.announced.begin(link, here, told)
+            remote = RemoteSubscription(subject, queue, here, weight, origin, is_last_choice)
+            link.announced.begin(link, here, remote)
 
     def on_link_unsubscribe(self, subject: bytes, queue: bytes | None) -> None:
         """Forget interest of the other server."""

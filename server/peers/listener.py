@@ -202,7 +202,7 @@ class LinkListener(Acceptor):
             text = str(error) or type(error).__name__
             log.error("tls_handshake_failed", cid=link.cid, peer=link.peer, error=text)
             link.close(ClosedReason.TLS_HANDSHAKE_FAILURE)
-            link.channel.let_go()
+            link.channel.dispose()
 
 
 def when_decided(

@@ -1,8 +1,8 @@
 """One route: a link between two servers of a cluster, which carries every account.
 
 What it is to one account is a RouteBranch: messages of that account go over it and come from it,
-and it has the interest that the other server has told in it. A message that came over a route goes
-to clients and leaf nodes here. It goes over another route only for a queue group whose members
+and it has the interest that the other server has announced in it. A message that came over a route
+goes to clients and leaf nodes here. It goes over another route only for a queue group whose members
 here have left.
 """
 
@@ -57,11 +57,11 @@ class RouteCommands(LinkCommands):
         return here
 
     def drop_refused(self, takes: "Callable[[bytes], bool]") -> None:
-        """Remove what the other server has told that `takes` refuses."""
+        """Remove the announced interest that `takes` refuses."""
         for branch in self.branches.values():
-            told, branch.interest = branch.interest, []
+            before, branch.interest = branch.interest, []
             refused: list[RemoteSubscription] = []
-            for one in told:
+            for one in before:
                 kept = branch.interest if takes(one.subject) else refused
                 one.place = len(kept)
                 kept.append(one)
@@ -91,11 +91,11 @@ class RouteBranch(Branch):
         The caller adds that, and each piece is a change of its own.
         """
         before, self.account = self.account, account
-        for told in self.interest:
-            before.sublist.remove_remote(told)
+        for remote in self.interest:
+            before.sublist.remove_remote(remote)
 
     def forward(self, publisher: Client | None, frame: Frame, queues: list[bytes] | None) -> bool:
-        """Send `frame` over the route, and tell whether it goes."""
+        """Send `frame` over the route; return whether it goes."""
         if publisher is not None and self.link.names_origins:
             origin = _origin_of(publisher)
             if origin:

@@ -123,7 +123,7 @@ class RouteEnd(End):
             else:
                 info.route_pool_idx = place
         if self.compression.is_settled:
-            info.compression = self.compression.told
+            info.compression = self.compression.announced
         return info
 
     def ask_again(
@@ -228,7 +228,7 @@ class RouteEnd(End):
 
     def allows_interest(self, link: Link, subject: bytes) -> bool:
         """Return whether interest in `subject` is taken."""
-        return self.cluster.telling.takes(subject)
+        return self.cluster.interest_rules.takes(subject)
 
     def refuse_subject(self, link: Link) -> None:
         """Count interest in something that is not a valid subject."""
@@ -441,7 +441,7 @@ class SolicitedRoute(RouteEnd):
         )
         link.send(connect.line())
         if refused and not is_dynamic:
-            # As nats-server does: with CONNECT the other server can tell its log why.
+            # As nats-server does: with CONNECT the other server can log why.
             detail = f"cluster name {errors.quote(name.encode())} does not match"
             self.fail(link, None, ClosedReason.CLUSTER_NAME_CONFLICT, detail)
             return

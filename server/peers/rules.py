@@ -43,7 +43,7 @@ def denied_for(jetstream: JetStream) -> Denied:
     return Denied(_JETSTREAM_SUBJECTS + own, _JETSTREAM_SUBJECTS)
 
 
-def may_tell(rules: Permissions | None, subject: bytes) -> bool:
+def may_announce(rules: Permissions | None, subject: bytes) -> bool:
     """Return whether interest in `subject` may be announced over a link with these rules.
 
     Subjects that detect loops always may. As on nats-server a wildcard may be wider than the
@@ -57,9 +57,9 @@ def may_tell(rules: Permissions | None, subject: bytes) -> bool:
     return any(matches(entry.encode(), subject) for entry in allowed)
 
 
-def telling(rules: Permissions | None) -> Callable[[bytes], bool]:
+def interest_filter(rules: Permissions | None) -> Callable[[bytes], bool]:
     """Return a function: may interest in a subject go over a link with these rules?"""
-    return partial(may_tell, rules)
+    return partial(may_announce, rules)
 
 
 def rules_of(
@@ -109,19 +109,19 @@ class RouteInterestRules:
         """
         is_system = account is self._broker.system_account
         own = _JETSTREAM_PREFIXES if self._broker.options.jetstream.enabled else ()
-        untold = () if is_system else (_SYSTEM_PREFIX, *own)
+        unannounced = () if is_system else (_SYSTEM_PREFIX, *own)
         own_rules = self._imports
 
         def allows(subject: bytes) -> bool:
-            if subject.startswith(untold):
+            if subject.startswith(unannounced):
                 return False
-            return may_tell(own_rules, subject) and may_tell(taken, subject)
+            return may_announce(own_rules, subject) and may_announce(taken, subject)
 
         def allows_all(subject: bytes) -> bool:
-            return not subject.startswith(untold)
+            return not subject.startswith(unannounced)
 
         return allows_all if own_rules is None and taken is None else allows
 
     def takes(self, subject: bytes) -> bool:
         """Return whether interest of another server in `subject` is accepted."""
-        return self._exports is None or may_tell(self._exports, subject)
+        return self._exports is None or may_announce(self._exports, subject)

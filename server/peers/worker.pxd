@@ -34,13 +34,13 @@ cdef class WorkerCommands(LinkCommands):
     cpdef Account account_of_lines(self)
     @cython.locals(sublist=SubList, view=SubListResult)
     cpdef bint goes_only_to(self, WorkerBranch branch, Subscription subscription) except -1
-    @cython.locals(branch=WorkerBranch, told=RemoteSubscription, from_where=str)
+    @cython.locals(branch=WorkerBranch, remote=RemoteSubscription, from_where=str)
     cpdef void on_link_subscribe(self, bytes subject, bytes queue, long long weight) except *
     @cython.locals(branch=WorkerBranch)
     cpdef void on_link_unsubscribe(self, bytes subject, bytes queue) except *
     cpdef void take_numbered(self, bytes subject, Py_ssize_t number, bytes sid) except *
     @cython.locals(known=RemoteSubscription)
-    cdef void _note_plain(self, WorkerBranch branch, RemoteSubscription told) except *
+    cdef void _note_plain(self, WorkerBranch branch, RemoteSubscription remote) except *
     @cython.locals(subscription=RoutedSubscription, client=Client)
     cdef void take_block(
         self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end, Py_ssize_t number,

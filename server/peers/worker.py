@@ -109,28 +109,28 @@ class WorkerCommands(LinkCommands):
         branch = self.present()
         from_where = self.link.parser.origin.decode()
         is_last_choice = from_where.endswith(LAST_CHOICE)
-        told = RemoteSubscription(subject, queue, branch, weight, from_where, is_last_choice)
+        remote = RemoteSubscription(subject, queue, branch, weight, from_where, is_last_choice)
         if queue is None:
-            self._note_plain(branch, told)
+            self._note_plain(branch, remote)
         else:
-            self.link.announced.begin(self.link, branch, told)
+            self.link.announced.begin(self.link, branch, remote)
 
     def take_numbered(self, subject: bytes, number: int, sid: bytes) -> None:
         """Note that there is interest, of one subscription."""
         branch = self.present()
         self._note_plain(branch, NumberedSubscription(subject, branch, number, sid))
 
-    def _note_plain(self, branch: "WorkerBranch", told: RemoteSubscription) -> None:
+    def _note_plain(self, branch: "WorkerBranch", remote: RemoteSubscription) -> None:
         """Record plain interest, in place of the previous one for its subject."""
-        known = self.link.announced.known(self.link, branch, told.subject, None, "")
+        known = self.link.announced.known(self.link, branch, remote.subject, None, "")
         if known is None:
-            self.link.announced.begin(self.link, branch, told)
+            self.link.announced.begin(self.link, branch, remote)
             return
         sublist = branch.account.sublist
         sublist.remove_remote(known)
-        sublist.insert_remote(told)
-        told.place = known.place
-        branch.interest[told.place] = told
+        sublist.insert_remote(remote)
+        remote.place = known.place
+        branch.interest[remote.place] = remote
 
     def on_link_unsubscribe(self, subject: bytes, queue: bytes | None) -> None:
         """Forget interest."""
@@ -244,7 +244,7 @@ class WorkerBranch(Branch):
         return branch
 
     def forward(self, publisher: Client | None, frame: Frame, queues: list[bytes] | None) -> bool:
-        """Send `frame` to the other worker, and tell whether it goes."""
+        """Send `frame` to the other worker; return whether it goes."""
         link = self.link
         if queues or not _is_plain_publish(frame):
             return link.send_message(publisher, frame, self.heads, queues)
@@ -292,7 +292,7 @@ class Numbered(Client):
         return self
 
     def forward(self, publisher: Client | None, frame: Frame, queues: list[bytes] | None) -> bool:
-        """Send `frame` to the other worker, and tell whether it goes."""
+        """Send `frame` to the other worker; return whether it goes."""
         link = self.link
         if queues or not _is_bare(frame):
             return self.branch.forward(publisher, frame, queues)

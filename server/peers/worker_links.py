@@ -120,7 +120,7 @@ class WorkerLinks(LinkService, Observer):
             end.close()
             log.error("worker_link_failed", worker=link.channel.peer_port, error=str(error))
             link.close(ClosedReason.READ_ERROR)
-            link.channel.let_go()
+            link.channel.dispose()
 
     async def settled(self) -> None:
         """Wait until every other worker has applied all interest of this one."""
@@ -204,11 +204,11 @@ class WorkerEnd(End):
 
     # Interest and errors.
 
-    def interest_changed(self, source: Any, told: RemoteSubscription, change: int) -> None:
-        """Announce it to other servers; the worker that has the interest tells the workers."""
+    def interest_changed(self, source: Any, remote: RemoteSubscription, change: int) -> None:
+        """Announce it to other servers; the worker that has the interest informs the workers."""
         if self._service.ledger.has_peers:
             ledger = self._service.ledger.of(source.account)
-            ledger.link_changed(source, told.subject, told.queue, change)
+            ledger.link_changed(source, remote.subject, remote.queue, change)
 
     def allows_interest(self, link: Link, subject: bytes) -> bool:
         """Allow all interest."""

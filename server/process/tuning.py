@@ -40,7 +40,7 @@ def tune(server: Server, options: Options) -> None:
 
 
 def due_of(loop: asyncio.AbstractEventLoop) -> Callable[[], int]:
-    """Return what tells in how many milliseconds `loop` has a callback to call.
+    """Return a function that says in how many milliseconds `loop` has a callback to call.
 
     It says 0 if at once, and -1 if there is none; always 0 where that is not to be known. uvloop
     has no name for it, but the libuv within it does: `uv_backend_timeout`.

@@ -44,7 +44,7 @@ log = logging.get_logger()
 _PARENTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 """Signals that the parent takes; a terminal or systemd sends them to all processes."""
 
-_TOLD_AT_ONCE = 500  # clients that get INFO, before others have their turn
+_INFO_AT_ONCE = 500  # clients that get INFO, before others have their turn
 
 _LISTENING = ("monitoring_http", "monitoring_https", "leafnodes", "cluster")
 
@@ -54,13 +54,13 @@ class Worker:
 
     def __init__(self, control_socket: socket.socket, way: socket.socket) -> None:
         self._control_socket = control_socket
-        self._control = ControlChannel(self._answer, self._hear, self._orphaned)
+        self._control = ControlChannel(self._answer, self._on_notice, self._orphaned)
         self._receiver = HandoverReceiver(way, self._receive)
         self._source = HandedSockets({})
         self._server: Server | None = None
         self._mesh: WorkerLinks | None = None
         self._early_links: list[tuple[int, socket.socket]] = []
-        self._early_words: list[tuple[str, dict[str, Any]]] = []
+        self._early_notices: list[tuple[str, dict[str, Any]]] = []
         self._worker: WorkerRole | None = None
         self._seats: ConnectionQuota | None = None
         self._apply: Callable[[], None] | None = None
@@ -97,11 +97,11 @@ class Worker:
 
     # What the parent says.
 
-    def _hear(self, kind: str, body: dict[str, Any]) -> None:
+    def _on_notice(self, kind: str, body: dict[str, Any]) -> None:
         if kind == "stop":
             self._ending.set()
         elif self._server is None:
-            self._early_words.append((kind, body))
+            self._early_notices.append((kind, body))
         else:
             self._take(self._server, kind, body)
 
@@ -161,12 +161,12 @@ class Worker:
         server.broker.number_from(body["first_cid"])
         if body["can_reload"]:
             server.reload_on_request(self._ask_for_reload)
-        worker.neighbours_changed = self._tell_neighbours
+        worker.neighbours_changed = self._send_neighbours
         self._take_neighbours(server, body["neighbours"])
         self._count_elsewhere(server.broker.admission, body["accounts"])
-        words, self._early_words = self._early_words, []
-        for kind, told in words:
-            self._take(server, kind, told)
+        early, self._early_notices = self._early_notices, []
+        for kind, fields in early:
+            self._take(server, kind, fields)
         mesh = self._mesh = WorkerLinks(server.broker, worker.index, self._link_lost)
         worker.ledger = mesh.ledger
         tune(server, options)
@@ -182,7 +182,7 @@ class Worker:
         """Make the parent count connections, and announce `accounts` to all workers."""
 
         def send(lines: list[Any]) -> None:
-            self._control.tell("seats", lines=lines)
+            self._control.send("seats", lines=lines)
 
         async def make_known(name: str) -> None:
             with contextlib.suppress(MidgeError):  # the parent is ending
@@ -193,17 +193,17 @@ class Worker:
         for name in accounts:
             admission.plan_for(name)
 
-    def _tell_neighbours(self, cluster: Neighbours) -> None:
+    def _send_neighbours(self, cluster: Neighbours) -> None:
         urls = {kind: list(cluster.urls(kind)) for kind in (CLIENTS, WEBSOCKETS)}
-        self._control.tell(
+        self._control.send(
             "neighbours", name=cluster.name, is_dynamic=cluster.is_dynamic, urls=urls
         )
 
     @staticmethod
-    def _take_neighbours(server: Server, told: dict[str, Any]) -> None:
+    def _take_neighbours(server: Server, found: dict[str, Any]) -> None:
         """Take what the first worker says of the cluster; nothing without a cluster."""
-        if told:
-            server.broker.cluster = KnownNeighbours(**told)
+        if found:
+            server.broker.cluster = KnownNeighbours(**found)
 
     def _prepare(self, server: Server, options: Options) -> Callable[[], None]:
         """Check `options`; return what puts them in force. Raises: ConfigError."""
@@ -223,12 +223,12 @@ class Worker:
         await self._control.ask("reload")
 
     def _link_lost(self, peer: int) -> None:
-        self._control.tell("link_lost", peer=peer)
+        self._control.send("link_lost", peer=peer)
 
 
 def _renew_info(broker: Broker, left: list[Connection]) -> None:
     """Send INFO to clients, to some now and to the rest in later turns."""
-    for _ in range(min(len(left), _TOLD_AT_ONCE)):
+    for _ in range(min(len(left), _INFO_AT_ONCE)):
         left.pop().renew_info()
     if left:
         asyncio.get_running_loop().call_soon(_renew_info, broker, left)
@@ -278,7 +278,7 @@ class LoadReport(Observer):
         """See a connection end."""
         if not self._is_due:
             self._is_due = True
-            self._broker.clock.call_later(0, self._tell)
+            self._broker.clock.call_later(0, self._send_load)
 
     def _expect(self) -> None:
         """Count again in a moment."""
@@ -288,11 +288,11 @@ class LoadReport(Observer):
 
     def _count(self) -> None:
         self._is_expected = False
-        self._tell()
+        self._send_load()
 
-    def _tell(self) -> None:
+    def _send_load(self) -> None:
         self._is_due = False
-        self._control.tell("load", received=self._source.received, open=len(self._broker.clients))
+        self._control.send("load", received=self._source.received, open=len(self._broker.clients))
 
 
 if __name__ == "__main__":

@@ -120,7 +120,7 @@ class TrafficRecorder(Observer):
         self._timer.cancel()
         self._timer = None
         self._broker.observers.remove(self)
-        self._broker.look_away(self._tap)
+        self._broker.unwatch_messages(self._tap)
         self._writer.end()  # its thread, of low priority, takes none of the last rows
         self._hand_over_events()
         self._writer.put(self._tap.rows)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class InterestWatcher(Protocol):
-    """Watches subscriptions being added and removed, such as to tell another process of them."""
+    """Watches subscriptions being added and removed, such as to report them to another process."""
 
     def added(self, subscription: Subscription) -> None:
         """See a subscription that has come in."""
@@ -66,7 +66,7 @@ class Account:
         self.sublist.listener = _with(self.sublist.listener, listener, SeveralListeners)
 
     def remove_listener(self, listener: "InterestListener") -> None:
-        """Stop telling `listener`."""
+        """Stop calling `listener`."""
         self.sublist.listener = _without(self.sublist.listener, listener)
 
     def add_watcher(self, watcher: InterestWatcher) -> None:
@@ -112,7 +112,7 @@ class SeveralListeners(Several):
             listener.group_resized(subject, queue, members)
 
     def remote_changed(self, subject: bytes, queue: bytes | None) -> None:
-        """Pass on that a link has told something."""
+        """Pass on a change of the interest behind a link."""
         for listener in tuple(self.members):
             listener.remote_changed(subject, queue)
 

@@ -92,7 +92,7 @@ class Client:
     def forward(
         self, publisher: "Client | None", frame: "Frame", queues: list[bytes] | None
     ) -> bool:
-        """Send `frame` to the server behind this link, once, and tell whether it goes.
+        """Send `frame` to the server behind this link, once; return whether it goes.
 
         It is for the plain subscriptions there, and for a member of each of the groups `queues`.
         """

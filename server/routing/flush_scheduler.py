@@ -212,7 +212,7 @@ class LoneReads:
         self._before = receivers
 
     def end_read(self, receivers: int) -> bool:
-        """Note the end of a batch, and how many receivers wait; tell whether to write now.
+        """Note the end of a batch, and how many receivers wait; return whether to write now.
 
         A batch that has added fewer receivers than the first of the turn shares some with it.
         """

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class MessageObserver:
-    """Is told what the router does; each method is a no-op. Called on the loop: be quick."""
+    """Called with what the router does; each method is a no-op. Called on the loop: be quick."""
 
     def sees_runs(self) -> bool:
         """Return whether one `run_routed` may replace several calls of `message_routed`."""

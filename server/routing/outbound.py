@@ -242,7 +242,7 @@ class Outbound:
         if self._used > 0:
             pieces.append(memoryview(self._taken_chunk())[: self._used])
             self._forget_chunk()
-        self.detach()  # first, for the transport may tell from inside `write` that it has caught up
+        self.detach()  # first: from inside `write` the transport may report that it has caught up
         for piece in pieces:
             transport.write(piece)
 

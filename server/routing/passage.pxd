@@ -3,4 +3,4 @@ cdef bytes _DIRECT
 
 cpdef int passes(int origin, int target, int border=*) except -1
 cpdef bint crosses(int origin, int border) except -1
-cpdef bint is_told(int link, int source) except -1
+cpdef bint is_announced(int link, int source) except -1

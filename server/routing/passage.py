@@ -94,6 +94,6 @@ def crosses(origin: int, border: int) -> bool:
     return origin != _WORKER and (origin != _ROUTE or border == _STREAM)
 
 
-def is_told(link: int, source: int) -> bool:
+def is_announced(link: int, source: int) -> bool:
     """Return whether a link of role `link` gets the interest behind a link of role `source`."""
     return passes(link, source) == _BOTH and not (link == _HUB and source == _HUB)

@@ -84,7 +84,7 @@ def now_ns() -> int:
 
 
 def wait_for_input(descriptor: int, longest_ns: int) -> bool:
-    """Wait until `descriptor` can be read, for so long at most; tell whether it can.
+    """Wait until `descriptor` can be read, for so long at most; return whether it can.
 
     It does not sleep, and lets other threads run and other processes go first. The descriptor of an
     epoll can be read when one of those that it watches can.

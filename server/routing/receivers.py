@@ -258,7 +258,7 @@ def _pick_back(group: QueueGroup, publisher: Client | None, has_members: bool) -
 class CarriedGroup:
     """Members of the group `name` in one importer, here or behind one link, for one message.
 
-    `deliver` gives one of the `members` the message in `frame`, and tells whether it was taken.
+    `deliver` gives one of the `members` the message in `frame`, and returns whether it was taken.
     Those of `is_last_choice` get it only if no others do. `turn` is a number that goes up from
     message to message.
     """

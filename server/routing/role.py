@@ -20,5 +20,6 @@ class Role(IntEnum):
 
 BEHIND_ROUTES = "~"
 LAST_CHOICE = "_"
-"""Where members of a queue group are that a worker tells the others of, as origin of that interest:
-on other servers of the cluster, and behind leaf nodes, which are the last choice; or both."""
+"""Where the members of a queue group are that a worker announces to the others, as origin of that
+interest: on other servers of the cluster, or behind leaf nodes, which are the last choice, or both.
+"""

@@ -43,13 +43,13 @@ class Imported:
 async def import_store(
     source: Path,
     target: Path,
-    tell: Callable[[Imported], object],
+    report: Callable[[Imported], object],
     key: str = "",
     source_keys: tuple[bytes, ...] = (),
 ) -> list[Imported]:
     """Import all streams of a nats-server's directory into a store directory of midge.
 
-    `tell` is called for each stream that is done with. `key` is what midge's is encrypted with,
+    `report` is called for each stream that is done with. `key` is what midge's is encrypted with,
     `source_keys` are what nats-server's is.
 
     Raises:
@@ -73,7 +73,7 @@ async def import_store(
             for path in group:
                 jetstream = server.jetstream_of(path.parent.parent.name)
                 done.append(await _import_one(jetstream, path, source_keys))
-                tell(done[-1])
+                report(done[-1])
     good = [f"{one.account}/{one.stream}" for one in done if not one.error]
     note_imported(store_directory(store), good)
     return done

@@ -96,10 +96,10 @@ def run(args: argparse.Namespace) -> int:
     try:
         return int(args.act(args))
     except MidgeError as error:
-        told = str(error)
+        text = str(error)
     except OSError as error:
-        told = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
-    sys.stderr.write(f"midge store {args.verb}: {told}\n")
+        text = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
+    sys.stderr.write(f"midge store {args.verb}: {text}\n")
     return 1
 
 
@@ -166,13 +166,13 @@ def _count(number: int, what: str) -> str:
 def _import(args: argparse.Namespace) -> int:
     from midge.server.store_commands.importing import import_store  # noqa: PLC0415 - a whole server
 
-    def tell(one: Imported) -> None:
+    def report(one: Imported) -> None:
         if not args.json:
             sys.stdout.write(_line(one))
             sys.stdout.flush()
 
     nats_keys, key = _nats_keys_of(args), _key_of(args)
-    done = asyncio.run(import_store(args.source, args.into, tell, key, nats_keys))
+    done = asyncio.run(import_store(args.source, args.into, report, key, nats_keys))
     if args.json:
         sys.stdout.write(json.dumps([dataclasses.asdict(one) for one in done], indent=2) + "\n")
     else:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from midge.server.routing.client import Client
     from midge.server.system_account.system_events import SystemEvents
 
-_TOLD = b"$SYS.SERVER.ACCOUNT.*.CONNS"
+_REPORTED = b"$SYS.SERVER.ACCOUNT.*.CONNS"
 _ASKED = b"$SYS.REQ.ACCOUNT.*.CONNS"
 _INTERVAL_S = 30.0
 """Interval for announcing unchanged counts, as nats-server does."""
@@ -81,11 +81,11 @@ class RemoteConnections(Observer):
         self._counts: dict[str, dict[str, AnnouncedConnections]] = {}
         self._inbox = b"$SYS._INBOX_." + secrets.token_hex(11).encode()
         self._left: list[str] = []
-        self._again = broker.clock.call_later(_INTERVAL_S, self._tell_again)
+        self._again = broker.clock.call_later(_INTERVAL_S, self._report_again)
 
     def start(self) -> None:
         """Start to listen, announce and ask."""
-        for subject in (_TOLD, self._inbox):
+        for subject in (_REPORTED, self._inbox):
             self._events.listen(Heard(subject, self._take))
         self._broker.system_account.add_listener(self)
         self._broker.observers.append(self)
@@ -117,7 +117,7 @@ class RemoteConnections(Observer):
 
     def remote_changed(self, subject: bytes, queue: bytes | None) -> None:
         """Announce to, and ask, a new server."""
-        if subject in {_TOLD, _ASKED}:
+        if subject in {_REPORTED, _ASKED}:
             self._begin()
 
     def interest_began(self, subject: bytes, queue: bytes | None) -> None:
@@ -129,8 +129,8 @@ class RemoteConnections(Observer):
     def group_resized(self, subject: bytes, queue: bytes, members: int) -> None:
         """Ignore this server's own interest."""
 
-    def _tell_again(self) -> None:
-        self._again = self._broker.clock.call_later(_INTERVAL_S, self._tell_again)
+    def _report_again(self) -> None:
+        self._again = self._broker.clock.call_later(_INTERVAL_S, self._report_again)
         self._begin()
 
     def _begin(self) -> None:
@@ -143,7 +143,7 @@ class RemoteConnections(Observer):
         batch, self._left = self._left[:_AT_ONCE], self._left[_AT_ONCE:]
         for name in batch:
             account = self._broker.account(name)
-            self._events.tell_connections(account)
+            self._events.report_connections(account)
             self._ask(account)
         if self._left:
             self._broker.clock.call_later(0, self._go_on)
@@ -167,16 +167,16 @@ class RemoteConnections(Observer):
     def _take(self, server_id: str, document: bytes) -> None:
         """Store a server's announcement, if this server has the account."""
         try:
-            told = msgspec.json.decode(document, type=AnnouncedConnections)
+            report = msgspec.json.decode(document, type=AnnouncedConnections)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return
-        account = self._broker.accounts.get(told.acc)
-        if account is None or min(told.conns, told.leafnodes) < 0:
+        account = self._broker.accounts.get(report.acc)
+        if account is None or min(report.conns, report.leafnodes) < 0:
             return
-        known = self._counts.setdefault(told.acc, {})
+        known = self._counts.setdefault(report.acc, {})
         for gone in [one for one in known if one not in self._cluster.routes]:
             del known[gone]
-        known[server_id] = told
+        known[server_id] = report
         self._keep_within_limit(account)
 
     def _keep_within_limit(self, account: Account) -> None:

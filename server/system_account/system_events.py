@@ -99,25 +99,25 @@ class SystemEvents(Observer):
     def client_connected(self, connection: Connection) -> None:
         """Publish the event of an admitted client."""
         if self._has_listeners():
-            self.tell_connections(connection.account)
-            self._tell(connection, "CONNECT", self._documents.connect_event)
+            self.report_connections(connection.account)
+            self._report(connection, "CONNECT", self._documents.connect_event)
 
     def client_closed(self, connection: Connection) -> None:
         """Publish the event of a client that has disconnected, was refused, or lost its user."""
         if not self._has_listeners():
             return
         if connection.introduced:
-            self.tell_connections(connection.account, leaving=len(connection.subscriptions))
+            self.report_connections(connection.account, leaving=len(connection.subscriptions))
         if connection.reason is ClosedReason.AUTHENTICATION_FAILURE:
             self._publish_own("CLIENT.AUTH.ERR", self._documents.disconnect_event(connection))
-        self._tell(connection, "DISCONNECT", self._documents.disconnect_event)
+        self._report(connection, "DISCONNECT", self._documents.disconnect_event)
 
     # Publishing.
 
     def leafnode_connected(self, link: Link) -> None:
         """Publish the event of a new leaf link, at either end."""
         if self._has_listeners():
-            self.tell_connections(link.account)
+            self.report_connections(link.account)
             subject = b"$SYS.ACCOUNT.%b.CONNECT" % link.account.name.encode()
             document = self._documents.leafnode_connect_event(link)
             self.publish(self._broker.system_account, subject, document)
@@ -125,7 +125,7 @@ class SystemEvents(Observer):
     def leafnode_closed(self, link: Link) -> None:
         """Publish the end of a leaf link."""
         if self._has_listeners():
-            self.tell_connections(link.account)
+            self.report_connections(link.account)
             subject = b"$SYS.ACCOUNT.%b.DISCONNECT" % link.account.name.encode()
             document = self._documents.leafnode_disconnect_event(link)
             self.publish(self._broker.system_account, subject, document)
@@ -146,7 +146,7 @@ class SystemEvents(Observer):
             return
         event = self._documents.disconnect_event(connection)
         event["client"] |= {"acc": account.name, "user": refusal.user or user_of(connection)}
-        event["reason"] = refusal.told
+        event["reason"] = refusal.reported
         # Clients that the same reload refuses are closed by then, and get no report.
         asyncio.get_running_loop().call_soon(self.publish, account, _REFUSED, event)
 
@@ -167,7 +167,9 @@ class SystemEvents(Observer):
     def _publish_own(self, name: str, document: Any) -> None:
         self.publish(self._broker.system_account, self._own_subject(name), document)
 
-    def _tell(self, connection: Connection, name: str, event: Callable[[Connection], Any]) -> None:
+    def _report(
+        self, connection: Connection, name: str, event: Callable[[Connection], Any]
+    ) -> None:
         """Publish the document that `event` makes of a connection, if it has subscribers."""
         subject = f"$SYS.ACCOUNT.{connection.account.name}.{name}".encode()
         if self._is_heard(subject):
@@ -178,7 +180,7 @@ class SystemEvents(Observer):
         self._broker.system_account.add(subscription)
         self._services.subscribed += 1
 
-    def tell_connections(self, account: Account, leaving: int = 0) -> None:
+    def report_connections(self, account: Account, leaving: int = 0) -> None:
         """Publish the counts of an account, less the `leaving` subscriptions of a client.
 
         Those of the global account are not published, as on nats-server.
@@ -193,9 +195,9 @@ class SystemEvents(Observer):
             counts["num_subscriptions"] -= leaving
             self._publish_connections(account.name, counts)
         elif is_heard:
-            self._begin(self._tell_all_connections(account.name))
+            self._begin(self._report_all_connections(account.name))
 
-    async def _tell_all_connections(self, name: str) -> None:
+    async def _report_all_connections(self, name: str) -> None:
         """Publish the counts of an account in all workers."""
         from midge.server.monitoring import whole  # noqa: PLC0415 - as above
 

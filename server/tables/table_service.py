@@ -82,11 +82,11 @@ class TableState:
         """The account of the stream."""
         return self.settings.account or GLOBAL_ACCOUNT
 
-    def report(self, told: dict[str, Any]) -> None:
+    def report(self, found: dict[str, Any]) -> None:
         """Take a report, and log a new error, or its end."""
         before = self.error
         for name in ("rows", "quarantined", "lost", "commits", "position", "runs", "error"):
-            setattr(self, name, told[name])
+            setattr(self, name, found[name])
         if self.error and self.error != before:
             log.error("table_failed", table=self.settings.name, error=self.error)
         elif before and not self.error:
@@ -165,7 +165,7 @@ class TableService:
             state = known.get(one.name)
             is_same = state is not None and state.settings == one
             self.tables[one.name] = state if state and is_same else TableState(one)
-        self._tell()
+        self._send_jobs()
 
     async def stop(self) -> None:
         """End the process after a last commit to each table."""
@@ -212,7 +212,7 @@ class TableService:
         self._process = process
         self.starts += 1
         log.info("table_process_started", pid=process.pid, tables=len(self.tables))
-        self._tell()
+        self._send_jobs()
         try:
             reader = asyncio.StreamReader(_LINE_BYTES)
             transport, _ = await loop.connect_read_pipe(
@@ -230,7 +230,7 @@ class TableService:
                 process.kill()
                 process.wait()
 
-    def _tell(self) -> None:
+    def _send_jobs(self) -> None:
         """Write the tables to the process."""
         if self._process is None or self._process.stdin is None or self._process.stdin.closed:
             return
@@ -257,10 +257,10 @@ class TableService:
                 return  # it has ended
 
     def _take(self, line: bytes) -> None:
-        told = json.loads(line)
-        state = self.tables.get(told["name"])
+        found = json.loads(line)
+        state = self.tables.get(found["name"])
         if state is not None:
-            state.report(told)
+            state.report(found)
 
     def _authenticate(self, request: AuthRequest) -> Verdict:
         """Return the identity of the process in the account that it names as its user."""

@@ -6,8 +6,8 @@ from __future__ import annotations
 class Seat:
     """The load of one worker, as the parent knows it.
 
-    A worker tells how many connections it has, and how many it had been handed when it counted: the
-    parent adds those that it has handed over since.
+    A worker reports how many connections it has, and how many it had been handed when it counted.
+    The parent adds those that it has handed over since.
     """
 
     def __init__(self, index: int) -> None:
@@ -22,7 +22,7 @@ class Seat:
         return self._open + self.handed - self._counted
 
     def count(self, received: int, open_now: int) -> None:
-        """Take what the worker tells: `open_now` connections after `received` handovers."""
+        """Take a worker's report: `open_now` connections after `received` handovers."""
         self._counted = received
         self._open = open_now
 

@@ -27,7 +27,7 @@ class GoneError(MidgeError):
 
 
 class ControlChannel(asyncio.Protocol):
-    """One end; `answer` answers questions, `hear` gets notices, and `ended` is called at the end.
+    """One end: `answer` answers questions, `on_notice` gets notices, `ended` is called at the end.
 
     An exception of `answer` is raised at the other end as MidgeError.
     """
@@ -35,11 +35,11 @@ class ControlChannel(asyncio.Protocol):
     def __init__(
         self,
         answer: Callable[[str, Body], Awaitable[Any]],
-        hear: Callable[[str, Body], None],
+        on_notice: Callable[[str, Body], None],
         ended: Callable[[], None],
     ) -> None:
         self._answer = answer
-        self._hear = hear
+        self._on_notice = on_notice
         self._ended = ended
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
@@ -47,7 +47,7 @@ class ControlChannel(asyncio.Protocol):
         self._asked: dict[int, asyncio.Future[Any]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def tell(self, kind: str, **body: Any) -> None:
+    def send(self, kind: str, **body: Any) -> None:
         """Send a notice."""
         self._send({"kind": kind, "body": body})
 
@@ -107,7 +107,7 @@ class ControlChannel(asyncio.Protocol):
         if kind == "answer":
             self._conclude(message)
         elif number is None:
-            self._hear(kind, message["body"])
+            self._on_notice(kind, message["body"])
         else:
             task = asyncio.ensure_future(self._give_answer(kind, message["body"], number))
             self._tasks.add(task)

@@ -29,28 +29,28 @@ _PATIENCE_S = 5.0
 class WorkerProcess:
     """The process of worker `index`.
 
-    `answer` and `hear` take what it asks and tells, and `exited` is called once it has ended, for
-    whatever reason, with its exit code; negative ones are signals.
+    `answer` and `on_notice` take its questions and notices. `exited` is called once it has ended,
+    for whatever reason, with its exit code; negative ones are signals.
     """
 
     def __init__(
         self,
         index: int,
         answer: Callable[[WorkerProcess, str, dict[str, Any]], Awaitable[Any]],
-        hear: Callable[[WorkerProcess, str, dict[str, Any]], None],
+        on_notice: Callable[[WorkerProcess, str, dict[str, Any]], None],
         exited: Callable[[WorkerProcess, int], None],
     ) -> None:
         self.index = index
         self.unanswered = 0  # questions whether it is alive, since its last answer
         self.handed = 0  # sockets
-        self.has_words = False  # it is starting, or has started, with what the owner said then
+        self.has_notice = False  # it is starting, or has started, with the first notice
         self._exited = exited
         self._has_ended = False
         self._patience_s = _PATIENCE_S
         self._log = bytearray()
         self.control = ControlChannel(
             lambda kind, body: answer(self, kind, body),
-            lambda kind, body: hear(self, kind, body),
+            lambda kind, body: on_notice(self, kind, body),
             self._look,
         )
         here, there = socket.socketpair()

@@ -149,7 +149,7 @@ class Supervisor:
         """Show `digest`, of the file that the options came from, in monitoring from now on."""
         self._digest = digest
         if self._pool is not None:
-            self._pool.tell_all("digest", digest=digest)
+            self._pool.send_all("digest", digest=digest)
 
     async def reload(self, options: Options) -> None:
         """Apply new options in all workers, or in none.
@@ -165,7 +165,7 @@ class Supervisor:
             try:
                 await self.pool.ask_all("prepare", options=self._for_workers(options))
             except BaseException:
-                self.pool.tell_all("discard")
+                self.pool.send_all("discard")
                 raise
             self.options = options  # a worker that starts from here on starts with these
             await self.pool.ask_all("apply")
@@ -178,7 +178,7 @@ class Supervisor:
             return
         cids = sorted(cid for own in await self.pool.ask_all("cids") for cid in own)
         if len(cids) > most:
-            self.pool.tell_all("end_surplus", first_cid=cids[most])
+            self.pool.send_all("end_surplus", first_cid=cids[most])
 
     def _for_workers(self, options: Options) -> Options:
         """Return `options` without the parent's files: log file, pid file, ports file."""
@@ -200,7 +200,7 @@ class Supervisor:
 
     # What the pool needs.
 
-    def first_words(self, index: int) -> dict[str, Any]:
+    def first_notice(self, index: int) -> dict[str, Any]:
         """Return the first message to worker `index`, with the options in force."""
         return {
             "index": index,
@@ -234,18 +234,18 @@ class Supervisor:
             await self._load_again()
         elif kind == "account":
             self._accounts[body["name"]] = None  # for workers that start later
-            self.pool.tell_starting("account", name=body["name"])
+            self.pool.send_starting("account", name=body["name"])
             await self.pool.ask_all("account", PATIENCE_S, but=worker, name=body["name"])
 
-    def neighbours_changed(self, worker: int, told: dict[str, Any]) -> None:
+    def neighbours_changed(self, worker: int, found: dict[str, Any]) -> None:
         """Send worker 0's report about the cluster to all workers, for their clients."""
-        self._neighbours = told
-        self.pool.tell_all("neighbours", but=worker, **told)
+        self._neighbours = found
+        self.pool.send_all("neighbours", but=worker, **found)
 
     def states_changed(self) -> None:
         """Tell worker 0 of all workers, for monitoring."""
         reception = self._reception
-        self.pool.tell(
+        self.pool.send(
             0,
             "states",
             states=self.pool.states(),

@@ -45,7 +45,7 @@ log = get_logger()
 class PoolOwner(Protocol):
     """The owner of a pool: supplies its workers, and handles their reports."""
 
-    def first_words(self, index: int) -> dict[str, Any]:
+    def first_notice(self, index: int) -> dict[str, Any]:
         """Return the first message to worker `index`."""
 
     def sockets_of(self, index: int) -> Iterable[tuple[str, socket.socket]]:
@@ -54,7 +54,7 @@ class PoolOwner(Protocol):
     async def answer(self, worker: int, kind: str, body: dict[str, Any]) -> Any:
         """Answer a worker's question. Raises: MidgeError."""
 
-    def neighbours_changed(self, worker: int, told: dict[str, Any]) -> None:
+    def neighbours_changed(self, worker: int, found: dict[str, Any]) -> None:
         """Handle a worker's report about the cluster."""
 
     def states_changed(self) -> None:
@@ -118,7 +118,7 @@ class WorkerPool:
         for task in list(self._tasks):
             task.cancel()
         for process in list(self._processes.values()):
-            process.control.tell("stop")
+            process.control.send("stop")
         try:
             async with asyncio.timeout(timeout_s):
                 await self._emptied()
@@ -134,7 +134,7 @@ class WorkerPool:
 
     async def _spawn(self, index: int) -> WorkerProcess:
         """Start a process and link it with those that are there."""
-        process = WorkerProcess(index, self._answer, self._hear, self._exited)
+        process = WorkerProcess(index, self._answer, self._on_notice, self._exited)
         others = list(self._processes.values())
         self._processes[index] = process
         await process.connect()
@@ -146,9 +146,9 @@ class WorkerPool:
 
     async def _begin(self, process: WorkerProcess) -> None:
         """Start `process`, and let it accept clients."""
-        words = self._owner.first_words(process.index)
-        process.has_words = True
-        await process.control.ask("start", handed=process.handed, **words)
+        notice = self._owner.first_notice(process.index)
+        process.has_notice = True
+        await process.control.ask("start", handed=process.handed, **notice)
         if not self._is_stopping:
             self.balancer.seats[process.index].is_ready = True
             log.info("worker_started", worker=process.index, worker_pid=process.pid)
@@ -191,13 +191,13 @@ class WorkerPool:
             return await self.ask_all(body["what"], PATIENCE_S, but=process.index, **asked)
         return await self._owner.answer(process.index, kind, body)
 
-    def _hear(self, process: WorkerProcess, kind: str, body: dict[str, Any]) -> None:
+    def _on_notice(self, process: WorkerProcess, kind: str, body: dict[str, Any]) -> None:
         if kind == "load":
             self.balancer.seats[process.index].count(body["received"], body["open"])
         elif kind == "seats":
-            answers = self.connection_counts.hear(process.index, body["lines"])
+            answers = self.connection_counts.update(process.index, body["lines"])
             if answers:
-                process.control.tell("seats", answers=answers)
+                process.control.send("seats", answers=answers)
         elif kind == "neighbours":
             self._owner.neighbours_changed(process.index, body)
         elif kind == "link_lost":
@@ -205,24 +205,24 @@ class WorkerPool:
             if other is not None:
                 self._link_again(process, other)
 
-    def tell_all(self, kind: str, *, but: int = -1, **body: Any) -> None:
-        """Tell every worker, except `but`; the first words of a later one have it already."""
+    def send_all(self, kind: str, *, but: int = -1, **body: Any) -> None:
+        """Tell every worker, except `but`; the first notice of a later one have it already."""
         for process in list(self._processes.values()):
-            if process.has_words and process.index != but:
-                process.control.tell(kind, **body)
+            if process.has_notice and process.index != but:
+                process.control.send(kind, **body)
 
-    def tell_starting(self, kind: str, **body: Any) -> None:
-        """Tell the workers that have had their first words, and take no clients yet."""
+    def send_starting(self, kind: str, **body: Any) -> None:
+        """Tell the workers that have had their first notice, and take no clients yet."""
         ready = self._ready()
         for process in list(self._processes.values()):
-            if process.has_words and process not in ready:
-                process.control.tell(kind, **body)
+            if process.has_notice and process not in ready:
+                process.control.send(kind, **body)
 
-    def tell(self, index: int, kind: str, **body: Any) -> None:
+    def send(self, index: int, kind: str, **body: Any) -> None:
         """Tell worker `index`, if it is there."""
         process = self._processes.get(index)
         if process is not None:
-            process.control.tell(kind, **body)
+            process.control.send(kind, **body)
 
     async def ask_all(
         self, kind: str, patience_s: float | None = None, *, but: int = -1, **body: Any
@@ -340,7 +340,7 @@ async def _all(works: list[Coroutine[Any, Any, None]]) -> None:
 
 
 def _outcome(code: int) -> str:
-    """Return how a process has ended, in words."""
+    """Return how a process has ended, in notice."""
     if code >= 0:
         return f"exit code {code}"
     try:
@@ -360,7 +360,7 @@ class ConnectionCounts:
         self._counts: Counter[Key] = Counter()
         self._held: dict[int, dict[int, list[Key]]] = {}
 
-    def hear(self, worker: int, lines: list[list[Any]]) -> list[tuple[int, str]]:
+    def update(self, worker: int, lines: list[list[Any]]) -> list[tuple[int, str]]:
         """Do what a worker has written in `lines`; return the answers to what it asks.
 
         A line is `["take", cid, number, claims]`, answered where the number is not 0, or

@@ -354,7 +354,7 @@ class Framing:
         connection = self._unopened.pop(socket, None)
         if connection is not None:
             connection.close(ClosedReason.TLS_HANDSHAKE_FAILURE)
-            connection.channel.let_go()
+            connection.channel.dispose()
 
     def _websocket(self, socket: Socket, address: tuple[str, int], made: Made) -> Any:
         listener = self._listener

@@ -246,7 +246,7 @@ def told_by_no_other_segment(patch: Patch) -> None:
     """Configurations and sequences go with a segment that is not read."""
 
     class Segments(StreamSegments):
-        def is_told_in(self, segment: Segment) -> bool:
+        def is_recorded_in(self, segment: Segment) -> bool:
             return False
 
     with_segments(patch, Segments)

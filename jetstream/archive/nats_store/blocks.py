@@ -109,8 +109,8 @@ class NatsRecords:
             self.damages.append(f"block {self.index}: the message {plain} at {at} is damaged")
             return None
         if body + header_size > len(data) - _SUM:
-            told = f"block {self.index}: the headers of message {plain} at {at} are cut"
-            self.damages.append(told)
+            text = f"block {self.index}: the headers of message {plain} at {at} are cut"
+            self.damages.append(text)
             return None
         return Record(
             plain,

@@ -16,8 +16,8 @@ The log always wins. A checkpoint is nothing but a copy, which a start uses only
 - its own counts agree with each other.
 
 Otherwise the start removes the file and reads the log from its begin. Compaction removes it before
-a segment of it is rewritten, and so does damage: what cannot be read is found and told by a full
-replay. A store that is damaged, or of which a change is not durable, gets none. As nothing depends
+it rewrites a segment of it, and so does damage: a full replay finds and reports what cannot be
+read. A store that is damaged, or of which a change is not durable, gets none. As nothing depends
 on it the file is not synced: one that a power failure leaves torn does not fit.
 """
 

@@ -64,7 +64,7 @@ class CommitThread:
             write.zeroed, write.warm_start, write.warm_end,
         )  # fmt: skip
 
-    def let_go(self, file: DiskFile) -> None:
+    def drop_file(self, file: DiskFile) -> None:
         """Drop the descriptor of a file, so that its next close is the last one."""
         if file is self._segment:
             self._segment = None

@@ -118,7 +118,7 @@ class Compaction:
     def _pass_over(self) -> None:
         """Skip reading a segment that has only removed messages."""
         for number, stream in self._streams.items():
-            if stream.segments.is_told_in(self.segment):
+            if stream.segments.is_recorded_in(self.segment):
                 self._of(number)  # has the bounds carried
         self._position = self.segment.end
 
@@ -194,7 +194,7 @@ class Compaction:
     def _sort_message(self, old: bytearray, at: int) -> bool:
         """Copy a message if it is left; keep what another one says: its id, or the last sequence.
 
-        The record of the stream's last message may be all that tells how far its sequences go: a
+        The record of the stream's last message may be all that says how far its sequences go: a
         removal that names one of them does not.
         """
         number = numbers.u32_at(old, at + 16)
@@ -270,7 +270,7 @@ class Compaction:
                 self._stream_deletions.add(number)
             return
         if kind in {records.STREAM, records.BOUNDS}:
-            if stream.segments.is_told_in(self.segment):  # else a later segment says it, too
+            if stream.segments.is_recorded_in(self.segment):  # else a later segment says it, too
                 self._of(number)
             return
         seq = numbers.u64_at(old, at + 24)

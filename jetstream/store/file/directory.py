@@ -37,8 +37,8 @@ _REPEATED_AT_ONCE = 64  # of them in a turn
 
 _RECORD_SIZE = 128  # of a configuration's record about, beside the configuration
 
-_TOLD_MAX = 1000
-"""Streams whose sequences the head tells while the server runs; at its stop it tells all."""
+_LISTED_MAX = 1000
+"""Streams whose sequences the head lists while the server runs; at its stop it lists all."""
 
 
 class StoreDirectory:
@@ -228,8 +228,8 @@ class StoreDirectory:
         }
         logs = frozenset(known) | self._found.missing
         last = max(logs, default=0)
-        told = self._found.told
-        length = known.get(last, told.length if told is not None else 0)
+        known_head = self._found.known_head
+        length = known.get(last, known_head.length if known_head is not None else 0)
         if self.log.synced_segment == last and self.log.marked_position == length > 0:
             length -= records.GROUP_HEAD  # the last group only says how far the store is synced
         streams = self._found.streams if len(self._found.streams) <= streams_max else {}
@@ -243,8 +243,8 @@ class StoreDirectory:
     def _write_head(self, is_closed: bool = False) -> None:
         """Write the head now, if it is to change and the disk has room for it."""
         contents = self._contents(is_closed)
-        told = self._found.told
-        if told is None or is_closed or contents != told._replace(is_closed=False):
+        known_head = self._found.known_head
+        if known_head is None or is_closed or contents != known_head._replace(is_closed=False):
             with contextlib.suppress(OSError):
                 self._head.write(contents)
 
@@ -253,7 +253,7 @@ class StoreDirectory:
 
         Without sequences where there are many streams: writing them down takes 1 us each.
         """
-        contents = self._contents(streams_max=_TOLD_MAX)
+        contents = self._contents(streams_max=_LISTED_MAX)
         self._head.save(contents, self.log.chore, done)
 
     def _leave_out(self, number: int, done: Callable[[bool], object]) -> None:

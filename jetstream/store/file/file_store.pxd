@@ -67,8 +67,8 @@ cdef class StreamSegments:
     @cython.locals(stream=FileStore, i=Py_ssize_t, run=Run, seq="unsigned long long",
                    row=Py_ssize_t)
     cpdef list live_in(self, Segment segment, Py_ssize_t start, Py_ssize_t end)
-    @cython.locals(told=RecordWriter)
-    cpdef bint is_told_in(self, Segment segment) except -1
+    @cython.locals(records=RecordWriter)
+    cpdef bint is_recorded_in(self, Segment segment) except -1
     @cython.locals(stream=FileStore, i=Py_ssize_t, run=Run, place=Segment)
     cpdef bint needs_purge(
         self, unsigned long long upto, unsigned long long group, Segment segment

@@ -266,10 +266,10 @@ class StreamSegments:
         self.stream.runs = [run for run in self.stream.runs if run.place is not segment]
         self.stream.records.forget_ahead()
 
-    def is_told_in(self, segment: Segment) -> bool:
-        """Return whether a segment may be the only one that tells a configuration or a sequence."""
-        told = self.stream.records
-        return segment.number in {told.configured_in, told.bounded_in, told.ends_in}
+    def is_recorded_in(self, segment: Segment) -> bool:
+        """Return whether a segment may be the only one that has a configuration or a sequence."""
+        records = self.stream.records
+        return segment.number in {records.configured_in, records.bounded_in, records.ends_in}
 
     def needs_tombstone(self, seq: int, group: int, segment: Segment) -> bool:
         """Return whether a removal noted in `group` and in `segment` must be kept in mind.

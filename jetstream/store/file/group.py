@@ -16,13 +16,13 @@ A group has three states, and `Log` (log.py) has at most one group in each of th
     flying      The committer writes and syncs it, in a thread or in the kernel. Meanwhile changes
                 gather in the next open group, so a slower disk makes larger groups and not a longer
                 queue. Publishers are paused when the open group exceeds `PRESSED_BYTES`.
-    durable     `Log` tells the streams, which acknowledge and deliver its messages, and calls the
-                barriers. `RecentGroups` keeps the bytes of the last groups for readers.
+    durable     `Log` notifies the streams, which acknowledge and deliver its messages, and calls
+                the barriers. `RecentGroups` keeps the bytes of the last groups for readers.
 
 One group at a time. The committer writes a group only after the sync of the one before. So a crash
-can tear only the last group, which has not been acknowledged, and recovery.py can tell a torn end
-from damage. Between two groups the committer may do a chore: extend the file, fill it with zeros,
-copy a segment for compaction.
+can tear only the last group, which has not been acknowledged, and recovery.py can distinguish a
+torn end from damage. Between two groups the committer may do a chore: extend the file, fill it with
+zeros, copy a segment for compaction.
 
 A lone group has one message, as the one before it had. Its pages have been written with zeros
 ahead, so the kernel can write and sync it alone, without the thread: see `is_overwriting`.

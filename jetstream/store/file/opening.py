@@ -33,8 +33,8 @@ class Opening:
     """The streams of a store directory, as its log describes them, and the flaws of that log.
 
     `missing` has the numbers of the logs that are not there, `short` the lengths that shorter ones
-    had. `told` is the head as it was, and `checkpoint` the one that has been used; `unfit` says why
-    there is none. `next_number` is the next stream's. See `StoreDirectory` for the rest.
+    had. `known_head` is the head as it was, and `checkpoint` the one that has been used; `unfit`
+    says why there is none. `next_number` is the next stream's. See `StoreDirectory` for the rest.
     """
 
     def __init__(self, disk: Disk, log: Log, head: Head, hash_seed: int, is_checked: bool) -> None:
@@ -49,7 +49,7 @@ class Opening:
         self.repaired = 0
         self.missing: set[int] = set()
         self.short: dict[int, int] = {}
-        self.told = head.read()
+        self.known_head = head.read()
         self.checkpoint: checkpoint.Checkpoint | None = None
         self.unfit = ""
         self._disk = disk
@@ -97,10 +97,10 @@ class Opening:
 
     def _replay(self) -> None:
         """Read the segments, cut off torn ends, and sync the rest."""
-        told = self.told
-        if told is not None:
-            self.last_number = max(self.last_number, told.last())
-            self.next_number = max([self.next_number - 1, *told.sequences]) + 1
+        head = self.known_head
+        if head is not None:
+            self.last_number = max(self.last_number, head.last())
+            self.next_number = max([self.next_number - 1, *head.sequences]) + 1
         replay = Replay(
             self._log.seed, self._stream_of, self._forget_stream, self._is_followed, self._pass_hole
         )
@@ -138,10 +138,10 @@ class Opening:
         """Restore the streams from the checkpoint, so that only later segments must be replayed."""
         if self.is_checked or CHECKPOINT not in self._disk.names():
             return
-        told = self.told
+        head = self.known_head
         present = {one.number for one in self.segments}
         try:
-            if told is None or told.short or not told.logs <= present:
+            if head is None or head.short or not head.logs <= present:
                 raise UnfitCheckpoint("the store's head is not as it was")
             found = checkpoint.read(
                 self._disk,
@@ -188,20 +188,20 @@ class Opening:
 
         A version of midge without a head may have removed them; its logs show that it was here.
         """
-        told = self.told
-        if told is None:
+        head = self.known_head
+        if head is None:
             return
         for segment in self.segments:
-            if segment.number > told.last():
+            if segment.number > head.last():
                 begin = bytearray(segment.file.read(0, records.GROUP_HEAD))
                 is_whole = replay.next_group(segment, begin, 0) == 0
                 if is_whole and not begin[13] & records.FLAG_HEAD:
-                    self.told = None
+                    self.known_head = None
                     return
         present = {segment.number for segment in self.segments}
-        self.missing = set(told.logs - present)
+        self.missing = set(head.logs - present)
         for number in sorted(self.missing):
-            length = told.length if number == told.last() else 0
+            length = head.length if number == head.last() else 0
             self._note_lost(replay, number, -1, length, "the file is missing")
 
     def _see_begin(
@@ -249,23 +249,23 @@ class Opening:
 
     def _find_end(self, replay: Replay) -> None:
         """Compare the end of the log with the head, and note the missing part."""
-        told = self.told
-        if told is None:
+        head = self.known_head
+        if head is None:
             return
         lost_bytes = 0  # with messages of unknown sequences
-        if told.last() in self.missing:
-            lost_bytes = told.length
+        if head.last() in self.missing:
+            lost_bytes = head.length
         for segment in self.segments:
-            if segment.number in told.short:
-                self._note_short(replay, segment, told.short[segment.number])
-            if segment.number == told.last() and not segment.is_rewritten:
-                lost_bytes = self._note_short(replay, segment, told.length)
-        for number, (_, last_seq, _) in told.sequences.items():
+            if segment.number in head.short:
+                self._note_short(replay, segment, head.short[segment.number])
+            if segment.number == head.last() and not segment.is_rewritten:
+                lost_bytes = self._note_short(replay, segment, head.length)
+        for number, (_, last_seq, _) in head.sequences.items():
             stream = self.streams.get(number)
             if stream is not None and stream.last_seq < last_seq:
                 replayed.lose_through(stream, last_seq)
         for number, stream in self.streams.items():
-            if stream.lost or not told.is_closed or number not in told.sequences:
+            if stream.lost or not head.is_closed or number not in head.sequences:
                 stream.lost_bytes += lost_bytes
 
     def _keep(self, replay: Replay) -> None:
@@ -295,9 +295,9 @@ class Opening:
         stream = self.streams.get(number)
         if stream is None:
             stream = self.streams[number] = FileStore(self._log, number, self._hash_seed)
-            told = self.told.sequences.get(number) if self.told else None
-            if self._has_hole and told is not None and told[2]:
-                first_seq, last_seq, messages = told
+            bounds = self.known_head.sequences.get(number) if self.known_head else None
+            if self._has_hole and bounds is not None and bounds[2]:
+                first_seq, last_seq, messages = bounds
                 if messages * 2 > last_seq - first_seq:
                     stream.hole_from = first_seq
                     stream.is_behind_hole = True

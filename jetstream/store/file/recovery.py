@@ -1,4 +1,4 @@
-"""Recovery: read segments again, and tell whole groups from torn and damaged ones.
+"""Recovery: read segments again, and distinguish whole groups from torn and damaged ones.
 
 A group with a wrong checksum is *torn* if the process or the machine stopped while it was being
 written: none of it has been acknowledged, and recovery cuts it off. Every other one is *damaged*:

@@ -69,7 +69,7 @@ def _all_of(errors: list[ConfigError], file: str) -> ConfigError:
     """Return one error for all, or for the first `_ERRORS_MAX`."""
     if len(errors) == 1:
         return errors[0]
-    told = errors[:ERRORS_MAX]
+    shown = errors[:ERRORS_MAX]
     if len(errors) > ERRORS_MAX:
-        told.append(ConfError(f"{len(errors) - ERRORS_MAX} more errors", where=file))
-    return CombinedConfigError(told)
+        shown.append(ConfError(f"{len(errors) - ERRORS_MAX} more errors", where=file))
+    return CombinedConfigError(shown)

@@ -130,7 +130,7 @@ class Upgrade:
         encrypted: bool,
         leafnodes: bool = False,
     ) -> None:
-        """Check `request` against `options`; `encrypted` tells whether it came over TLS.
+        """Check `request` against `options`; `encrypted` is true where it came over TLS.
 
         Leaf nodes are welcome where `leafnodes` says so.
 

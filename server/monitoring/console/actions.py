@@ -132,7 +132,7 @@ class Actions:
     async def _tail(self, post: Post) -> dict[str, Any]:
         account, pattern = self._account(post), self._pattern(post)
         name = post.name[:_NAME_MAX]
-        seen = self._tails.look(name, account, pattern)
+        seen = self._tails.poll(name, account, pattern)
         if seen is None:
             raise WrongRequest("as many tails as may be are open; close one")
         return await whole.whole_tail(self._state, seen, name, account.name, pattern)

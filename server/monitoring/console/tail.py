@@ -91,7 +91,7 @@ class Tails:
         self._broker = broker
         self._tails: dict[str, tuple[Tail, Timer]] = {}
 
-    def look(self, name: str, account: Account, pattern: bytes) -> dict[str, Any] | None:
+    def poll(self, name: str, account: Account, pattern: bytes) -> dict[str, Any] | None:
         """Return the messages since the last poll; None if there are too many tails.
 
         The first poll, and one with another account or pattern, begin a new tail.
@@ -110,12 +110,12 @@ class Tails:
         return tail.take()
 
     def end(self, name: str) -> None:
-        """Look no more."""
+        """End a tail."""
         tail, timer = self._tails.pop(name, (None, None))
         if timer is not None:
             timer.cancel()
         if tail is not None:
-            self._broker.look_away(tail)
+            self._broker.unwatch_messages(tail)
 
     def close(self) -> None:
         """End all."""

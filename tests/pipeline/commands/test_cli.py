@@ -42,7 +42,7 @@ def one_session(spark, monkeypatch):
 
     @contextmanager
     def session(settings, show, **_options):
-        with commands.spark_errors_told("Spark"):
+        with commands.spark_errors_reported("Spark"):
             yield spark
 
     monkeypatch.setattr(commands, "session", session)

@@ -174,7 +174,7 @@ async def test_an_observer_sees_traced_messages(
     await desk.client.subscribe("a", queue="workers")
     await desk.client.publish("a", b"tea", headers=SAMPLED)
     await desk.next()
-    server._core.broker.look_away(watcher)
+    server._core.broker.unwatch_messages(watcher)
     assert watcher.seen == [(b"tea", 1, 1)]
     assert names(spans) == ["deliver", "deliver", "publish"]
 

@@ -99,7 +99,7 @@ class Echo(ChannelOwner):
     def send_ping(self) -> None:
         self.send(b"ping\n")
 
-    def say_last(self, wire: str) -> None:
+    def append_last_error(self, wire: str) -> None:
         self.outbound.append(b"error: %b\n" % wire.encode())
 
 

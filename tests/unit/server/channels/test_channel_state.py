@@ -82,7 +82,7 @@ def test_a_life() -> None:
 
 def test_a_connection_that_never_was_is_closed_at_once() -> None:
     connection = made()
-    connection.channel.let_go()
+    connection.channel.dispose()
     connection.close(ClosedReason.CLIENT_CLOSED)
     assert connection.channel.state == ChannelState.CLOSED
     assert connection.reason is None

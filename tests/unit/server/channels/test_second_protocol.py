@@ -102,7 +102,7 @@ class ChatSession(ChannelOwner):
     def say(self, subject: bytes, text: bytes = b"") -> None:
         self._broker.internal.publish(self.account, subject, text, publisher=self)
 
-    def say_last(self, wire: str) -> None:
+    def append_last_error(self, wire: str) -> None:
         self.outbound.append(b"! %b\n" % wire.encode())
 
 

@@ -67,7 +67,7 @@ def test_an_observer_sees_what_nobody_subscribed_to(server: midge.Server) -> Non
     capture = Capture()
     server.broker.watch_messages(capture)
     server.publish("a", b"x", {"k": ["1", "2"]}, "r")
-    server.broker.look_away(capture)
+    server.broker.unwatch_messages(capture)
     server.publish("a", b"y")
     (message,) = capture.messages
     assert (message.payload, message.headers, message.reply) == (b"x", {"k": ["1", "2"]}, "r")

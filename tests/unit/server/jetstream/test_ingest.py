@@ -229,7 +229,7 @@ def test_together_those_who_publish_little_are_held() -> None:
     gate.shut()
     count = SLIGHT_TOTAL_BYTES // 10_000
     publishers = [Client(cid, side.broker.global_account, ChunkPool()) for cid in range(count + 2)]
-    passing = [gate.lets_pass(publisher, 10_000) for publisher in publishers]
+    passing = [gate.admits(publisher, 10_000) for publisher in publishers]
     assert passing == [True] * count + [False] * 2
 
 

@@ -244,7 +244,7 @@ async def test_who_still_reads_does_not_make_room(serve: Serve) -> None:
 async def test_a_client_that_hardly_reads_is_cut_off(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, pace_bytes: int
 ) -> None:
-    monkeypatch.setattr(http_listener, "LOOK_EVERY_S", 0.1)
+    monkeypatch.setattr(http_listener, "CHECK_EVERY_S", 0.1)
     monkeypatch.setattr(http_listener, "SLOWEST_BYTES_PER_S", 100 << 20)
     running = await serve()
     reader, writer = await running.dial_small()
@@ -259,7 +259,7 @@ async def test_a_client_that_hardly_reads_is_cut_off(
 async def test_a_client_that_reads_steadily_gets_a_long_answer_whole(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_listener, "LOOK_EVERY_S", 0.3)
+    monkeypatch.setattr(http_listener, "CHECK_EVERY_S", 0.3)
     monkeypatch.setattr(http_listener, "SLOWEST_BYTES_PER_S", 1)
     running = await serve(idle_timeout_s=0.1)
     reader, writer = await running.dial_small()

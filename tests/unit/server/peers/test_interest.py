@@ -10,7 +10,7 @@ from midge.server.channels.fair_turns import FairTurns
 from midge.server.peers import announcer
 from midge.server.peers.announcer import InterestAnnouncer, InterestLines
 from midge.server.peers.ledger import Ledger
-from midge.server.peers.rules import rules_of, telling
+from midge.server.peers.rules import interest_filter, rules_of
 from midge.server.routing.account import Account
 from midge.server.routing.role import Role
 from midge.server.routing.subscription import RoutedSubscription
@@ -52,7 +52,7 @@ class World:
 
     def link(self, *, is_hub: bool = False, cluster: str = "", rules=None) -> Link:
         link = Link(self.turns, is_hub=is_hub, cluster=cluster)
-        self.interest.add(link, telling(rules))
+        self.interest.add(link, interest_filter(rules))
         return link
 
     def add(self, subject: bytes, queue: bytes | None = None) -> RoutedSubscription:
@@ -184,7 +184,7 @@ def test_other_rules_tell_and_take_back_what_differs(world: World) -> None:
     world.add(b"b.1")
     hub = world.link(is_hub=True, rules=rules_of(["a.>"], []))
     assert hub.take() == [f"LS+ {OWN.decode()}", "LS+ a.1"]
-    world.interest.renew(hub, telling(rules_of(["b.>"], [])))
+    world.interest.renew(hub, interest_filter(rules_of(["b.>"], [])))
     assert hub.take() == ["LS+ b.1", "LS- a.1"]
 
 

@@ -16,7 +16,7 @@ from midge.server.routing.passage import (
     SERVICE,
     STREAM,
     crosses,
-    is_told,
+    is_announced,
     passes,
 )
 from midge.server.routing.role import Role
@@ -56,7 +56,7 @@ def test_a_message_crosses_a_border_on_one_server_only(origin: Role) -> None:
 @pytest.mark.parametrize(("link", "source"), list(product(LINKS, LINKS)))
 def test_a_link_is_told_of_interest_that_its_messages_may_pass_to(link: Role, source: Role) -> None:
     joins_hubs = link is source is Role.HUB
-    assert is_told(link, source) is (passes(link, source) == BOTH and not joins_hubs)
+    assert is_announced(link, source) is (passes(link, source) == BOTH and not joins_hubs)
 
 
 RECORDING = Path(__file__).parents[3] / "differential" / "passage.json"

@@ -26,7 +26,7 @@ class Events:
     def listen(self, subscription: RoutedSubscription) -> None:
         self._system.add(subscription)
 
-    def tell_connections(self, account: Account) -> None:
+    def report_connections(self, account: Account) -> None:
         self.told.append(account.name)
 
 

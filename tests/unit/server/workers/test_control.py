@@ -64,7 +64,7 @@ async def test_questions_are_answered_whatever_their_order(ends: Ends) -> None:
 
 async def test_what_is_told_arrives_in_order(ends: Ends) -> None:
     for i in range(3):
-        ends.here.tell("load", open=i)
+        ends.here.send("load", open=i)
     await ends.here.ask("double", number=1)
     assert ends.told == [("load", {"open": i}) for i in range(3)]
 

@@ -22,7 +22,7 @@ class FakeControl:
     def __init__(self, process: FakeProcess) -> None:
         self._process = process
 
-    def tell(self, kind: str, **body: Any) -> None:
+    def send(self, kind: str, **body: Any) -> None:
         if kind == "stop":
             self._process.end(0)
         else:
@@ -90,7 +90,7 @@ class Owner:
     def __init__(self) -> None:
         self.changes = 0
 
-    def first_words(self, index: int) -> dict[str, Any]:
+    def first_notice(self, index: int) -> dict[str, Any]:
         return {"index": index}
 
     def sockets_of(self, index: int) -> Iterable[tuple[str, socket.socket]]:
@@ -134,14 +134,14 @@ async def test_one_that_starts_is_told_what_the_others_say_meanwhile(
     starting = asyncio.ensure_future(pool.start())
     await clock.elapse(0)
     first, second = FakeProcess.made
-    pool.tell_all("neighbours", but=0)
-    pool.tell_starting("account")
+    pool.send_all("neighbours", but=0)
+    pool.send_starting("account")
     assert (first.said, second.said) == (["start", "account"], ["start", "neighbours", "account"])
     for process in (first, second):
         process.may_start.set()
     await starting
     assert first.said[2:] == second.said[3:] == ["ping"], "it has been taken before clients come"
-    pool.tell_starting("account")
+    pool.send_starting("account")
     assert "account" not in second.said[3:]
     await pool.stop(1.0)
 
