@@ -16,7 +16,7 @@ BATCH = 500
 KILLED_BATCH = 100
 
 FORGOTTEN_NAKS = {501_256}
-"""Programs that purge between a NAK and the next delivery: nats-server then waits for `ack_wait`."""
+"""Programs with a purge between a NAK and its delivery: nats-server then waits for `ack_wait`."""
 
 REPLACING = (100_856,)
 """Programs in which a message comes in the place of one that awaits its ack, and is asked for."""
