@@ -1,4 +1,4 @@
-"""The alert that tells a peer why its TLS handshake failed.
+"""The alert that gives a peer the reason why its TLS handshake failed.
 
 asyncio and uvloop drop it: they close the socket before they write what OpenSSL had to say last. So
 an SSL object of ours sends that itself, straight to the socket that the handshake is on. A listener

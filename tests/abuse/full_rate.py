@@ -12,7 +12,7 @@ how far the verifying ones have come:
   of a read. All of them come back, again and again.
 
 Each says "ready", goes on until it gets a line on standard input, and then prints what it saw as
-JSON. That line tells `verify` how many messages of each publisher there were.
+JSON. That line gives `verify` how many messages of each publisher there were.
 """
 
 from __future__ import annotations

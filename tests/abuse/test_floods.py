@@ -117,7 +117,7 @@ def test_a_slow_consumer_is_cut_and_a_fast_one_gets_all(victim: Victim) -> None:
 
 
 def _has_ended(client: socket.socket) -> bool:
-    """Read on; tell whether the end has come."""
+    """Read on; return whether the end has come."""
     try:
         return not client.recv(1 << 16, socket.MSG_DONTWAIT)
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""A midge process that tells how long its loop was busy at a stretch.
+"""A midge process that reports how long its loop was busy at a stretch.
 
 Run as ``python -m tests.abuse.watched_server FILE FLAG...``. Behind FILE, ``--interpreted`` takes
 midge's sources in place of its compiled modules, and ``--asyncio-loop`` that loop instead of

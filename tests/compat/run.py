@@ -184,7 +184,7 @@ def _run_tests(
         command = [
             *(python, "-c", _RUN_PYTEST, *tests, "-q", f"--junit-xml={result}"),
             *("-o", "asyncio_mode=auto", f"--timeout={TEST_TIMEOUT_S}", "--tb=no", "-ra"),
-            *("-o", "junit_family=xunit1"),  # which tells a test's file
+            *("-o", "junit_family=xunit1"),  # which names a test's file
             *("-p", "no:cacheprovider", "-p", "no:benchmark", "-W", "ignore"),
             *(("-k", select) if select else ()),
         ]

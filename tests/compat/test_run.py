@@ -1,4 +1,4 @@
-"""A suite runs against the server that is named, and its outcomes are grouped, kept and told."""
+"""A suite runs against the server that is named; its outcomes are grouped, kept and reported."""
 
 from __future__ import annotations
 

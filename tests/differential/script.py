@@ -180,7 +180,7 @@ def unsynced(conn: str, data: bytes) -> Send:
 
 
 def connect(**options: object) -> bytes:
-    """A CONNECT line: neither verbose nor pedantic unless told otherwise."""
+    """A CONNECT line: neither verbose nor pedantic unless asked otherwise."""
     fields: dict[str, object] = {"verbose": False, "pedantic": False, **options}
     return b"CONNECT " + json.dumps(fields, separators=(",", ":")).encode() + b"\r\n"
 

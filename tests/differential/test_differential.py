@@ -1,6 +1,6 @@
 """Every script of the corpus has the same outcome on midge as on a real nats-server 2.15.1.
 
-Each script is sent to midge whole and byte by byte. `README.md` tells how to write one.
+Each script is sent to midge whole and byte by byte. `README.md` says how to write one.
 """
 
 from __future__ import annotations

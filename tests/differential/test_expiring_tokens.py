@@ -54,7 +54,7 @@ async def test_what_ends_first_is_named(program: str) -> None:
 
 
 async def _is_named(program: str, life_s: int) -> bool:
-    """Check the errors at the expiry of tokens; return False if the run took too long to tell."""
+    """Check the errors at the expiry of tokens; return False if the run took too long."""
     end_s = int(time.time()) + life_s
     cases = {
         Tenant(life_s, None): (ACCOUNT_EXPIRED, VIOLATION),

@@ -1,4 +1,4 @@
-"""Messages that ask for a trace: both servers tell the same of their way."""
+"""Messages that ask for a trace: both servers report the same route."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Through the system account both servers tell the same: requests, refusals, silence and events."""
+"""Through the system account both servers report alike: requests, refusals, silence, events."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ EVENTS = (
 
 @pytest.fixture(scope="module")
 def both() -> tuple[Told, Told]:
-    """What nats-server told, and what midge did."""
+    """The answers of nats-server, and those of midge."""
 
     async def run() -> tuple[Told, Told]:
         return await asyncio.gather(listen(nats_server_command()), listen(midge_command()))

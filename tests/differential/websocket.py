@@ -41,7 +41,7 @@ def upgrade(path: bytes = b"/", extra: bytes = b"", **replaced: bytes | None) ->
 def frame(
     payload: bytes, opcode: int = BINARY, *, flags: int = FINAL, masked: bool = True
 ) -> bytes:
-    """One client frame, masked as the standard asks unless told otherwise."""
+    """One client frame, masked as the standard asks unless asked otherwise."""
     size = len(payload)
     mask_bit = 0x80 if masked else 0
     if size < 126:

@@ -17,7 +17,7 @@ from hypothesis import settings
 EXAMPLES_PER_ROUND = 500
 HANG_S = 900.0
 """A round of 1,332 scripts takes 10 to 90 s, and making a failing one small 300 s; one that has not
-ended by then tells where it is and ends the run."""
+ended by then reports where it is and ends the run."""
 
 
 def main() -> int:

@@ -135,7 +135,7 @@ class Ledger(Observer):
         """Keep account of `connection` from its start."""
         self._attended[connection.cid] = Attended(connection, socket)
 
-    # What the server tells.
+    # Calls from the server.
 
     def subscribed(self, connection: Connection, subscription: RoutedSubscription) -> None:
         assert subscription not in self._held

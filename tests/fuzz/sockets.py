@@ -2,7 +2,7 @@
 
 They behave as those of asyncio and uvloop do where the server could notice: what they have not sent
 they keep without copying it, callbacks come later and not from inside a call, except that a TLS
-transport may tell from inside `write` that it has caught up.
+transport may report from inside `write` that it has caught up.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Socket:
             self._resume()
 
     def is_done(self) -> bool:
-        """Return whether the loop would now tell the connection that it is lost."""
+        """Return whether the loop would now report to the connection that it is lost."""
         return self.ends and not self.is_lost and not self._kept_bytes
 
     def may_be_read(self) -> bool:

@@ -1,4 +1,4 @@
-"""The parser tells the same commands and the same error, however the stream is split."""
+"""The parser reports the same commands and the same error, however the stream is split."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class AccountRig:
         return MemoryStore()
 
     def create(self, name: str = "A", **keys: Any) -> Stream:
-        """Make a memory stream that takes ``a.>`` unless told otherwise."""
+        """Make a memory stream that takes ``a.>`` unless asked otherwise."""
         config = {"name": name, "subjects": ["a.>"], "storage": "memory", **keys}
         answer = self.api(f"STREAM.CREATE.{name}", config)
         assert "error" not in answer, answer
@@ -172,7 +172,7 @@ class AccountRig:
 
 
 class FileAccountRig(AccountRig):
-    """An account whose file streams are kept on a simulated disk, which works when told to."""
+    """An account whose file streams are kept on a simulated disk, which works on call."""
 
     def __init__(self) -> None:
         self.disk = SimulatedDisk(Random(1))
@@ -204,7 +204,7 @@ class FileAccountRig(AccountRig):
 
 
 class ColdRig(FileAccountRig):
-    """A file stream ``A`` of which nothing is in memory, on a disk that reads when told to."""
+    """A file stream ``A`` of which nothing is in memory, on a disk that reads on call."""
 
     def store(self, count: int, size: int, headers: dict[str, str] | None = None) -> None:
         """Store messages of two subjects on the disk, 100 by one sync, and not in memory."""

@@ -1,4 +1,4 @@
-"""What the parser of a link tells its handler, noted line by line."""
+"""The calls of a link's parser to its handler, noted line by line."""
 
 from __future__ import annotations
 

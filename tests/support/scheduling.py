@@ -9,7 +9,7 @@ from pathlib import Path
 def waited_s(whose: str = "thread-self") -> float:
     """Return how long a thread, by its name in /proc, has waited in all.
 
-    It is 0 for a thread that has ended, and where the kernel does not tell.
+    It is 0 for a thread that has ended, and where the kernel does not say.
     """
     try:
         text = Path(f"/proc/{whose}/schedstat").read_text(encoding="ascii")

@@ -79,7 +79,7 @@ def _node(directory: Path) -> Path:
 
 
 def _compare(name: str, command: list[str]) -> bool:
-    """Run a program on both servers; tell whether it did the same, and print what differs.
+    """Run a program on both servers; return whether it did the same, and print what differs.
 
     The lines of an example are compared without their order, because its callbacks run in any
     order.

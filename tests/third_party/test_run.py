@@ -1,4 +1,4 @@
-"""The runner of other projects' programs tells how one ended, and what it printed."""
+"""The runner of other projects' programs reports how one ended, and what it printed."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Actions:
         self._waiting = 0
 
     def is_allowed(self, given: str) -> bool:
-        """Return whether `given` is the token; compared in a time that tells nothing of it."""
+        """Return whether `given` is the token; compared in a time that reveals nothing of it."""
         token = self._broker.options.monitoring.console.token
         return bool(token) and hmac.compare_digest(
             given[:_LONGEST_TOKEN].encode("utf-8", "replace"), token.encode()

@@ -1,4 +1,4 @@
-"""Streams that accounts import, over routes: nats-server and midge tell and carry them alike."""
+"""Streams that accounts import, over routes: both servers announce and carry them alike."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class LoopClock:
 
 
 class PullingClient(asyncio.Protocol):
-    """Pulls messages of one consumer, and acks, refuses or forgets them; `ended` tells its end."""
+    """Pulls messages of one consumer, and acks, refuses or forgets them; `ended` is its end."""
 
     def __init__(
         self, stream: str, name: str, ledger: Ledger, clock: LoopClock, dice: random.Random

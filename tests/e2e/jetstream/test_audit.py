@@ -116,7 +116,7 @@ def test_advisories_say_who_asked(server: Server, request: pytest.FixtureRequest
     found = exercise(server)
     audits = [json.loads(text) for subject, text in found if subject.endswith(".API")]
     asked = [(one["subject"], "request" in one) for one in audits]
-    if "nats-server" in request.node.name:  # tells after it has answered, in any order
+    if "nats-server" in request.node.name:  # reports after it has answered, in any order
         assert sorted(asked) == sorted(ASKED)
         audits = [audits[asked.index(one)] for one in ASKED]
     else:

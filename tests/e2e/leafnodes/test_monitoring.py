@@ -71,7 +71,7 @@ async def test_connections_hold_leaf_nodes(hub: str, leaf: str) -> None:
     async with Pair(
         hub, leaf, hub_config=HUB, leaf_config="http: 127.0.0.1:-1", remote=REMOTE
     ) as pair:
-        # Each tells the other of the same five subjects.
+        # Each announces the same five subjects to the other.
         await until(lambda: [one["subscriptions"] for one in listed(pair.hub, "")] == [5])
         await until(lambda: [one["subscriptions"] for one in listed(pair.leaf, "")] == [5])
         (at_hub,) = listed(pair.hub, "acc=A&auth=1&subs=1")

@@ -67,7 +67,7 @@ def test_without_a_change_it_is_what_was_recorded(tables, recorded):
     totals = plan(tables, parse_change({})).totals
     truth = recorded.truth
     assert (totals.messages, totals.bytes) == (truth.total, sum(truth.sizes.values()))
-    # Sums of a window cannot tell when in it a subscription came or went.
+    # Sums of a window cannot show when in it a subscription came or went.
     assert totals.plain_deliveries == pytest.approx(truth.plain_deliveries, rel=0.02)
     assert totals.queue_deliveries == pytest.approx(truth.queue_deliveries, rel=0.02)
     assert totals.unheard == truth.no_interest.total()

@@ -16,7 +16,7 @@ async def elsewhere(servers=None, *args, **options):
 
 nats.connect = elsewhere
 write = sys.stdout.write
-# What tells one run from another: inboxes, times, and which member of a group was chosen.
+# Differences from run to run: inboxes, times, and which member of a group was chosen.
 MASKED = re.compile(
     r"^\t|QSUB [AB]|_INBOX\.[\w.]+|_sid=\d+|0x[0-9a-f]+|\$JS\.ACK\S+|<nats\S+ object[^>]*>"
 )

@@ -176,7 +176,7 @@ def test_what_is_new_of_a_file_is_zeros_that_are_written_if_wanted(
     try:
         flags = extents(world.file)
     except OSError:
-        flags = []  # a file system that does not tell
+        flags = []  # a file system that does not say
     assert not flags or any(flag & UNWRITTEN for flag in flags) != zeroed
     world.close()
 

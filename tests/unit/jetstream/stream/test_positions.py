@@ -54,7 +54,7 @@ class SourcingRig(FileAccountRig):
         return stored
 
     def seqs(self) -> dict[str, int]:
-        """Return the positions that the stream's info tells."""
+        """Return the positions in the stream's info."""
         info = self.api("STREAM.INFO.S")
         return {one["name"]: one.get("seq", 0) for one in info["sources"]}
 

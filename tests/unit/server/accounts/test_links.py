@@ -34,7 +34,7 @@ from midge.sublist.subscription import RemoteSubscription
 
 
 class Clock:
-    """A clock that stands still until told otherwise."""
+    """A clock that stands still until it is moved."""
 
     def __init__(self) -> None:
         self.now_s = 0.0

@@ -119,7 +119,7 @@ def test_small_answers_are_not_held_back(run: Run) -> None:
         client = await Raw.open(entrance.url)
         await client.connect()
         (connection,) = entrance.broker.clients.values()
-        transport = connection.channel._transport  # only its socket can tell
+        transport = connection.channel._transport  # only its socket shows it
         sock = transport.get_extra_info("socket")
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         await client.close()

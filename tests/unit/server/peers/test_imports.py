@@ -1,4 +1,4 @@
-"""What routes tell and carry of the streams that an account exports, with a peer in memory."""
+"""What routes announce and carry of the streams that an account exports, with a peer in memory."""
 
 from __future__ import annotations
 

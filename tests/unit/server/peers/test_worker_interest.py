@@ -1,4 +1,4 @@
-"""What one worker tells the others of interest."""
+"""The interest that one worker announces to the others."""
 
 from __future__ import annotations
 

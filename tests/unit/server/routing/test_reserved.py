@@ -1,4 +1,4 @@
-"""Which subjects are the server's own, told by whole first tokens."""
+"""Which subjects are the server's own, recognized by whole first tokens."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_reserved(subject: bytes) -> None:
 
 
 def is_guarded(line: bytes) -> bool:
-    """Publish `line` and tell whether it left the fast path."""
+    """Publish `line`; return whether it left the fast path."""
     world = World(Options(), is_observed=False)
     step: Step = ("feed", 0, line)
     world.take(step, [b'CONNECT {"verbose":false,"pedantic":false}\r\n'], lambda data: [data])

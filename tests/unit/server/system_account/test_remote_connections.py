@@ -17,7 +17,7 @@ SUBJECT = "$SYS.SERVER.ACCOUNT.A.CONNS"
 
 
 class Events:
-    """Notes of which accounts the server would tell."""
+    """Notes of which accounts the server would report."""
 
     def __init__(self, world: World) -> None:
         self._system = world.broker.system_account

@@ -1,4 +1,4 @@
-"""The addresses that the servers of a cluster tell clients, WebSocket clients and leaf nodes."""
+"""The addresses that the servers of a cluster announce to clients, WebSockets and leaf nodes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def info(reader: asyncio.StreamReader) -> dict[str, Any]:
 
 
 class Member:
-    """A server of the cluster, and what it tells new clients."""
+    """A server of the cluster, and the addresses that it announces to new clients."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
