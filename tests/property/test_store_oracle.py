@@ -8,6 +8,7 @@ import pytest
 
 from midge.jetstream.store.file.directory import StoreDirectory
 from midge.jetstream.store.memory_store import MemoryStore
+from midge.protocol.memory import is_compiled
 from midge.testing.simulated_disk import SimulatedDisk
 from tests.support.each import each
 from tests.support.store_oracle import Oracle
@@ -28,7 +29,7 @@ def run_program(seed: int, steps: int, spread: int) -> None:
 
 
 @pytest.mark.parametrize("spread", [0, 3, 500])
-@each("seed", range(12))
+@each("seed", range(12 if is_compiled() else 4))
 def test_random_programs(seed: int, spread: int) -> None:
     run_program(seed, 1500, spread)
 
@@ -64,7 +65,7 @@ def run_file_program(seed: int, steps: int, spread: int) -> None:
 
 
 @pytest.mark.parametrize("spread", [0, 3, 500])
-@each("seed", range(8))
+@each("seed", range(8 if is_compiled() else 3))
 def test_random_programs_on_a_file_store(seed: int, spread: int) -> None:
     run_file_program(seed, 1000, spread)
 

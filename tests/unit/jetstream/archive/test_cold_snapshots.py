@@ -68,6 +68,7 @@ def test_what_is_erased_is_read_before() -> None:
     assert rig.disk.cold_reads == 1
 
 
+@pytest.mark.slow  # interpreted, packing 60 MB takes a minute
 def test_segments_that_go_or_are_rewritten_meanwhile_are_read_all_the_same() -> None:
     rig = ColdSnapshotRig(200_000)  # several segments
     segments = len(rig.disk.names())

@@ -296,6 +296,6 @@ def test_the_longest_times_are_long(longest_ns: int) -> None:
     stream = rig.create(max_age=longest_ns, duplicate_window=longest_ns, allow_msg_ttl=True)
     headers = {"Nats-Msg-Id": "one", "Nats-TTL": f"{(1 << 63) - 1}"}
     assert rig.publish("a.1", b"x", headers)["seq"] == 1
-    rig.clock.advance(365 * 24 * 3600)
+    rig.clock.advance(24 * 3600)
     assert rig.publish("a.1", b"x", headers) == {"stream": "A", "seq": 1, "duplicate": True}
     assert stream.store.messages == 1
