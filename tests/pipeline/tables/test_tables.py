@@ -81,10 +81,10 @@ def test_lands_what_is_new_and_nothing_twice(table, orders, server):
 
 
 def test_blocks_are_commits_of_their_own(table, orders, server):
-    fill(orders, 20_000)
+    fill(orders, 40_000)  # a batch has up to 10,500: 8,192, and the rest of a read of 256 KiB
     done = land(table, server.url, block_bytes=50_000)
     assert done.commits > 2
-    assert numbers(scan(table, None)) == list(range(20_000))
+    assert numbers(scan(table, None)) == list(range(40_000))
 
 
 def test_deleted_messages_at_the_end_still_move_the_position(table, orders, server):
