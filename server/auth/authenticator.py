@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
     SharedRules = options.Authorization | options.WebSocketAuthorization
 
-_ANYBODY = Identity()
+ANYBODY = Identity()
+"""A client where none must authenticate."""
+
 _UNNAMED = Identity(user=f"nats-{os.urandom(4).hex()}")
 """A client without credentials where only the system account has users; nats-server makes up such
 a name, too, and reports it."""
@@ -76,6 +78,10 @@ class Authenticator:
         _check_consistency(settings, self._users)
         self._is_global_open = _has_only_system_users(settings)
         self._free = frozenset(kind for kind in _LISTENERS if not self._asks(kind))
+        trusts_all = not self._proxies
+        self.open_listeners = frozenset(
+            kind for kind in self._free if trusts_all and not self._pinned.get(kind)
+        )
 
     def is_required_by(self, connection_type: str) -> bool:
         """Return whether clients of this type must authenticate (INFO's ``auth_required``)."""
@@ -177,7 +183,7 @@ class Authenticator:
                 return self._by_loaded_token(request, self.operator, loading)
             return self.operator.authenticate(request, self._wall_clock())
         if not self.is_required_by(request.connection_type):
-            return _ANYBODY
+            return ANYBODY
         return self._by_configured_user(request)
 
     async def _by_loaded_token(
@@ -256,7 +262,7 @@ class Authenticator:
         """Check the token, or the name and password, that all clients share by `rules`."""
         is_proxied = rules is self._authorization and self._authorization.proxy_required
         if rules.token:
-            anybody = Identity(proxy_required=True) if is_proxied else _ANYBODY
+            anybody = Identity(proxy_required=True) if is_proxied else ANYBODY
             return self._with_secret(anybody, rules.token, request.token)
         if not rules.user:
             return Refusal("no credentials")

@@ -119,8 +119,9 @@ def stalls_of(connection: Connection) -> int:
 
 def is_tls_first(connection: Connection) -> bool:
     """Return whether the client began with the TLS handshake, before INFO."""
-    is_plain = connection.channel.tls_facts() is None or connection.listener_kind != "STANDARD"
-    return connection.owes_info and not is_plain
+    if not connection.owes_info or connection.listener_kind != "STANDARD":
+        return False
+    return connection.channel.tls_facts() is not None
 
 
 def common_facts(connection: ChannelOwner, stopped_at: float) -> dict[str, Any]:

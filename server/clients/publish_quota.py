@@ -69,11 +69,13 @@ class PublishQuotas:
 
     def apply(self, cid: int, plan: AccountPlan, identity: Identity) -> bool:
         """Set the quotas that hold for a client from now on; return whether there are any."""
-        rates = {
-            (plan.name, ""): Rate(plan.messages_per_s, plan.bytes_per_s),
-            (plan.name, identity.user): Rate(identity.messages_per_s, identity.bytes_per_s),
-        }
-        found = [self._quota(key, rate) for key, rate in rates.items() if any(rate)]
+        found: list[Quota] = []
+        if plan.messages_per_s or plan.bytes_per_s:
+            rate = Rate(plan.messages_per_s, plan.bytes_per_s)
+            found.append(self._quota((plan.name, ""), rate))
+        if identity.messages_per_s or identity.bytes_per_s:
+            rate = Rate(identity.messages_per_s, identity.bytes_per_s)
+            found.append(self._quota((plan.name, identity.user), rate))
         if found:
             self._of[cid] = found
         else:

@@ -63,6 +63,23 @@ class TestOpen:
         assert await ask(Options()) == Identity(user="", account="$G")
         assert not Authenticator(Options()).is_required_by("STANDARD")
 
+    @pytest.mark.parametrize(
+        ("settings", "kinds"),
+        [
+            (Options(), {"STANDARD", "WEBSOCKET"}),
+            (authorized(token="t"), set()),
+            (Options(tls=Tls(verify=True, pinned_certs=("0" * 64,))), {"WEBSOCKET"}),
+        ],
+    )
+    async def test_listeners_that_check_nothing_are_open(
+        self, settings: Options, kinds: set[str]
+    ) -> None:
+        assert Authenticator(settings).open_listeners >= kinds
+        for kind in ("STANDARD", "WEBSOCKET"):
+            is_open = await ask(settings, connection_type=kind) == Identity()
+            assert is_open is (kind in kinds)
+            assert (kind in Authenticator(settings).open_listeners) is is_open
+
     async def test_credentials_nobody_asked_for_are_ignored(self) -> None:
         assert await ask(Options(), user="x", password="y", token="z") == Identity()
 
