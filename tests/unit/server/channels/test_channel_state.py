@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from random import Random
 
 import pytest
@@ -88,13 +89,21 @@ def test_a_connection_that_never_was_is_closed_at_once() -> None:
     assert connection.reason is None
 
 
+def answer_with(
+    verdict: Verdict | Awaitable[Verdict], connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Make the authenticator check each client, and answer `verdict`."""
+    authenticator = connection.broker.admission.authenticator
+    monkeypatch.setattr(authenticator, "open_listeners", frozenset())
+    monkeypatch.setattr(authenticator, "authenticate", lambda _request: verdict)
+
+
 async def test_another_connect_introduces_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     connection = made()
     connection.channel.connection_made(Transport())
     connection.channel.feed(CONNECT)
     verdict: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
-    authenticator = connection.broker.admission.authenticator
-    monkeypatch.setattr(authenticator, "authenticate", lambda _request: verdict)
+    answer_with(verdict, connection, monkeypatch)
     connection.channel.feed(CONNECT + b"PING\r\n")
     assert connection.channel.state == ChannelState.INTRODUCING
     assert connection.introduced
@@ -111,8 +120,7 @@ async def test_a_verdict_that_comes_too_late_changes_nothing(
     connection = made()
     connection.channel.connection_made(Transport())
     verdict: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
-    authenticator = connection.broker.admission.authenticator
-    monkeypatch.setattr(authenticator, "authenticate", lambda _request: verdict)
+    answer_with(verdict, connection, monkeypatch)
     connection.channel.feed(CONNECT)
     connection.close(ClosedReason.KICKED)
     verdict.set_result(Identity(account="$G"))
@@ -124,9 +132,7 @@ async def test_a_verdict_that_comes_too_late_changes_nothing(
 def test_who_expires_while_it_is_let_in_is_not_connected(monkeypatch: pytest.MonkeyPatch) -> None:
     connection = made()
     connection.channel.connection_made(Transport())
-    authenticator = connection.broker.admission.authenticator
-    expired = Identity(account="$G", expires_at_s=0.0)
-    monkeypatch.setattr(authenticator, "authenticate", lambda _request: expired)
+    answer_with(Identity(account="$G", expires_at_s=0.0), connection, monkeypatch)
     connection.channel.feed(CONNECT)
     assert connection.reason is ClosedReason.AUTHENTICATION_EXPIRED
     assert not connection.introduced
