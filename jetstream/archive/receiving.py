@@ -31,7 +31,7 @@ _PROGRESS_S = 60.0
 _PROGRESS_BYTES = 64 << 10
 """So much must come in this time, or all: a slower sender would occupy its place for ever."""
 
-_ERROR_MAX_CHARS = 500  # of an error's text
+_ERROR_MAX_CHARS = 500
 
 _WAITING_MAX_BYTES = 32 << 20
 """Most that may wait to be stored, from a sender that does not wait for acknowledgements."""

@@ -43,9 +43,9 @@ class Arrival:
         if then is not None:
             then()
 
-    def then(self, then: Callable[[], object]) -> None:
-        """Call `then` once the message is there."""
-        self._then = then
+    def then(self, callback: Callable[[], object]) -> None:
+        """Call `callback` once the message is there."""
+        self._then = callback
 
 
 Pieces = Generator[None, None, Result]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     SharedRules = options.Authorization | options.WebSocketAuthorization
 
 ANYBODY = Identity()
-"""A client where none must authenticate."""
+"""Any client of a listener where clients need not authenticate."""
 
 _UNNAMED = Identity(user=f"nats-{os.urandom(4).hex()}")
 """A client without credentials where only the system account has users; nats-server makes up such
@@ -48,7 +48,10 @@ _FINGERPRINT_LENGTH = 64
 
 
 class Authenticator:
-    """Authenticates clients by the configuration. A reload replaces it as a whole."""
+    """Authenticates clients by the configuration. A reload replaces it as a whole.
+
+    `open_listeners` names the listeners whose clients are `ANYBODY`, whatever they send.
+    """
 
     def __init__(
         self, settings: options.Options, *, wall_clock: Callable[[], float] = time.time
@@ -78,10 +81,8 @@ class Authenticator:
         _check_consistency(settings, self._users)
         self._is_global_open = _has_only_system_users(settings)
         self._free = frozenset(kind for kind in _LISTENERS if not self._asks(kind))
-        trusts_all = not self._proxies
-        self.open_listeners = frozenset(
-            kind for kind in self._free if trusts_all and not self._pinned.get(kind)
-        )
+        open_to_all = [kind for kind in self._free if not self._pinned.get(kind)]
+        self.open_listeners = frozenset([] if self._proxies else open_to_all)
 
     def is_required_by(self, connection_type: str) -> bool:
         """Return whether clients of this type must authenticate (INFO's ``auth_required``)."""

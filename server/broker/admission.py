@@ -252,24 +252,23 @@ class Admission:
         """Ask the authenticator, the callout, the interceptor and the parent process, in turn."""
         if connection.own_login is not None:
             return connection.own_login(request_of(connection))
-        verdict = self._authenticated(connection)
+        verdict = self._ask_authenticator(connection)
+        if self.callout is not None:
+            timeout_s = auth_timeout_s(self._host.options, connection)
+            request = request_of(connection)
+            verdict = self.callout.decide(self.authenticator, request, verdict, timeout_s)
+            if not isinstance(verdict, Verdict):
+                connection.stop_auth_timer()  # the service may take all of that time
         interception = self._interception()
         if interception is not None:
             verdict = interception.connect(connection, verdict)
         return verdict if self.seats is None else self.seats.decide(connection, verdict)
 
-    def _authenticated(self, connection: Connection) -> Verdict | Awaitable[Verdict]:
-        """Ask the authenticator, and then the callout."""
+    def _ask_authenticator(self, connection: Connection) -> Verdict | Awaitable[Verdict]:
+        """Return its verdict, without a request where it checks nothing."""
         if connection.listener_kind in self.authenticator.open_listeners:
             return ANYBODY
-        request = request_of(connection)
-        verdict = self.authenticator.authenticate(request)
-        if self.callout is not None:
-            timeout_s = auth_timeout_s(self._host.options, connection)
-            verdict = self.callout.decide(self.authenticator, request, verdict, timeout_s)
-            if not isinstance(verdict, Verdict):
-                connection.stop_auth_timer()  # the service may take all of that time
-        return verdict
+        return self.authenticator.authenticate(request_of(connection))
 
     def release(self, connection: Connection) -> None:
         """Forget a connection that has ended; do nothing for one that was never admitted."""
@@ -418,9 +417,7 @@ class Admission:
         """Return the identity of a client until its CONNECT, or None if it must send one."""
         if not self.allows_no_connect(connection):
             return None
-        if connection.listener_kind in self.authenticator.open_listeners:
-            return ANYBODY
-        verdict = self.authenticator.authenticate(request_of(connection))
+        verdict = self._ask_authenticator(connection)
         if not isinstance(verdict, Verdict):
             asyncio.ensure_future(verdict).cancel()
         return verdict if isinstance(verdict, Identity) else None
@@ -566,8 +563,4 @@ def _user_key(identity: Identity) -> str:
 
 def _tightest(*limits: int) -> int:
     """Return the smallest of `limits`, where a negative one means unlimited."""
-    smallest = NO_LIMIT
-    for limit in limits:
-        if limit >= 0 and not 0 <= smallest <= limit:
-            smallest = limit
-    return smallest
+    return min([limit for limit in limits if limit >= 0], default=NO_LIMIT)

@@ -504,7 +504,7 @@ class Keywords(TypedDict, total=False):
     leafnodes_compression_rtt_s: abc.Sequence[float]
     """Longest round trips of `s2_auto` for no compression, `s2_fast` and `s2_better`."""
     leafnodes_isolate_interest: bool
-    """Do not announce to leaf nodes what other leaf nodes want."""
+    """Do not announce the interest of one leaf node to the others."""
     leafnodes_reconnect_s: float
     """Seconds before a remote that was lost, or not reached, is tried again; 0: default."""
     leafnodes_write_deadline_s: float

@@ -74,9 +74,9 @@ class LeafRemote(Table, frozen=True, kw_only=True):
     deny_exports: tuple[str, ...] = ()
     """Subjects that are not sent to the remote."""
     isolate_interest: bool = False
-    """Do not announce to the remote what leaf nodes of this server want."""
+    """Do not announce the interest of this server's leaf nodes to the remote."""
     request_isolation: bool = False
-    """Ask the remote not to announce what its other leaf nodes want."""
+    """Ask the remote not to announce the interest of its other leaf nodes."""
     hub: bool = False
     """Act as the hub of the remote, although this server opens the connection."""
     compression: Compression = "off"
@@ -161,7 +161,7 @@ class LeafNodes(Table, frozen=True, kw_only=True):
     compression_rtt_s: RoundTrips = (0.01, 0.05, 0.1)
     """Longest round trips of `s2_auto` for no compression, `s2_fast` and `s2_better`."""
     isolate_interest: bool = False
-    """Do not announce to leaf nodes what other leaf nodes want."""
+    """Do not announce the interest of one leaf node to the others."""
     reconnect_s: Seconds = 1.0
     """Seconds before a remote that was lost, or not reached, is tried again; 0: default."""
     write_deadline_s: Seconds = 0.0

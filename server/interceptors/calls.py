@@ -34,14 +34,14 @@ log = get_logger()
 
 
 class Call:
-    """A pending answer; `answered` is called with it in a later turn of the loop."""
+    """A pending answer; `on_answer` is called with it in a later turn of the loop."""
 
-    __slots__ = ("answered", "name", "task", "timer")
+    __slots__ = ("name", "on_answer", "task", "timer")
 
     def __init__(self, name: str, task: asyncio.Future[object]) -> None:
         self.name = name
         self.task = task
-        self.answered: Callable[[Event | Refuse], object] = lambda _: None
+        self.on_answer: Callable[[Event | Refuse], object] = lambda _: None
         self.timer: Timer | None = None
 
 
@@ -93,7 +93,7 @@ class InterceptorCalls:
         if call.task in self._tasks:
             self._lost.add(call.task)
             call.task.cancel()
-            call.answered(self.fail(call.name, event.client, f"no answer in {self.timeout_s:g} s"))
+            call.on_answer(self.fail(call.name, event.client, f"no answer in {self.timeout_s:g} s"))
 
     def _conclude(self, call: Call, event: Event, task: asyncio.Future[object]) -> None:
         """Use the answer of a call that has ended, unless it comes too late."""
@@ -105,11 +105,11 @@ class InterceptorCalls:
         if call.timer is not None:
             call.timer.cancel()
         if task.cancelled():
-            call.answered(self.fail(call.name, event.client, "cancelled itself"))
+            call.on_answer(self.fail(call.name, event.client, "cancelled itself"))
         elif error is not None:
-            call.answered(self.fail(call.name, event.client, _describe(error)))
+            call.on_answer(self.fail(call.name, event.client, _describe(error)))
         else:
-            call.answered(self._judge(call.name, event, task.result()))
+            call.on_answer(self._judge(call.name, event, task.result()))
 
     def _judge(self, name: str, event: Event, answer: object) -> Event | Refuse:
         """Return `answer` if it is valid, else a refusal."""

@@ -112,7 +112,7 @@ class Interception(Screen):
         self, call: Call, connection: Connection, identity: Identity
     ) -> Verdict:
         judged: asyncio.Future[Event | Refuse] = asyncio.get_running_loop().create_future()
-        call.answered = lambda answer: None if judged.done() else judged.set_result(answer)
+        call.on_answer = lambda answer: None if judged.done() else judged.set_result(answer)
         return self._conclude_connect(connection, identity, await judged)
 
     def _conclude_connect(
@@ -266,7 +266,7 @@ class Interception(Screen):
         apply_verdict = partial(self._conclude_deliver, connection, subscription, publisher, event)
         ticket = deliveries.queue.put(apply_verdict, frame.size)
         if isinstance(answer, Call):
-            answer.answered = ticket.answer
+            answer.on_answer = ticket.answer
         else:
             # Other deliveries are before it, so this does not run in the middle of the router's
             # work.
@@ -366,7 +366,7 @@ class Interception(Screen):
             return
         take = self._pending_of(connection).put(apply_verdict, size_bytes)
         if isinstance(answer, Call):
-            answer.answered = take
+            answer.on_answer = take
         else:
             take(answer)
 

@@ -90,7 +90,7 @@ class Cluster(LinkService, Observer):
         self._unstarted: deque[RouteDialler] = deque()
         self._client_tls: ssl.SSLContext | None = None
         self._is_stopping = False
-        self._has_news = False
+        self._will_send_urls = False
         broker.observers.append(self)
 
     def start(self, source: ConnectionSource) -> None:
@@ -428,12 +428,12 @@ class Cluster(LinkService, Observer):
         It happens in the next turn, once for all changes of this one: another server may send
         INFO a thousand times in one read.
         """
-        if not self._has_news:
-            self._has_news = True
+        if not self._will_send_urls:
+            self._will_send_urls = True
             asyncio.get_running_loop().call_soon(self._send_urls)
 
     def _send_urls(self) -> None:
-        self._has_news = False
+        self._will_send_urls = False
         if self._is_stopping:
             return
         self.neighbours_changed(self)

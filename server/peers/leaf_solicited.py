@@ -210,11 +210,7 @@ LEAF_ENDS = Ends(AcceptedLeaf, SolicitedLeaf)
 
 
 def _rules(announced: object) -> SubjectRules:
-    return (
-        announced
-        if announced is not UNSET and isinstance(announced, SubjectRules)
-        else SubjectRules()
-    )
+    return announced if isinstance(announced, SubjectRules) else SubjectRules()
 
 
 def prove(connect: LeafConnect, remote: LeafRemote, address: Address, nonce: str) -> None:

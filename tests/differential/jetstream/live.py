@@ -60,6 +60,9 @@ nats-server also loses a stream whose configuration it took and does not take ag
 _IDS_KNOWN = ('"duplicate": true', '"err_code":10201')
 """Answers to a publish, or to a batch, whose message id is known."""
 
+_STREAM_LOST = ("NATS/1.0 503", '"err_code":10059')
+"""Answers to a publish into a stream that is gone, and to a request to its API."""
+
 _OF_A_PROCESS = re.compile(r',"(?:num_waiting":\d+|push_bound":true)')
 """Pull requests and subscriptions, which a kill ends."""
 
@@ -380,7 +383,7 @@ def _is_of_a_kill(one: Difference) -> bool:
     """
     real, found = str(one.real), str(one.found)
     is_known = any(text in found and text not in real for text in _IDS_KNOWN)
-    return is_known or "503" in real or '"err_code":10059' in real
+    return is_known or any(text in real and text not in found for text in _STREAM_LOST)
 
 
 class Comparison:
@@ -434,8 +437,9 @@ class Comparison:
         kept = [seed for seed in seeds if Program(seed).storage == "file"]
         self.programs += len(kept)
         suspects = await self._killed(kept, self._at_once, QUIET_S)
-        again = [one.seed for one in suspects]
-        self.differences += await self._killed(again, _PATIENT_RUNS, PATIENT_S)
+        if suspects:
+            again = [one.seed for one in suspects]
+            self.differences += await self._killed(again, _PATIENT_RUNS, PATIENT_S)
 
     async def _killed(self, seeds: list[int], at_once: int, quiet_s: float) -> list[Difference]:
         """Return how programs differ that a kill cuts at random places."""

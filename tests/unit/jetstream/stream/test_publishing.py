@@ -138,12 +138,12 @@ def test_streams_that_republish_to_each_other_do_so_in_turns(
         return 1
 
     monkeypatch.setattr(rig.outbox, "send", send)
-    long_headers = b"NATS/1.0\r\nLong: " + bytes(40_000).replace(b"\0", b"x") + b"\r\n\r\n"
+    long_headers = b"NATS/1.0\r\nLong: %b\r\n\r\n" % (b"x" * 40_000)
     for number in range(3):
         one.publish(b"a.%d" % number, b"", long_headers, b"x")
     assert (one.store.messages, other.store.messages) == (3, 3)
     rig.clock.advance(0.001)
-    assert other.store.messages > 100  # then the headers are too long
+    assert other.store.messages > 300  # then the headers are too long
     assert deepest == 1
     subjects = [other.store.subject_of(seq) for seq in range(1, 10)]
     assert subjects == [b"b.0", b"b.1", b"b.2"] * 3
