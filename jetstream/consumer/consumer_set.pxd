@@ -13,6 +13,7 @@ cdef Py_ssize_t _MATCHES_REMEMBERED
 cdef unsigned long long _CONSUMER_WORK, _PURGE_WORK
 
 
+@cython.final
 cdef class ConsumerSet(ConsumerHost):
     cdef readonly object config
     cdef object _remove_message, _joined

@@ -5,7 +5,7 @@ from midge.jetstream.store cimport layout, numbers
 cdef int _UNWANTED
 cdef unsigned int _WORD
 cdef Py_ssize_t _FEWEST
-cdef Py_ssize_t _WIDER, _BEFORE_MASK
+cdef Py_ssize_t _WIDER, _BEFORE
 
 
 @cython.final
@@ -43,7 +43,7 @@ cdef class Block:
     cpdef Py_ssize_t subject(self, Py_ssize_t i) noexcept
     cpdef void set_offset(self, Py_ssize_t i, unsigned int offset) except *
     @cython.locals(plain=bytearray)
-    cpdef void set(self, Py_ssize_t i, Py_ssize_t field, unsigned int value) except *
+    cpdef bint set(self, Py_ssize_t i, Py_ssize_t field, unsigned int value) except -1
     @cython.locals(i=Py_ssize_t)
     cpdef Py_ssize_t next_place(self, Py_ssize_t place) except? -1
     @cython.locals(i=Py_ssize_t)
@@ -62,17 +62,18 @@ cdef class Block:
                size="unsigned int")
 cdef bytearray _plain(bytearray rows)
 @cython.locals(packed=bytearray, bits=Py_ssize_t, field=Py_ssize_t, wanted=Py_ssize_t,
-               least=Py_ssize_t, base="unsigned int", step="unsigned int")
+               least=Py_ssize_t, base="unsigned int", step="unsigned int",
+               farthest="unsigned long long")
 cdef bytearray _packed(bytearray plain, bytearray before, Py_ssize_t widened)
 @cython.locals(count=Py_ssize_t, first=Py_ssize_t, last=Py_ssize_t, apart=Py_ssize_t,
                start="long long", grown="long long", step="long long", number="long long",
                stride="long long", low="long long", high="long long", lowest="long long",
-               highest="long long", least="long long", most="long long", before="unsigned int",
-               after="unsigned int", i=Py_ssize_t, size="long long", value="long long",
-               head=bytearray)
+               highest="long long", least="long long", most="long long", nearest="long long",
+               farthest="long long", after="unsigned int", i=Py_ssize_t, size="long long",
+               value="long long", head=bytearray)
 cdef bytearray _head_for(bytearray rows)
 @cython.locals(count=Py_ssize_t, row_bits=Py_ssize_t, field=Py_ssize_t, value="unsigned int",
-               step="unsigned int", start=Py_ssize_t, end=Py_ssize_t, row=Py_ssize_t,
+               step="unsigned int", bits=Py_ssize_t, end=Py_ssize_t, row=Py_ssize_t,
                _=Py_ssize_t, deviation="unsigned int")
 cdef void _write(bytearray plain, bytearray packed) except *
 cdef unsigned int _field(bytearray plain, Py_ssize_t i, Py_ssize_t field) noexcept

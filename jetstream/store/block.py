@@ -27,7 +27,7 @@ _WORD = 0xFFFFFFFF
 _FEWEST = 64
 """Rows from which on they are packed: the head alone takes as much as four plain ones."""
 
-_BEFORE_MASK = layout.ROW_BEFORE * 4 + layout.HEAD_MASK
+_BEFORE = layout.ROW_BEFORE * 4
 
 _SIZE_FIRST = (
     layout.ROW_SIZE,
@@ -206,13 +206,10 @@ class Block:
         """Set a field of row `i`, but not its size; `rows` may be another object then."""
         if layout.is_plain(self.rows):
             numbers.set_u32_at(self.rows, layout.HEAD + i * layout.ROW + field, value)
-            return
-        if not layout.fits(self.rows, i, field, value):
+        elif not layout.try_put(self.rows, i, field, value):
             plain = _plain(self.rows)
-            layout.put(plain, i, field, value)
+            numbers.set_u32_at(plain, layout.HEAD + i * layout.ROW + field, value)
             self.rows = _packed(plain, self.rows, field)
-            return
-        layout.put(self.rows, i, field, value)
 
     def next_place(self, place: int) -> int:
         """Return the first place from `place` on that has a message; -1 for none."""
@@ -310,7 +307,9 @@ def _packed(plain: bytearray, before: bytearray, widened: int) -> bytearray:
             least = _bits(numbers.u32_at(before, field * 4 + layout.HEAD_MASK))
             wanted = max(wanted, least + (_WIDER if field == widened else 0))
         elif field == layout.ROW_AFTER:
-            wanted = max(wanted, _bits(numbers.u32_at(packed, _BEFORE_MASK)) + 1)
+            farthest = numbers.u32_at(packed, _BEFORE)
+            farthest += numbers.u32_at(packed, _BEFORE + layout.HEAD_MASK)
+            wanted = max(wanted, _bits(farthest) + 1)
         wanted = min(wanted, 32)
         base = numbers.u32_at(packed, field * 4)
         step = numbers.u32_at(packed, field * 4 + layout.HEAD_STEP)
@@ -347,7 +346,8 @@ def _head_for(rows: bytearray) -> bytearray:
     low = high = start - step * first
     lowest = highest = number - stride * first
     least = most = _field(rows, first, layout.ROW_SIZE)
-    before = after = 0
+    nearest = farthest = _field(rows, first, layout.ROW_BEFORE)
+    after = 0
     for i in range(first, last + 1):
         size = _field(rows, i, layout.ROW_SIZE)
         if size != 0:
@@ -359,7 +359,9 @@ def _head_for(rows: bytearray) -> bytearray:
             value = _field(rows, i, layout.ROW_SUBJECT) - stride * i
             lowest = min(lowest, value)
             highest = max(highest, value)
-            before |= _field(rows, i, layout.ROW_BEFORE)
+            value = _field(rows, i, layout.ROW_BEFORE)
+            nearest = min(nearest, value)
+            farthest = max(farthest, value)
             after |= _field(rows, i, layout.ROW_AFTER)
     head = layout.plain_rows()
     layout.describe(head, layout.ROW_OFFSET, low & _WORD, step, _bits(high - low), 0)
@@ -367,7 +369,7 @@ def _head_for(rows: bytearray) -> bytearray:
         head, layout.ROW_SIZE, least - 1 & _WORD, 0, _bits(most - least + 1), 0
     )
     layout.describe(head, layout.ROW_SUBJECT, lowest & _WORD, stride, _bits(highest - lowest), 0)
-    layout.describe(head, layout.ROW_BEFORE, 0, 0, _bits(before), 0)
+    layout.describe(head, layout.ROW_BEFORE, nearest, 0, _bits(farthest - nearest), 0)
     layout.describe(head, layout.ROW_AFTER, 0, 0, _bits(after), 0)
     return head
 
@@ -378,18 +380,17 @@ def _write(plain: bytearray, packed: bytearray) -> None:
     row_bits = numbers.u32_at(packed, layout.HEAD_BITS)
     numbers.resize(packed, layout.HEAD + (count * row_bits + 7) // 8)
     for field in range(0, layout.ROW, 4):
-        if numbers.u32_at(packed, field * 4 + layout.HEAD_MASK) == 0:
+        bits = _bits(numbers.u32_at(packed, field * 4 + layout.HEAD_MASK))
+        if bits == 0:
             continue
         value = numbers.u32_at(packed, field * 4)
         step = numbers.u32_at(packed, field * 4 + layout.HEAD_STEP)
-        start = numbers.u16(packed, (field * 4 + layout.HEAD_START) >> 1)
         end = numbers.u16(packed, (field * 4 + layout.HEAD_END) >> 1)
         row = layout.HEAD
         for _ in range(count):
             if numbers.u32_at(plain, row + layout.ROW_SIZE) != 0:
                 deviation = numbers.minus(numbers.u32_at(plain, row + field), value)
-                layout.add_bits(packed, start, end, deviation)
-            start += row_bits
+                layout.add_bits(packed, bits, end, deviation)
             end += row_bits
             row += layout.ROW
             value = numbers.plus(value, step)

@@ -84,10 +84,10 @@ cdef inline unsigned int bits_at(bytearray rows, Py_ssize_t start, Py_ssize_t en
 
 
 cdef inline void add_bits(
-    bytearray rows, Py_ssize_t start, Py_ssize_t end, unsigned long long value
+    bytearray rows, Py_ssize_t bits, Py_ssize_t end, unsigned long long value
 ) noexcept:
     cdef Py_ssize_t position = HEAD - 8 + (end >> 3)
-    value <<= start + 64 - (end & ~7) & 63
+    value <<= 57 - bits + (end & 7)
     numbers.set_u64_at(rows, position, numbers.u64_at(rows, position) | value)
 
 
@@ -119,17 +119,14 @@ cdef inline unsigned int get(bytearray rows, Py_ssize_t i, Py_ssize_t field) noe
     return numbers.plus(_predicted(rows, i, field), deviation(rows, i, field))
 
 
-cdef inline bint fits(
+cdef inline bint try_put(
     bytearray rows, Py_ssize_t i, Py_ssize_t field, unsigned int value
 ) noexcept:
     value = numbers.minus(value, _predicted(rows, i, field))
-    return value <= numbers.u32_at(rows, field * 4 + HEAD_MASK)
-
-
-cdef inline void put(
-    bytearray rows, Py_ssize_t i, Py_ssize_t field, unsigned int value
-) noexcept:
-    set_deviation(rows, i, field, numbers.minus(value, _predicted(rows, i, field)))
+    if value > numbers.u32_at(rows, field * 4 + HEAD_MASK):
+        return False
+    set_deviation(rows, i, field, value)
+    return True
 
 
 @cython.overflowcheck(False)

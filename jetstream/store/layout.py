@@ -88,10 +88,10 @@ def bits_at(rows: bytearray, start: int, end: int) -> int:
     return numbers.u64_at(rows, HEAD - 8 + (end >> 3)) >> (start + 64 - (end & ~7) & 63)
 
 
-def add_bits(rows: bytearray, start: int, end: int, value: int) -> None:
-    """Write a value where all bits are 0; `end` is seven bits behind its last one."""
+def add_bits(rows: bytearray, bits: int, end: int, value: int) -> None:
+    """Write `bits` bits where all are 0; `end` is seven bits behind the last one."""
     position = HEAD - 8 + (end >> 3)
-    word = value << (start + 64 - (end & ~7) & 63)
+    word = value << (57 - bits + (end & 7))
     numbers.set_u64_at(rows, position, numbers.u64_at(rows, position) | word)
 
 
@@ -120,15 +120,13 @@ def get(rows: bytearray, i: int, field: int) -> int:
     return numbers.plus(_predicted(rows, i, field), deviation(rows, i, field))
 
 
-def fits(rows: bytearray, i: int, field: int, value: int) -> bool:
-    """Return whether a field of row `i` can become `value`."""
+def try_put(rows: bytearray, i: int, field: int, value: int) -> bool:
+    """Set a field of row `i` and return True; return False where it has no room for `value`."""
     value = numbers.minus(value, _predicted(rows, i, field))
-    return value <= numbers.u32_at(rows, field * 4 + HEAD_MASK)
-
-
-def put(rows: bytearray, i: int, field: int, value: int) -> None:
-    """Set a field of row `i` to a value that `fits`."""
-    set_deviation(rows, i, field, numbers.minus(value, _predicted(rows, i, field)))
+    if value > numbers.u32_at(rows, field * 4 + HEAD_MASK):
+        return False
+    set_deviation(rows, i, field, value)
+    return True
 
 
 def _predicted(rows: bytearray, i: int, field: int) -> int:

@@ -49,6 +49,7 @@ cdef class Dedup:
     cdef void _forget_before(self, long long time_ns) except *
 
 
+@cython.final
 cdef class Backlog:
     cdef Store _store
     cdef long long _max_messages, _max_bytes
@@ -67,6 +68,7 @@ cdef class Backlog:
     cpdef void stored_lines(self, unsigned long long seq, long long count, long long size) noexcept
 
 
+@cython.final
 cdef class Contents:
     cdef readonly Store store
     cdef readonly Usage usage

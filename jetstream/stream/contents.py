@@ -381,10 +381,10 @@ class Contents:
         if not self._consumers.is_empty():
             self._consumers.trimmed()
 
-    # What the account hears of it.
+    # What the account counts.
 
     def account(self) -> None:
-        """Tell the account what the stream uses now."""
+        """Count at the account what the stream uses now."""
         used = self.store.bytes
         if used != self._used_bytes:
             self.usage.add(used - self._used_bytes)

@@ -194,11 +194,11 @@ class Stream(StreamHost):
         if self.contents.max_per_subject > 0:
             self.contents.trim_subject(frame.subject_bytes(), self.contents.max_per_subject)
         self._stored(seq, frame.size)
-        if self.acks and frame.reply_end > frame.reply_start:
-            reply = frame.reply_bytes() or _NO_BYTES
+        reply = frame.reply_bytes() if self.acks else None
+        if reply is not None:
             ack = digits.with_number(self.ack_head, seq, _BRACE)
             self.answers.send(reply, _NO_BYTES, ack, True)
-        if self.followers or not self.consumers.is_empty():
+        if len(self.followers) > 0 or not self.consumers.is_empty():
             self.readers.announce_soon()
 
     def takes_lines(self) -> bool:

@@ -12,6 +12,7 @@ from midge.jetstream.stream.incoming cimport Incoming
 cdef bytes _NO_BYTES
 
 
+@cython.final
 cdef class StreamReaders:
     cdef Store _store
     cdef unsigned long long _announced_seq, _asked_group

@@ -21,16 +21,16 @@ cdef class MessageLine:
     cdef bint is_busy
 
     @cython.locals(verb=bytes, data="unsigned char *", at=Py_ssize_t)
-    cdef void begin(
+    cdef bint begin(
         self, Py_ssize_t headers_size, const unsigned char *subject, Py_ssize_t start,
         Py_ssize_t end, bytes sid
-    ) except *
+    ) except -1
     @cython.locals(data="unsigned char *")
-    cdef void add(self, const unsigned char *piece, Py_ssize_t start, Py_ssize_t end) except *
+    cdef bint add(self, const unsigned char *piece, Py_ssize_t start, Py_ssize_t end) except -1
     @cython.locals(data="unsigned char *", at=Py_ssize_t)
     cdef void finish(self, Py_ssize_t headers_size, Py_ssize_t size) noexcept
-    cdef void append(self, const unsigned char *piece, Py_ssize_t start, Py_ssize_t end) except *
-    cdef void _make_room(self, Py_ssize_t length) except *
+    cdef bint append(self, const unsigned char *piece, Py_ssize_t start, Py_ssize_t end) except -1
+    cdef bint _make_room(self, Py_ssize_t length) except -1
 
 
 @cython.final
@@ -79,10 +79,10 @@ cpdef bint write_stored(
     bytearray head, Py_ssize_t head_end, MessageView message
 ) except -1
 
-cdef void _append(
+cdef bint _append(
     MessageLine line, Client client, const unsigned char *body, Py_ssize_t start, Py_ssize_t end
-) except *
+) except -1
 
-cdef void _count(
+cdef bint _count(
     Client client, RoutedSubscription subscription, Router router, Py_ssize_t size
-) except *
+) except -1

@@ -206,7 +206,9 @@ def write(
     checks = client.deliver_checks
     if checks and (headers_size > 0 or checks & ~NO_HEADERS):
         return False
-    if lines.has_blank(subject, 0, len(subject)) or lines.has_blank(reply, 0, len(reply)):
+    if lines.has_blank(subject, 0, len(subject)):
+        return False
+    if reply and lines.has_blank(reply, 0, len(reply)):
         return False
     size = headers_size + len(payload)
     line.begin(headers_size, subject, 0, len(subject), subscription.sid)
