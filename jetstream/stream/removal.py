@@ -196,7 +196,7 @@ def _trimming(contents: Contents, crowded: list[bytes], number: int) -> Pieces[N
 
 
 def _enforced(contents: Contents, number: int) -> None:
-    """Tell those that wait for it, unless the limits have been changed again."""
+    """Notify the waiting callers, unless the limits have been changed again."""
     if contents.enforcing != number:
         return
     contents.is_enforcing = False

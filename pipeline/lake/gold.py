@@ -378,7 +378,7 @@ def _each() -> "Column":
 
 
 def _is_counted() -> "Column":
-    """Tell traffic of which a server counted the deliveries.
+    """Return whether a server counted the deliveries of the traffic.
 
     A message that a server routed was delivered or had no interest. Messages recorded by a listener
     have neither, since it cannot know.
@@ -387,7 +387,7 @@ def _is_counted() -> "Column":
 
 
 def _has_publisher() -> "Column":
-    """Tell traffic whose publisher is recorded; 0 is the server itself, or what a listener says."""
+    """Return whether the publisher is recorded; 0 is the server itself, or what a listener says."""
     return _is_counted() | (sf.col("cid") != 0)
 
 

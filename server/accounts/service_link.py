@@ -129,7 +129,7 @@ class ServiceLink(RoutedSubscription):
         return taken
 
     def trace_events(self, frame: Frame) -> list[dict[str, Any]]:
-        """Tell a trace where the request `frame` goes."""
+        """Return the trace event that says where the request `frame` goes."""
         if self.links.carrying is StreamLink:
             return []
         target = self._target_subject(frame) or b""
@@ -278,7 +278,7 @@ class Response(RoutedSubscription):
             links.delivery = before
 
     def trace_events(self, frame: Frame) -> list[dict[str, Any]]:
-        """Tell a trace where the answer `frame` goes."""
+        """Return the trace event that says where the answer `frame` goes."""
         names = {"from": _text(frame.subject_bytes()), "to": _text(self.reply)}
         return [{"type": "si", "acc": self._service.importer.name, **names}]
 

@@ -448,7 +448,7 @@ class Keywords(TypedDict, total=False):
     leafnodes_advertise: str
     """`host:port` announced to leaf nodes; empty means the bound address."""
     leafnodes_no_advertise: bool
-    """Tell leaf nodes no address to come back to."""
+    """Send leaf nodes no address to come back to."""
     leafnodes_proxy_protocol: bool
     """Expect a PROXY protocol header, as `listen.proxy_protocol` does."""
     leafnodes_authorization_user: str

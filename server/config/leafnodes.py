@@ -147,7 +147,7 @@ class LeafNodes(Table, frozen=True, kw_only=True):
     advertise: str = ""
     """`host:port` announced to leaf nodes; empty means the bound address."""
     no_advertise: bool = False
-    """Tell leaf nodes no address to come back to."""
+    """Send leaf nodes no address to come back to."""
     proxy_protocol: bool = False
     """Expect a PROXY protocol header, as `listen.proxy_protocol` does."""
     authorization: LeafAuthorization = LeafAuthorization()

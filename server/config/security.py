@@ -201,7 +201,7 @@ class Import(Table, frozen=True, kw_only=True):
     to: str = ""
     """Local subject of the import; empty keeps the exporter's subject."""
     share: bool = False
-    """Tell the service about the requesting connection."""
+    """Send the service a description of the requesting connection."""
     allow_trace: bool = False
     """Whether traces of messages go on in the importer's account; for a stream."""
 

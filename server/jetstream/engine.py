@@ -49,7 +49,7 @@ _REQUESTS_MAX = 10_000
 
 
 class Failures(GroupListener):
-    """Tells the streams when the disk has failed to sync what they stored."""
+    """Notifies the streams when the disk has failed to sync what they stored."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -418,7 +418,7 @@ class Cluster(LinkService, Observer):
         return gossip.known_urls(self.broker, self.routes, kind, with_own=with_own)
 
     def announce(self) -> None:
-        """Tell all routes how this server has changed."""
+        """Send all routes the changed description of this server."""
         for link in self.routes.values():
             link.send(link.side.own_info().line())
 

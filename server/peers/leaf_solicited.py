@@ -132,7 +132,7 @@ class SolicitedLeaf(LeafEnd):
         return True
 
     def _join(self, link: Link, info: LeafInfo) -> None:
-        """Tell our interest and take messages, within what the hub's INFO allows."""
+        """Announce our interest and take messages, within what the hub's INFO allows."""
         self.stop_timer()
         if info.acc_is_sys:
             self.retry_delay_s = LOOP_DELAY_S

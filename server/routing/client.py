@@ -53,7 +53,7 @@ class Client:
         """Called when the router has flushed `outbound`; the socket may not have taken all."""
 
     def run_goes_on(self, generation: int) -> bool:
-        """Tell, as a publisher in the middle of a run, whether the next message is for the same.
+        """Return whether the next message of this publisher's run is for the same receivers.
 
         `generation` is the generation of its account's SubList when the run began.
         """

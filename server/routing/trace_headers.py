@@ -1,4 +1,4 @@
-"""Tell the messages whose headers may ask for a trace from all others, without a copy.
+"""Find the messages whose headers may ask for a trace, without a copy.
 
 This module is the interpreted twin of ``trace_headers.pxd``, which the compiled modules inline.
 """

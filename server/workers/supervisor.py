@@ -243,7 +243,7 @@ class Supervisor:
         self.pool.send_all("neighbours", but=worker, **found)
 
     def states_changed(self) -> None:
-        """Tell worker 0 of all workers, for monitoring."""
+        """Send worker 0 the states of all workers, for monitoring."""
         reception = self._reception
         self.pool.send(
             0,

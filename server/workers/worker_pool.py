@@ -206,20 +206,20 @@ class WorkerPool:
                 self._link_again(process, other)
 
     def send_all(self, kind: str, *, but: int = -1, **body: Any) -> None:
-        """Tell every worker, except `but`; the first notice of a later one have it already."""
+        """Send a notice to every worker except `but`; a later one has it in its first notice."""
         for process in list(self._processes.values()):
             if process.has_notice and process.index != but:
                 process.control.send(kind, **body)
 
     def send_starting(self, kind: str, **body: Any) -> None:
-        """Tell the workers that have had their first notice, and take no clients yet."""
+        """Send a notice to the workers that have had their first one, and take no clients yet."""
         ready = self._ready()
         for process in list(self._processes.values()):
             if process.has_notice and process not in ready:
                 process.control.send(kind, **body)
 
     def send(self, index: int, kind: str, **body: Any) -> None:
-        """Tell worker `index`, if it is there."""
+        """Send a notice to worker `index`, if it is there."""
         process = self._processes.get(index)
         if process is not None:
             process.control.send(kind, **body)

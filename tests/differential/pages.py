@@ -203,7 +203,7 @@ def _merged(one: Any, other: Any) -> Any:
 
 
 def differences(expected: Any, actual: Any, place: str = "") -> Iterator[str]:
-    """Tell where two shapes differ, as `field.of[].fields: what`."""
+    """Yield where two shapes differ, as `field.of[].fields: what`."""
     if isinstance(expected, dict) and isinstance(actual, dict):
         for name in sorted({**expected, **actual}):
             below = f"{place}.{name}" if place else name

@@ -95,7 +95,7 @@ FRACTIONS = frozenset({"cpu", "cache_hit_rate", "avg_fanout", "auth_timeout", "t
 
 
 def unread(expected: Any, value: Any, place: str = "") -> Iterator[str]:
-    """Tell what of `value` the tool could not take, as `field.of[].fields: what`."""
+    """Yield what of `value` the tool could not take, as `field.of[].fields: what`."""
     if isinstance(expected, dict):
         for name, kind in expected.items():
             below = f"{place}.{name}" if place else name

@@ -33,7 +33,7 @@ SHAPES = {
     "use Return, Report or Notify": r"\bTell\s(?:whether|that|of|how|which|if)\b",
     "use an imperative: Record, Make, Call": r'"""(?:Take\snote|Have|Let|Say)\b',
     "use send, report, announce or log": r"""
-        \btold\b|\btells?\b|\btelling\b""",
+        \b[Tt]old\b|\b[Tt]ells?\b|\b[Tt]elling\b""",
     "repeat the noun": r"\b(?:that|those|the\sones?)\sof\s(?:which|whom|the|an?|its|all|other)\b",
     "keep the clause beside its noun": r",\s(?:which\shad\sto\b|(?:if\sany|as\swell|too)[.;])",
     "use the plain word": r"""

@@ -147,7 +147,7 @@ class Socket:
         return bytes(self.sent if self.end is None else self.end.received)
 
     def lose(self, error: Exception | None = None) -> None:
-        """Tell the connection that this transport is gone."""
+        """Report to the connection that this transport is gone."""
         connection = self.connection
         self.is_lost = True
         self.ends = True

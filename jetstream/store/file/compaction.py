@@ -239,7 +239,7 @@ class Compaction:
         self._moved_count += 1
 
     def _move(self) -> None:
-        """Tell the streams where their messages are in the new file."""
+        """Set, in the streams, where their messages are in the new file."""
         for at in range(0, len(self._moves), _MOVE):
             stream = self._streams.get(numbers.u64_at(self._moves, at))
             if stream is not None:
