@@ -30,10 +30,8 @@ SHAPES = {
     "name the actor: 'a client that', 'the publisher'": r"""
         \b(?:[Ww]hom|[Ww]hoever|[Nn]obody|[Ss]omebody|[Aa]nybody|[Ee]verybody)\b
         |(?<![Pp]eople\s)(?<![Uu]sers\s)(?<!person\s)(?<!attacker\s)\b[Ww]ho\b(?!\sam\b)""",
-    "use Return, Report or Notify": r"\bTell\s(?:whether|that|of|how|which|if)\b",
     "use an imperative: Record, Make, Call": r'"""(?:Take\snote|Have|Let|Say)\b',
-    "use send, report, announce or log": r"""
-        \b[Tt]old\b|\b[Tt]ells?\b|\b[Tt]elling\b""",
+    "use return, send, report or log": r"\b[Tt](?:old|ells?|elling)\b",
     "repeat the noun": r"\b(?:that|those|the\sones?)\sof\s(?:which|whom|the|an?|its|all|other)\b",
     "keep the clause beside its noun": r",\s(?:which\shad\sto\b|(?:if\sany|as\swell|too)[.;])",
     "use the plain word": r"""
