@@ -56,10 +56,10 @@ def _entry(state: State, link: Link, *, lists: bool, with_detail: bool) -> dict[
     now, offset = state.broker.clock.monotonic(), state.wall_offset()
     entry = {
         "rid": link.cid,
-        "remote_id": link.side.info.server_id,
+        "remote_id": link.end.info.server_id,
         "remote_name": link.name,
-        "did_solicit": link.side.was_solicited,
-        "is_configured": link.side.is_explicit,
+        "did_solicit": link.end.was_solicited,
+        "is_configured": link.end.is_explicit,
         "ip": link.peer_host,
         "port": link.peer_port,
         "start": go_format.timestamp(link.started_at + offset),
@@ -82,14 +82,14 @@ def _entry(state: State, link: Link, *, lists: bool, with_detail: bool) -> dict[
             remote.subject.decode(errors="replace") for _, remote in _announced(link)
         ]
     if link.is_dedicated:
-        entry["account"] = link.side.place
-    entry["compression"] = link.side.compression.mode
+        entry["account"] = link.end.place
+    entry["compression"] = link.end.compression.mode
     return entry
 
 
 def _rules(link: Link) -> dict[str, Any]:
     """Return which interest the other server announces and accepts, where not all of it."""
-    info = link.side.info
+    info = link.end.info
     shown = (("import", info.import_), ("export", info.export))
     return {name: structs.asdict(rules) for name, rules in shown if rules}
 
@@ -148,7 +148,7 @@ def _leaf_entry(link: Link, *, with_subscriptions: bool) -> dict[str, Any]:
         "in_bytes": link.in_bytes,
         "out_bytes": link.out_bytes,
         "subscriptions": link.announced.count,
-        **({"proxy": {"key": link.side.proxy_key}} if link.side.proxy_key else {}),
+        **({"proxy": {"key": link.end.proxy_key}} if link.end.proxy_key else {}),
     }
     if with_subscriptions:
         listed = [(one.subject, one.queue) for one in link.list_interest(LISTED_MAX)]
@@ -156,7 +156,7 @@ def _leaf_entry(link: Link, *, with_subscriptions: bool) -> dict[str, Any]:
             (subject if queue is None else b"%b %b" % (subject, queue)).decode(errors="replace")
             for subject, queue in listed
         ]
-    entry["compression"] = link.side.compression.mode
+    entry["compression"] = link.end.compression.mode
     return entry
 
 

@@ -54,18 +54,18 @@ class Announced:
             change = remote.weight - known.weight
             known.weight = remote.weight
             if change:
-                link.side.interest_changed(source, known, change)
+                link.end.interest_changed(source, known, change)
             return
         size = _size_of(remote)
         if self._size + size > self.max_size:
-            link.side.refuse_surplus(link)
+            link.end.refuse_surplus(link)
             return
-        if not link.side.allows_interest(link, remote.subject):
+        if not link.end.allows_interest(link, remote.subject):
             return
         sublist = source.account.sublist
         steps = sublist.steps
         if sublist.insert_remote(remote) is not None:
-            link.side.refuse_subject(link)
+            link.end.refuse_subject(link)
             return
         link.spend(_BEGUN_BYTES + (sublist.steps - steps) * STEP_BYTES)
         interest = source.interest
@@ -73,7 +73,7 @@ class Announced:
         interest.append(remote)
         self.count += 1
         self._size += size
-        link.side.interest_changed(source, remote, remote.weight)
+        link.end.interest_changed(source, remote, remote.weight)
 
     def end(self, link: Any, source: Any, subject: bytes, queue: bytes | None, origin: str) -> None:
         """Forget interest of the other server."""
@@ -90,7 +90,7 @@ class Announced:
         steps = sublist.steps
         sublist.remove_remote(remote)
         link.spend(_ENDED_BYTES + (sublist.steps - steps) * STEP_BYTES)
-        link.side.interest_changed(source, remote, -remote.weight)
+        link.end.interest_changed(source, remote, -remote.weight)
 
     def forget_size(self, remote: RemoteSubscription) -> None:
         """Subtract removed interest of the other server from the counts."""
@@ -111,7 +111,7 @@ class Announced:
         for _ in range(min(len(left), most)):
             remote = left.pop()
             source.account.sublist.remove_remote(remote)
-            link.side.interest_changed(source, remote, -remote.weight)
+            link.end.interest_changed(source, remote, -remote.weight)
         if left:
             link.broker.turns.wait(partial(self._drop_more, link, source, left))
 

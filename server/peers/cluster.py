@@ -248,7 +248,7 @@ class Cluster(LinkService, Observer):
         """Register `link` after its handshake."""
         server_id = info.server_id
         others = self.links_to(server_id)
-        self.links[server_id, link.side.place] = self.routes[server_id] = link
+        self.links[server_id, link.end.place] = self.routes[server_id] = link
         self.connects += 1
         link.announced.max_size = self.max_interest()
         link.names_origins = info.lnoc is True
@@ -265,11 +265,11 @@ class Cluster(LinkService, Observer):
     def leave(self, link: Link) -> None:
         """Forget `link`, which has ended."""
         self.end_announcing(link)
-        side = link.side
-        server_id = side.info.server_id
-        if self.links.get((server_id, side.place)) is not link:
+        end = link.end
+        server_id = end.info.server_id
+        if self.links.get((server_id, end.place)) is not link:
             return
-        del self.links[server_id, side.place]
+        del self.links[server_id, end.place]
         reason = "" if link.reason is None else link.reason.value
         log.info("route_closed", cid=link.cid, peer=link.peer, server=link.name, reason=reason)
         others = self.links_to(server_id)
@@ -277,7 +277,7 @@ class Cluster(LinkService, Observer):
             self.routes[server_id] = others[0]
         else:
             del self.routes[server_id]
-            if side.info.urls():
+            if end.info.urls():
                 self.urls_changed()
         for dialler in self.diallers:
             dialler.left(server_id)
@@ -316,23 +316,23 @@ class Cluster(LinkService, Observer):
 
     def _open_pool(self, link: Link) -> None:
         """Begin the other routes to a server that this one has connected to, if there is a pool."""
-        side: Any = link.side
-        first = side.dialler
+        end: Any = link.end
+        first = end.dialler
         if first is None or first.place:
             return
         places: set[Place] = set()
-        if side.pool_size:
-            places = {*range(1, side.pool_size), *self.dedicated()}
+        if end.pool_size:
+            places = {*range(1, end.pool_size), *self.dedicated()}
         for other in self.live_diallers():
             if other.place and other.address == first.address:
-                other.server_id = side.info.server_id
+                other.server_id = end.info.server_id
                 if other.place in places:
                     places.remove(other.place)
                 else:
                     self.end_dialler(other, ClosedReason.ROUTE_REMOVED)
         for place in places:
             more = self._begin(first.address, is_explicit=first.is_explicit, place=place)
-            more.server_id = side.info.server_id
+            more.server_id = end.info.server_id
 
     # Accounts.
 
@@ -360,14 +360,14 @@ class Cluster(LinkService, Observer):
             self._announce_interest(link, account)
             for remote in [] if branch is None else list(branch.interest):
                 account.sublist.insert_remote(remote)
-                link.side.interest_changed(branch, remote, remote.weight)
+                link.end.interest_changed(branch, remote, remote.weight)
 
     def _announce_interest(self, link: Link, account: Account) -> None:
         """Announce the interest in `account` over `link` from now on."""
         if not account.name or any(character.isspace() for character in account.name):
             return  # no line could name it
-        side = link.side
-        if side.pool_size and self.place_of(account.name) != side.place:
+        end = link.end
+        if end.pool_size and self.place_of(account.name) != end.place:
             return  # another route carries it
         branch = link.commands.branch(account.name.encode())
         if branch is None:
@@ -377,7 +377,7 @@ class Cluster(LinkService, Observer):
 
     def allows(self, branch: Any) -> Callable[[bytes], bool]:
         """Return the function that decides which interest is announced over `branch`."""
-        return self.interest_rules.of(branch.account, branch.link.side.taken)
+        return self.interest_rules.of(branch.account, branch.link.end.taken)
 
     # What this server says about itself, and the addresses of the cluster.
 
@@ -420,7 +420,7 @@ class Cluster(LinkService, Observer):
     def announce(self) -> None:
         """Send all routes the changed description of this server."""
         for link in self.routes.values():
-            link.send(link.side.own_info().line())
+            link.send(link.end.own_info().line())
 
     def urls_changed(self) -> None:
         """Send clients, here and in other workers, the addresses of the other servers.
@@ -510,11 +510,11 @@ class Cluster(LinkService, Observer):
         for link in list(self.links.values()):
             link.channel.keepalive.interval_s = self.ping_interval_s()
             if has_other_rules:
-                link.send(link.side.own_info().line())
+                link.send(link.end.own_info().line())
                 link.commands.drop_refused(self.interest_rules.takes)
                 self.announce_anew(link)
             if before.authorization != table.authorization and self.listener is not None:
-                link.side.ask_again(link, self.authenticate)
+                link.end.ask_again(link, self.authenticate)
         if before.no_advertise and not table.no_advertise:
             self.urls_changed()
 

@@ -35,7 +35,7 @@ def known_urls(broker: Broker, routes: dict[str, Link], kind: str, *, with_own: 
     shows_own = with_own and not broker.lame_duck
     found = dict.fromkeys(own_urls(broker, kind) if shows_own else ())
     for link in routes.values():
-        info = link.side.info
+        info = link.end.info
         if not info.ldm:
             found.update(dict.fromkeys((getattr(info, kind) or ())[:URLS_MAX]))
     return list(found)
@@ -62,32 +62,32 @@ def announce_server(routes: dict[str, Link], link: Link, info: RouteInfo) -> Non
 
     As on nats-server, once for its pool, and once for each dedicated route.
     """
-    side = link.side
-    if side.gossip_mode == GOSSIP_DISABLED:
+    end = link.end
+    if end.gossip_mode == GOSSIP_DISABLED:
         return
     for server_id, other in list(routes.items()):
         if server_id == info.server_id:
             continue
-        if link.is_dedicated and not other.side.pool_size:
+        if link.is_dedicated and not other.end.pool_size:
             continue
         announced = structs.replace(
             info,
             nonce=UNSET,
             route_pool_idx=UNSET,
-            route_account=side.place if link.is_dedicated else UNSET,
-            gossip_mode=_gossip_mode(side, other.side),
+            route_account=end.place if link.is_dedicated else UNSET,
+            gossip_mode=_gossip_mode(end, other.end),
         )
         other.send(announced.line())
 
 
-def _gossip_mode(side: Any, other: Any) -> int:
-    """Return whether the server of `other` should pass the server of `side` on to further servers.
+def _gossip_mode(end: Any, other: Any) -> int:
+    """Return whether the server of `other` should pass the server of `end` on to further servers.
 
     As nats-server: a server announced by a server that connected explicitly is passed on; for a
     server that has accepted the connection, the others need not do so.
     """
-    if side.was_solicited:
-        return GOSSIP_OVERRIDE if side.is_explicit else GOSSIP_DEFAULT
+    if end.was_solicited:
+        return GOSSIP_OVERRIDE if end.is_explicit else GOSSIP_DEFAULT
     return GOSSIP_OVERRIDE if other.is_explicit else GOSSIP_DISABLED
 
 

@@ -125,7 +125,7 @@ class LeafEnd(End):
         link.send_error("Invalid Subscription")
 
 
-def leaf_link(broker: Broker, cid: int, peer: tuple[str, int], side: LeafEnd) -> Link:
+def leaf_link(broker: Broker, cid: int, peer: tuple[str, int], end: LeafEnd) -> Link:
     """Return a new leaf node link."""
     parser = LinkParser(
         LinkCommands(maps=True),
@@ -134,4 +134,4 @@ def leaf_link(broker: Broker, cid: int, peer: tuple[str, int], side: LeafEnd) ->
         max_payload=broker.options.limits.max_payload_bytes,
     )
     interval_s = broker.options.keepalive.ping_interval_s
-    return Link(broker, cid, peer, side, int(Role.LEAF), parser, interval_s)
+    return Link(broker, cid, peer, end, int(Role.LEAF), parser, interval_s)

@@ -146,13 +146,13 @@ class LeafNodes(LinkService, Observer):
     def tokens_scanned(self, why_ended: WhyEnded) -> None:
         """Close the links whose users have been taken back."""
         for link in self.accepted():
-            link.side.end_if(link, why_ended)
+            link.end.end_if(link, why_ended)
 
     # Links that come and go.
 
     def accepted(self) -> list[Link]:
         """List the links of leafs that have connected to this server."""
-        return [link for link in self.links.values() if not link.side.was_solicited]
+        return [link for link in self.links.values() if not link.end.was_solicited]
 
     def join(self, link: Link, role: Role, *, is_isolated: bool) -> None:
         """Register `link` after its handshake: at a hub as Role.HUB, to a leaf as Role.LEAF.
@@ -218,13 +218,13 @@ class LeafNodes(LinkService, Observer):
         A leaf that has connected to this server gets the new name when it reconnects.
         """
         for link in [remote.link for remote in self.diallers if remote.link is not None]:
-            if link.side.has_connected:
+            if link.end.has_connected:
                 link.close(ClosedReason.CLUSTER_NAME_CONFLICT)
 
     def cluster_urls_changed(self) -> None:
         """Send the leafs the addresses that they may connect to by now."""
         for link in self.accepted():
-            link.send(link.side.info_again(link))
+            link.send(link.end.info_again(link))
 
     def prepare_reload(self, options: Options) -> Callable[[], None]:
         """Check `options` and return what puts them in force, once they are the broker's.
@@ -242,7 +242,7 @@ class LeafNodes(LinkService, Observer):
             self._follow(_enabled(options))
             self.limit_links()
             for link in self.accepted():
-                link.side.ask_again(link)
+                link.end.ask_again(link)
 
         return put_in_force
 
@@ -292,10 +292,10 @@ def leafnode_record(
     ]
     return ConnectionRecord(
         kind="Leafnode",
-        name="" if link.side.was_solicited else link.name,
-        version=link.side.version,
-        user=link.side.user,
-        proxy_key=link.side.proxy_key,
+        name="" if link.end.was_solicited else link.name,
+        version=link.end.version,
+        user=link.end.user,
+        proxy_key=link.end.proxy_key,
         display_name=link.account.name if link.joined_at else "",
         pending_bytes=link.outbound.pending_bytes(),
         subscription_count=link.announced.count,

@@ -19,7 +19,7 @@ cdef bytes _PING
 cdef class Link(ChannelOwner):
     cdef readonly object broker
     cdef readonly LinkParser parser
-    cdef readonly object side
+    cdef readonly object end
     cdef readonly LinkOutbound link_outbound
     cdef readonly bint is_ready
     cdef public str name

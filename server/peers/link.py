@@ -1,7 +1,7 @@
 """One link to another server, whatever its dialect: its life, what it sends, and its branches.
 
 Which of the two servers has connected makes a difference to the handshake and to what happens on a
-violation, and that is the business of `side`. The announcer (announcer.py) sends this server's
+violation, and that is the business of `end`. The announcer (announcer.py) sends this server's
 interest to the other one. `commands` takes the lines of the other server: link_commands.py, and for
 each dialect route.py and worker.py.
 """
@@ -65,7 +65,7 @@ class Link(ChannelOwner):
         broker: "Broker",
         cid: int,
         peer: tuple[str, int],
-        side: Any,
+        end: Any,
         role: int,
         parser: LinkParser,
         ping_interval_s: float,
@@ -73,7 +73,7 @@ class Link(ChannelOwner):
         ChannelOwner.__init__(self, cid, broker.global_account, broker.chunks, broker.router)
         self.broker = broker
         self.role = role
-        self.side = side
+        self.end = end
         self.parser = parser
         self.commands = cast("Any", parser.handler)
         self.commands.link = self
@@ -99,28 +99,28 @@ class Link(ChannelOwner):
 
     def opened(self) -> None:
         """Begin the handshake."""
-        self.side.opened(self)
+        self.end.opened(self)
 
     def closed(self) -> None:
         """Remove the other server's interest; the last lines have been appended.
 
-        The interest goes first, because `side` shows the end of the link to observers.
+        The interest goes first, because `end` reports to observers that the link is gone.
         """
         self._last_interest = self.list_interest(SUBSCRIPTIONS_KEPT)
         if self.reason is not None:
             self.broker.link_closed(self.role, self.reason)
         self.announced.drop_all(self)
-        self.side.closed(self)
+        self.end.closed(self)
 
     def transport_failed(self, error: Exception) -> None:
         """Note why the transport is about to be lost."""
-        self.side.transport_failed(self, error)
+        self.end.transport_failed(self, error)
 
     def lost(self) -> None:
         """Release everything after the transport is lost."""
         commands, self.commands = self.commands, None
         commands.lost()
-        self.side.lost(self)
+        self.end.lost(self)
 
     def list_interest(self, most: int) -> list[RemoteSubscription]:
         """List up to `most` of what the other server announces, or had announced at the end."""
@@ -155,7 +155,7 @@ class Link(ChannelOwner):
     def answered(self) -> None:
         """Take the answer to the first PING that has none yet."""
         self.channel.keepalive.pong()
-        self.side.answered(self)
+        self.end.answered(self)
         taken = self._asked.pop(0) if self._asked else None
         if taken is not None:
             taken()
@@ -260,7 +260,7 @@ class Link(ChannelOwner):
         if checks & CLOSED:
             return None
         if checks & OVERSIZED and frame.size > self.peer_max_payload:
-            self.side.refuse_oversized(self)
+            self.end.refuse_oversized(self)
             return None
         if checks & DENIED_SUBJECTS and self.send_rules is not None:
             subject = frame.subject_bytes()

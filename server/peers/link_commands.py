@@ -1,7 +1,7 @@
 """The lines of the other server of a link, whatever their dialect: what its parser calls.
 
-Of the handshake and of violations, `side` of the link decides. What a link is to one account, where
-messages go to and come from, is a Branch, called the source here.
+The `end` of the link decides on the handshake and on violations. What a link is to one account,
+where messages go to and come from, is a Branch, called the source here.
 """
 
 from typing import Any, cast
@@ -62,15 +62,15 @@ class LinkCommands(Handler):
 
     def on_connect(self, document: bytes) -> None:
         """Take the other server's introduction."""
-        self.link.side.on_connect(self.link, document)
+        self.link.end.on_connect(self.link, document)
 
     def on_info(self, document: bytes) -> None:
         """Take what the other server says of itself, at first and when that changes."""
-        self.link.side.on_info(self.link, document)
+        self.link.end.on_info(self.link, document)
 
     def on_peer_error(self, text: bytes) -> None:
         """Take the other server's word that something is wrong."""
-        self.link.side.on_peer_error(self.link, text)
+        self.link.end.on_peer_error(self.link, text)
 
     def on_ping(self) -> None:
         """Answer."""
@@ -88,7 +88,7 @@ class LinkCommands(Handler):
         if here is None or not link.is_ready:
             return
         is_leaf = not here.name
-        if not is_leaf or not link.side.ends_for(link, subject):
+        if not is_leaf or not link.end.ends_for(link, subject):
             origin = here.origin
             is_last_choice = is_leaf or bool(origin)
             remote = RemoteSubscription(subject, queue, here, weight, origin, is_last_choice)
@@ -265,7 +265,7 @@ class LinkCommands(Handler):
         subject = frame.subject_bytes()
         self.link.spend(_CARE_BYTES)
         if self.link.take_rules is not None and not self._may_take(subject):
-            self.link.side.refuse_message(self.link, subject)
+            self.link.end.refuse_message(self.link, subject)
             return
         mapper = source.account.mapper if self._maps else None
         is_mapped = False

@@ -187,7 +187,7 @@ class LinkListener(Acceptor):
         protocol = protocol_for(loop, link.channel)
         tls, timeout_s = self.rules.tls, self.rules.tls_timeout_s
         try:
-            if tls is not None and (greeting := link.side.greeting(link)):
+            if tls is not None and (greeting := link.end.greeting(link)):
                 accepted.send(greeting)
             await loop.connect_accepted_socket(
                 lambda: protocol,

@@ -28,7 +28,7 @@ _SUBJECT_MIN = len(b"RMSG ")  # a PUB has its subject before that
 
 
 def route_link(
-    broker: "Broker", cid: int, peer: tuple[str, int], side: Any, ping_interval_s: float
+    broker: "Broker", cid: int, peer: tuple[str, int], end: Any, ping_interval_s: float
 ) -> Link:
     """Return a new link to another server of the cluster."""
     parser = LinkParser(
@@ -37,7 +37,7 @@ def route_link(
         max_control_line=DOCUMENT_MAX_BYTES,
         max_payload=broker.options.limits.max_payload_bytes,
     )
-    return Link(broker, cid, peer, side, _ROUTE, parser, ping_interval_s)
+    return Link(broker, cid, peer, end, _ROUTE, parser, ping_interval_s)
 
 
 class RouteCommands(LinkCommands):
@@ -45,7 +45,7 @@ class RouteCommands(LinkCommands):
 
     def make_branch(self, name: bytes) -> "RouteBranch | None":
         """Return a new branch for the account called `name`, or None."""
-        account = self.link.side.cluster.account_of(name, len(self.branches))
+        account = self.link.end.cluster.account_of(name, len(self.branches))
         return None if account is None else RouteBranch(self.link, account, name)
 
     def present(self) -> "RouteBranch | None":

@@ -146,11 +146,11 @@ class RouteEnd(End):
         cluster = self.cluster
         before = self.info
         for one in cluster.links_to(info.server_id):
-            side = one.side
-            side.info = info
+            end = one.end
+            end.info = info
             if before.export != info.export:
                 link.spend(RENEWAL_BYTES)
-                side.take_rules(info)
+                end.take_rules(info)
                 cluster.announce_anew(one)
         if before.urls() != info.urls():
             cluster.urls_changed()

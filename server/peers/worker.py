@@ -42,7 +42,7 @@ def worker_link(
     broker: "Broker",
     cid: int,
     index: int,
-    side: Any,
+    end: Any,
     receivers: dict[int, RoutedSubscription],
 ) -> Link:
     """Return a new link to worker `index`, which is the port of its peer's address.
@@ -58,7 +58,7 @@ def worker_link(
         blocks=Blocks(commands),
     )
     interval_s = broker.options.keepalive.ping_interval_s
-    link = Link(broker, cid, ("worker", index), side, _WORKER, parser, interval_s)
+    link = Link(broker, cid, ("worker", index), end, _WORKER, parser, interval_s)
     link.announced.max_size = _UNLIMITED
     link.peer_protocol = TRACING_PROTOCOL
     link.takes_headers(True)

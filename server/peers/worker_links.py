@@ -94,30 +94,30 @@ class WorkerLinks(LinkService, Observer):
         broker.observers.append(self)
         broker.barrier = self._barrier.wait
 
-    def attach(self, peer: int, end: socket.socket) -> None:
-        """Link with worker `peer` over the socket `end`, in place of a link that there was."""
+    def attach(self, peer: int, sock: socket.socket) -> None:
+        """Link with worker `peer` over `sock`, in place of a link that there was."""
         before = self.links.pop(peer, None)
         if before is not None:
             before.close(ClosedReason.CLIENT_CLOSED)
-        side = WorkerEnd(self)
+        end = WorkerEnd(self)
         receivers = self._numbers.receivers
-        link = worker_link(self.broker, self.broker.take_cid(), peer, side, receivers)
-        self.links[peer] = side.link = link
-        side.announcer = WorkerAnnouncer(link, self.broker.turns, side.ask_postponed)
-        task = asyncio.ensure_future(self._connect(link, end))
+        link = worker_link(self.broker, self.broker.take_cid(), peer, end, receivers)
+        self.links[peer] = end.link = link
+        end.announcer = WorkerAnnouncer(link, self.broker.turns, end.ask_postponed)
+        task = asyncio.ensure_future(self._connect(link, sock))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _connect(self, link: Link, end: socket.socket) -> None:
+    async def _connect(self, link: Link, sock: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         protocol = protocol_for(loop, link.channel)
-        end.setblocking(False)
-        link.channel.bare_socket = end
+        sock.setblocking(False)
+        link.channel.bare_socket = sock
         try:
-            await loop.create_unix_connection(lambda: protocol, sock=end)
+            await loop.create_unix_connection(lambda: protocol, sock=sock)
         except OSError as error:
             forget(protocol)
-            end.close()
+            sock.close()
             log.error("worker_link_failed", worker=link.channel.peer_port, error=str(error))
             link.close(ClosedReason.READ_ERROR)
             link.channel.dispose()
@@ -143,7 +143,7 @@ class WorkerLinks(LinkService, Observer):
                 self._lost(link.channel.peer_port)
 
     def _asked(self) -> list[WorkerEnd]:
-        return [link.side for link in self.links.values()]
+        return [link.end for link in self.links.values()]
 
     # Called by the broker.
 

@@ -143,9 +143,9 @@ class Documents:
         }
 
     def _leafnode(self, link: Link) -> dict[str, Any]:
-        side = link.side
-        user = {"user": side.user} if side.user else {}
-        version = {"ver": side.version} if side.version else {}
+        end = link.end
+        user = {"user": end.user} if end.user else {}
+        version = {"ver": end.version} if end.version else {}
         return {
             "start": go_format.timestamp(link.joined_at),
             "host": link.peer_host,

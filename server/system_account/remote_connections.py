@@ -67,7 +67,7 @@ class Heard(RoutedSubscription):
         if publisher is None or publisher.role != Role.ROUTE or frame.size > _SIZE_MAX:
             return False
         branch: Any = publisher
-        self._take(branch.link.side.info.server_id, frame.payload_bytes())
+        self._take(branch.link.end.info.server_id, frame.payload_bytes())
         return True
 
 

@@ -248,7 +248,7 @@ def test_a_client_that_has_left_gets_nothing(ends: Ends) -> None:
 
 @pytest.mark.parametrize("line", [b"BLOC" + bytes(16), b"NS+ $G a 1\r\n", b"NS+ $G a 1 2 3\r\n"])
 def test_what_is_no_block_breaks_the_link(ends: Ends, line: bytes) -> None:
-    ends.into.side.on_peer_error = Mock()
+    ends.into.end.on_peer_error = Mock()
     ends.into.channel.feed(line)
     assert ends.into.reason is not None
 
