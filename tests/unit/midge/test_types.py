@@ -84,6 +84,7 @@ def check(folder: Path, root: Path, program: str) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1260)
 def test_a_program_is_checked_strictly(tmp_path: Path, root: Path) -> None:
     assert check(tmp_path, root, PROGRAM) == []
     found = [line for line in check(tmp_path, root, MISTAKES) if " error: " in line]
