@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from midge.jetstream.config.stream import STREAM, StreamConfig
-from midge.jetstream.json.place import Place
+from midge.jetstream.json.place import JsonPlace
 from midge.jetstream.json.structure import (
     Boolean,
     Field,
@@ -80,7 +80,7 @@ class RestoreRequest(Struct):
 class _Unread(FieldType):
     """A member that may be anything."""
 
-    def decode(self, node: Node, place: Place, current: Any) -> Any:
+    def decode(self, node: Node, place: JsonPlace, current: Any) -> Any:
         """See `FieldType.decode`."""
         return current
 

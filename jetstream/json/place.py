@@ -7,7 +7,7 @@ from midge.jetstream.json.syntax import Node
 from midge.protocol.errors import MidgeError
 
 
-class Unfit(MidgeError):
+class UnfitValue(MidgeError):
     """A value does not fit its field; the text names what it is and what it should be."""
 
 
@@ -20,7 +20,7 @@ _KIND_NAMES = {
 }
 
 
-class Place:
+class JsonPlace:
     """Where in a request a value stands, for the words of a refusal."""
 
     __slots__ = ("data", "is_lenient", "path", "root")
@@ -31,16 +31,18 @@ class Place:
         self.path: list[str] = []
         self.is_lenient = is_lenient
 
-    def unfit(self, node: Node, go_type: str, *, shows_number: bool = False) -> Unfit:
+    def unfit(self, node: Node, go_type: str, *, shows_number: bool = False) -> UnfitValue:
         """Return the refusal of `node` where `go_type` belongs."""
         kind = _KIND_NAMES[node[0]]
         if shows_number and node[0] == syntax.NUMBER:
             kind = f"number {node[1]}"
         if not self.path:
-            return Unfit(f"json: cannot unmarshal {kind} into Go value of type server.{self.root}")
+            return UnfitValue(
+                f"json: cannot unmarshal {kind} into Go value of type server.{self.root}"
+            )
         field = ".".join(name.replace("~", "~0").replace("/", "~1") for name in self.path)
         into = "" if self.path[-1].isascii() and self.path[-1].isdigit() else "Go struct field "
-        return Unfit(
+        return UnfitValue(
             f"json: cannot unmarshal {kind} into {into}{self.root}.{field} of type {go_type}"
         )
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from midge.jetstream.json import lazy, plain, syntax
 from midge.jetstream.json.encode import encode
-from midge.jetstream.json.place import Place, Unfit
+from midge.jetstream.json.place import JsonPlace, UnfitValue
 from midge.jetstream.json.plain import NOT_PLAIN
 from midge.jetstream.json.syntax import Node
 from midge.jetstream.json.times import TimeProblem, Timestamp, parse_time
@@ -39,7 +39,7 @@ class FieldType:
     is_as_held = False
     plain_type: type | None = None
 
-    def decode(self, node: Node, place: Place, current: Any) -> Any:
+    def decode(self, node: Node, place: JsonPlace, current: Any) -> Any:
         """Return the value of `node`, which is not null; `current` is the value so far.
 
         Raises:
@@ -47,7 +47,7 @@ class FieldType:
         """
         raise NotImplementedError
 
-    def decode_null(self, node: Node, place: Place, current: Any) -> Any:
+    def decode_null(self, node: Node, place: JsonPlace, current: Any) -> Any:
         """Return the value of null."""
         return current
 
@@ -82,7 +82,7 @@ class Text(FieldType):
         """See `FieldType.zero`."""
         return ""
 
-    def decode(self, node: Node, place: Place, current: Any) -> Any:
+    def decode(self, node: Node, place: JsonPlace, current: Any) -> Any:
         """See `FieldType.decode`."""
         if node[0] != syntax.STRING:
             raise place.unfit(node, self.go_type)
@@ -109,7 +109,7 @@ class Integer(FieldType):
         """See `FieldType.zero`."""
         return 0
 
-    def decode(self, node: Node, place: Place, current: Any) -> Any:
+    def decode(self, node: Node, place: JsonPlace, current: Any) -> Any:
         """See `FieldType.decode`."""
         if node[0] != syntax.NUMBER:
             raise place.unfit(node, self.go_type)
@@ -133,7 +133,7 @@ class Boolean(FieldType):
     is_as_held = True
     plain_type = bool
 
-    def decode(self, node: Node, place: Place, current: Any) -> Any:
+    def decode(self, node: Node, place: JsonPlace, current: Any) -> Any:
         """See `FieldType.decode`."""
         if node[0] != syntax.BOOL:
             raise place.unfit(node, self.go_type)
@@ -160,15 +160,15 @@ class Choice(FieldType):
         self.words |= {f'"{word}"'.encode(): name for word, name in (aliases or {}).items()}
         self._refuse = refuse or _can_not_unmarshal
 
-    def decode(self, node: Node, place: Place, current: Any) -> Any:
+    def decode(self, node: Node, place: JsonPlace, current: Any) -> Any:
         """See `FieldType.decode`."""
         raw = place.raw(node)
         word = self.words.get(raw)
         if word is None:
-            raise Unfit(self._refuse(node, raw))
+            raise UnfitValue(self._refuse(node, raw))
         return word
 
-    def decode_null(self, node: Node, place: Place, current: Any) -> Any:
+    def decode_null(self, node: Node, place: JsonPlace, current: Any) -> Any:
         """See `FieldType.decode_null`."""
         return self.decode(node, place, current)
 
@@ -188,16 +188,16 @@ class Time(FieldType):
 
     go_type = "time.Time"
 
-    def decode(self, node: Node, place: Place, current: Any) -> Any:
+    def decode(self, node: Node, place: JsonPlace, current: Any) -> Any:
         """See `FieldType.decode`."""
         if node[0] != syntax.STRING:
             raise place.unfit(node, self.go_type)
         try:
             return parse_time(node[1])
         except TimeProblem as problem:
-            raise Unfit(str(problem)) from None
+            raise UnfitValue(str(problem)) from None
 
-    def decode_null(self, node: Node, place: Place, current: Any) -> Any:
+    def decode_null(self, node: Node, place: JsonPlace, current: Any) -> Any:
         """See `FieldType.decode_null`."""
         return None
 
@@ -213,7 +213,7 @@ class Time(FieldType):
 class PlainTime(Time):
     """A time by value, not by pointer: null leaves it unchanged."""
 
-    def decode_null(self, node: Node, place: Place, current: Any) -> Any:
+    def decode_null(self, node: Node, place: JsonPlace, current: Any) -> Any:
         """See `FieldType.decode_null`."""
         return current
 
@@ -225,7 +225,7 @@ class Items(FieldType):
         self._kind = kind
         self.go_type = go_type
 
-    def decode(self, node: Node, place: Place, current: Any) -> Any:
+    def decode(self, node: Node, place: JsonPlace, current: Any) -> Any:
         """See `FieldType.decode`."""
         if node[0] != syntax.ARRAY:
             raise place.unfit(node, self.go_type)
@@ -240,7 +240,7 @@ class Items(FieldType):
                 place.path.pop()
         return values
 
-    def decode_null(self, node: Node, place: Place, current: Any) -> Any:
+    def decode_null(self, node: Node, place: JsonPlace, current: Any) -> Any:
         """See `FieldType.decode_null`."""
         return []
 
@@ -266,7 +266,7 @@ class TextMap(FieldType):
 
     go_type = "map[string]string"
 
-    def decode(self, node: Node, place: Place, current: Any) -> Any:
+    def decode(self, node: Node, place: JsonPlace, current: Any) -> Any:
         """See `FieldType.decode`."""
         if node[0] != syntax.OBJECT:
             raise place.unfit(node, self.go_type)
@@ -280,7 +280,7 @@ class TextMap(FieldType):
                 place.path.pop()
         return values
 
-    def decode_null(self, node: Node, place: Place, current: Any) -> Any:
+    def decode_null(self, node: Node, place: JsonPlace, current: Any) -> Any:
         """See `FieldType.decode_null`."""
         return {}
 
@@ -337,7 +337,7 @@ class Structure(FieldType):
         # The class is one more, for with a single attribute there would be no tuple.
         self._held = attrgetter(*[one.attribute for one in fields], "__class__")
 
-    def decode(self, node: Node, place: Place, current: Any) -> Any:
+    def decode(self, node: Node, place: JsonPlace, current: Any) -> Any:
         """See `FieldType.decode`."""
         if node[0] != syntax.OBJECT:
             raise place.unfit(node, self.go_type)
@@ -346,7 +346,7 @@ class Structure(FieldType):
             self._decode_member(made, name, value, place)
         return made
 
-    def decode_null(self, node: Node, place: Place, current: Any) -> Any:
+    def decode_null(self, node: Node, place: JsonPlace, current: Any) -> Any:
         """See `FieldType.decode_null`."""
         return current if self._is_value else None
 
@@ -377,12 +377,12 @@ class Structure(FieldType):
         made = self._make() if current is None else current
         return made if plain.assign(made, value, self._readers) else NOT_PLAIN
 
-    def _decode_member(self, made: Any, name: str, value: Node, place: Place) -> None:
+    def _decode_member(self, made: Any, name: str, value: Node, place: JsonPlace) -> None:
         field = self._by_name.get(name) or self._by_name.get(_folded(name))
         if field is None:
             if place.is_lenient:
                 return
-            raise Unfit(f"json: unknown field {quote(name.encode('utf-8', 'surrogatepass'))}")
+            raise UnfitValue(f"json: unknown field {quote(name.encode('utf-8', 'surrogatepass'))}")
         place.path.append(name)
         try:
             current = getattr(made, field.attribute)
@@ -391,7 +391,7 @@ class Structure(FieldType):
             place.path.pop()
 
 
-def decode_node(kind: FieldType, node: Node, place: Place, current: Any) -> Any:
+def decode_node(kind: FieldType, node: Node, place: JsonPlace, current: Any) -> Any:
     """Return the value of `node` as a `kind`."""
     if node[0] == syntax.NULL:
         return kind.decode_null(node, place, current)
@@ -426,11 +426,11 @@ def _decode_large(data: bytes, structure: Structure, into: Any, *, is_strict: bo
     try:
         value = lazy.read(data)
         if structure.plain(value, into) is NOT_PLAIN:
-            place = Place(data, structure.name, is_lenient=not is_strict)
+            place = JsonPlace(data, structure.name, is_lenient=not is_strict)
             decode_node(structure, lazy.node_of(value), place, into)
     except syntax.SyntaxProblem as problem:
         raise JsonProblem(problem.with_offset() if is_strict else problem.text) from None
-    except Unfit as unfit:
+    except UnfitValue as unfit:
         raise JsonProblem(str(unfit)) from None
     return into
 
@@ -440,10 +440,10 @@ def _decode_all(data: bytes, structure: Structure, into: Any) -> Any:
     while at < len(data):
         try:
             node = syntax.read_value(data, at)
-            decode_node(structure, node, Place(data, structure.name), into)
+            decode_node(structure, node, JsonPlace(data, structure.name), into)
         except syntax.SyntaxProblem as problem:
             raise JsonProblem(problem.with_offset()) from None
-        except Unfit as unfit:
+        except UnfitValue as unfit:
             raise JsonProblem(str(unfit)) from None
         at = syntax.skip_blanks(data, node[3])
     return into
@@ -464,13 +464,13 @@ def decode_lenient(data: bytes, structure: Structure, into: Any) -> Any:
         end = syntax.skip_blanks(data, node[3])
         if end < len(data):
             raise JsonProblem(syntax.trailing(data, end))
-        decode_node(structure, node, Place(data, structure.name, is_lenient=True), into)
+        decode_node(structure, node, JsonPlace(data, structure.name, is_lenient=True), into)
     except syntax.SyntaxProblem as problem:
         text = problem.text
         raise JsonProblem(
             "unexpected end of JSON input" if text == syntax.UNEXPECTED_END else text
         ) from None
-    except Unfit as unfit:
+    except UnfitValue as unfit:
         raise JsonProblem(str(unfit)) from None
     return into
 

@@ -89,7 +89,7 @@ class Turns:
 
     def share(self) -> Turns:
         """Return the turns of one account, whose work waits for its own only."""
-        return Share(self)
+        return AccountTurns(self)
 
     def clear(self) -> None:
         """Drop the pending work."""
@@ -116,7 +116,7 @@ class Turns:
             self._soon(self._run)
 
 
-class Share(Turns):
+class AccountTurns(Turns):
     """The turns of one account: of each account one piece is done before the next one of any."""
 
     def __init__(self, all_turns: Turns) -> None:

@@ -2,7 +2,7 @@
 
 The messages of an open batch wait in memory. They are checked when the batch commits, each against
 the stream and against the earlier messages of the batch: their ids, subjects and counters, and
-their share of the limits. `Stage` makes these checks, for fast batches too.
+their share of the limits. `StagedBatch` makes these checks, for fast batches too.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ class AtomicBatches:
         if commit == _COMMIT_BEFORE:
             messages.pop()
         self._open.close(batch_id)
-        stage = Stage(self._stream)
+        stage = StagedBatch(self._stream)
         for message in messages:
             if message.value(names.EXPECTED_LAST_MSG_ID):
                 header = text(names.EXPECTED_LAST_MSG_ID)
@@ -248,7 +248,7 @@ class DuplicateId(Refused):
         self.seq = seq
 
 
-class Stage:
+class StagedBatch:
     """The changes that the messages of one batch would make."""
 
     def __init__(self, stream: StreamHost) -> None:

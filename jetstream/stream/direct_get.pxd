@@ -18,7 +18,7 @@ cdef class DirectGet:
     cdef Sink _sink
     cdef long long _max_bytes
     cdef MessageView _view
-    cdef object _arrival
+    cdef object _fetch
     cdef bytes _names
     cdef bytearray _block
     cdef long long _second
@@ -34,7 +34,7 @@ cdef class DirectGet:
     cdef void _answer_one(self, bytes reply, object request, unsigned long long seq) except *
     cdef void _answer_now(self, bytes reply, object request, unsigned long long seq) except *
     @cython.locals(visible="unsigned long long")
-    cdef int _try_next(self, tuple filters, unsigned long long seq, object arrival) except -2
+    cdef int _try_next(self, tuple filters, unsigned long long seq, object fetch) except -2
     cdef bint _show(self, unsigned long long seq) except -1
     @cython.locals(end=Py_ssize_t)
     cdef Py_ssize_t _put_headers(self) except -1

@@ -12,7 +12,13 @@ from midge.jetstream.json import structure
 from midge.jetstream.json.times import format_time
 from midge.jetstream.store.interface import MessageView
 from midge.jetstream.stream import searching
-from midge.jetstream.stream.pieces import Arrival, Pieces, WaitingPieces, in_turns, until_cached
+from midge.jetstream.stream.pieces import (
+    PendingFetch,
+    Pieces,
+    WaitingPieces,
+    in_turns,
+    until_cached,
+)
 from midge.jetstream.stream.searching import GET, GetRequest
 from midge.jetstream.stream.stream_host import StreamHost
 from midge.protocol import digits, memory
@@ -71,7 +77,7 @@ class DirectGet:
         self._sink = stream.sink
         self._max_bytes = max_bytes
         self._view = MessageView()
-        self._arrival = Arrival()  # for the next message that is not in memory
+        self._fetch = PendingFetch()  # for the next message that is not in memory
         self._names = b"Nats-Stream: %b\r\nNats-Subject: " % stream.name
         self._block = bytearray(512)
         self._second = 0
@@ -136,17 +142,17 @@ class DirectGet:
 
     def _answer_one(self, reply: bytes, request: GetRequest, seq: int) -> None:
         """Answer with the message of a sequence, as soon as it is in memory."""
-        if 0 < seq <= self._store.visible_seq and not self._store.is_cached(seq, self._arrival):
-            arrival, self._arrival = self._arrival, Arrival()
-            self._in_turns(reply, self._answer_later(reply, request, seq, arrival))
+        if 0 < seq <= self._store.visible_seq and not self._store.is_cached(seq, self._fetch):
+            fetch, self._fetch = self._fetch, PendingFetch()
+            self._in_turns(reply, self._answer_later(reply, request, seq, fetch))
         else:
             self._answer_now(reply, request, seq)
 
     def _answer_later(
-        self, reply: bytes, request: GetRequest, seq: int, arrival: Arrival
+        self, reply: bytes, request: GetRequest, seq: int, fetch: PendingFetch
     ) -> WaitingPieces[None]:
         """Answer with a message that is being fetched."""
-        yield from until_cached(self._store, seq, arrival)
+        yield from until_cached(self._store, seq, fetch)
         self._answer_now(reply, request, seq)
 
     def _answer_now(self, reply: bytes, request: GetRequest, seq: int) -> None:
@@ -208,14 +214,14 @@ class DirectGet:
         pending = store.count_pending(filters, seq, False, visible) if visible else 0
         most_bytes = request.max_bytes or self._max_bytes
         last = sent = 0
-        arrival = Arrival()
+        fetch = PendingFetch()
         room = PIECE_BYTES
         for i in range(request.batch):
             if room <= 0:
                 room = PIECE_BYTES
                 yield None
-            while (found := self._try_next(filters, seq, arrival)) < 0:
-                yield arrival
+            while (found := self._try_next(filters, seq, fetch)) < 0:
+                yield fetch
             if not found:
                 if i == 0 or request.batch == 1:
                     self._status(reply, _NOT_FOUND)
@@ -289,16 +295,16 @@ class DirectGet:
             b"Nats-UpTo-Sequence: %d\r\n\r\n" % (pending, last, upto),
         )
 
-    def _try_next(self, filters: tuple[bytes, ...], seq: int, arrival: Arrival) -> int:
+    def _try_next(self, filters: tuple[bytes, ...], seq: int, fetch: PendingFetch) -> int:
         """Set the view to the first message from a sequence on that matches.
 
-        Returns 1, 0 if there is none, and -1 for one that is being fetched for `arrival`.
+        Returns 1, 0 if there is none, and -1 for one that is being fetched for `fetch`.
         """
         store = self._store
         visible = store.visible_seq
         if seq > visible:
             return 0
-        return store.try_next(filters, max(seq, 1), visible, self._view, arrival)
+        return store.try_next(filters, max(seq, 1), visible, self._view, fetch)
 
     def _show(self, seq: int) -> bool:
         """Set the view to the message of a sequence; False if it is not there, or not visible."""

@@ -164,7 +164,7 @@ class FastBatches:
         if request.sequence == 1 and not request.commits and self._stream.acks:
             self._send_flow(message.reply, 0, batch.every)
         try:
-            batches.Stage(self._stream).check(message)
+            batches.StagedBatch(self._stream).check(message)
         except batches.DuplicateId as duplicate:
             self._duplicate(request, batch, message, duplicate.seq)
             return

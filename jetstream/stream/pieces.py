@@ -29,7 +29,7 @@ class PieceOwner(Protocol):
         """Return the surroundings, which have the turns."""
 
 
-class Arrival:
+class PendingFetch:
     """A message that is fetched from the disk, and the work that waits for it."""
 
     __slots__ = ("_then",)
@@ -51,24 +51,24 @@ class Arrival:
 Pieces = Generator[None, None, Result]
 """Does a piece, of up to some 5 ms, until each ``yield``; what it returns is the result."""
 
-WaitingPieces = Generator[Arrival | None, None, Result]
-"""The same where the next piece may have to wait: for the arrival that is yielded."""
+WaitingPieces = Generator[PendingFetch | None, None, Result]
+"""The same where the next piece may have to wait: for the fetch that is yielded."""
 
 
-def until_cached(store: Store, seq: int, arrival: Arrival | None = None) -> WaitingPieces[None]:
+def until_cached(store: Store, seq: int, fetch: PendingFetch | None = None) -> WaitingPieces[None]:
     """Wait until a message can be loaded without waiting for a disk.
 
-    It may be that it is already being fetched for `arrival`.
+    It may be that it is already being fetched for `fetch`.
     """
-    arrival = arrival or Arrival()
-    while not store.is_cached(seq, arrival):
-        yield arrival
+    fetch = fetch or PendingFetch()
+    while not store.is_cached(seq, fetch):
+        yield fetch
 
 
-def until_time_cached(store: Store, seq: int, arrival: Arrival) -> WaitingPieces[None]:
+def until_time_cached(store: Store, seq: int, fetch: PendingFetch) -> WaitingPieces[None]:
     """Wait until the time of a message can be read without waiting for a disk."""
-    while not store.is_time_cached(seq, arrival):
-        yield arrival
+    while not store.is_time_cached(seq, fetch):
+        yield fetch
 
 
 def until_first_time(store: Store) -> WaitingPieces[None]:
@@ -76,11 +76,11 @@ def until_first_time(store: Store) -> WaitingPieces[None]:
 
     After `_TRIES` waits it ends even if the first message has changed each time.
     """
-    arrival = Arrival()
+    fetch = PendingFetch()
     for _ in range(_TRIES):
-        if store.is_first_time_cached(arrival):
+        if store.is_first_time_cached(fetch):
             break
-        yield arrival
+        yield fetch
 
 
 def in_turns(
@@ -139,16 +139,16 @@ class _Work(Generic[Result]):
             self._pieces.close()
             return False
         try:
-            arrival = next(self._pieces)
+            fetch = next(self._pieces)
         except StopIteration as end:
             self._done(end.value)
             return False
         except StoreError as error:
             self._refused(self._failure.fill(err=error))
             return False
-        if arrival is not None:
-            arrival.then(self._go_on_later)
-        return arrival is None
+        if fetch is not None:
+            fetch.then(self._go_on_later)
+        return fetch is None
 
     def _go_on_later(self) -> None:
         self._owner.surroundings.turns.add(self.go_on)

@@ -15,7 +15,7 @@ from midge.jetstream.json.structure import Boolean, Field, Integer, Items, Struc
 from midge.jetstream.json.times import Timestamp
 from midge.jetstream.store import lookups
 from midge.jetstream.store.store import Store
-from midge.jetstream.stream.pieces import Arrival, Pieces, WaitingPieces, until_time_cached
+from midge.jetstream.stream.pieces import PendingFetch, Pieces, WaitingPieces, until_time_cached
 
 _UINT64 = Integer("uint64", is_signed=False)
 _INT = Integer("int")
@@ -190,12 +190,12 @@ def seq_at_time(store: Store, time_ns: int) -> WaitingPieces[int]:
     """
     time_ns = in_reach(time_ns)
     low, high = lookups.around_time(store, time_ns)
-    arrival = Arrival()
+    fetch = PendingFetch()
     while low < high:
         middle = (low + high) >> 1
         seq = store.next_seq((), middle, high - 1)
         if seq:
-            yield from until_time_cached(store, seq, arrival)
+            yield from until_time_cached(store, seq, fetch)
         if not seq:
             high = middle
         elif not store.exists(seq):

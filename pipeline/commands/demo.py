@@ -22,7 +22,7 @@ from midge.pipeline.fleet.fleet import Truth, build_fleet
 from midge.pipeline.lake.settings import PipelineSettings
 
 if TYPE_CHECKING:
-    from midge.pipeline.commands.terminal import Bars
+    from midge.pipeline.commands.terminal import ProgressBars
 
 _START_TIMEOUT_S = 20.0
 _STOP_TIMEOUT_S = 30.0
@@ -110,7 +110,7 @@ def _simulate(args: argparse.Namespace, settings: PipelineSettings) -> Truth:
     return simulation.truth
 
 
-def _perform(args: argparse.Namespace, settings: PipelineSettings, show: "Bars") -> Truth:
+def _perform(args: argparse.Namespace, settings: PipelineSettings, show: "ProgressBars") -> Truth:
     from midge.pipeline.fleet.live import perform
     from midge.pipeline.records.files import require_records
 

@@ -25,7 +25,7 @@ from midge.sublist.subjects import is_valid_subject
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from midge.pipeline.commands.terminal import Bars
+    from midge.pipeline.commands.terminal import ProgressBars
     from midge.pipeline.lake.job import LakeJob, RunCounts
     from midge.pipeline.what_if.plan import PlanOutcome
 
@@ -51,7 +51,7 @@ def settings_of(args: argparse.Namespace) -> PipelineSettings:
 
 @contextmanager
 def session(
-    settings: PipelineSettings, show: "Bars", *, is_short: bool = False
+    settings: PipelineSettings, show: "ProgressBars", *, is_short: bool = False
 ) -> "Iterator[SparkSession]":
     """Start Spark for a command, and stop it at the end."""
     from midge.pipeline.session import spark_session
@@ -84,7 +84,9 @@ def run_job(args: argparse.Namespace) -> None:
     show_progress(progress, settings)
 
 
-def fill(settings: PipelineSettings, show: "Bars", *, rebuild: bool | Days = False) -> "RunCounts":
+def fill(
+    settings: PipelineSettings, show: "ProgressBars", *, rebuild: bool | Days = False
+) -> "RunCounts":
     """Fill the lake of `settings` from its records, with progress bars."""
     from midge.pipeline.lake import taken
 
@@ -121,7 +123,11 @@ def stream(args: argparse.Namespace) -> None:
 
 
 def make_job(
-    spark: "SparkSession", settings: PipelineSettings, show: "Bars", *, rebuild: bool = False
+    spark: "SparkSession",
+    settings: PipelineSettings,
+    show: "ProgressBars",
+    *,
+    rebuild: bool = False,
 ) -> "LakeJob":
     """Return the job of `settings`, which updates the bars."""
     from midge.pipeline.lake.job import LakeJob

@@ -23,7 +23,7 @@ from midge.pipeline.errors import PipelineError
 from midge.protocol.errors import MidgeError
 
 
-class Bars:
+class ProgressBars:
     """Progress bars on standard error, each with a name and its own progress."""
 
     def __init__(self, progress: Progress) -> None:
@@ -40,7 +40,7 @@ class Bars:
 
 
 @contextmanager
-def bars() -> Iterator[Bars]:
+def bars() -> Iterator[ProgressBars]:
     """Show progress bars while the block runs."""
     console = Console(stderr=True)
     columns = (
@@ -52,7 +52,7 @@ def bars() -> Iterator[Bars]:
         TextColumn("{task.fields[note]}", style="dim"),
     )
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        yield Bars(progress)
+        yield ProgressBars(progress)
 
 
 def say(text: str) -> None:

@@ -124,7 +124,7 @@ class Refusal(Struct, frozen=True):
     """The user whose credentials the client has proven to have; empty without one."""
 
 
-class NoSeat(Refusal, frozen=True):
+class ConnectionLimitRefusal(Refusal, frozen=True):
     """The refusal of a connection over a limit; the client itself has done nothing wrong."""
 
 

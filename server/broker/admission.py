@@ -28,7 +28,7 @@ from midge.protocol import errors
 from midge.server.accounts.plan import plan_configured
 from midge.server.auth import Authenticator, Identity, Refusal, Verdict
 from midge.server.auth.authenticator import ANYBODY
-from midge.server.auth.identity import NoSeat
+from midge.server.auth.identity import ConnectionLimitRefusal
 from midge.server.auth.permissions import Permissions
 from midge.server.broker.identification import (
     PendingAuth,
@@ -112,7 +112,7 @@ class Admission:
         self._by_user: Counter[str] = Counter()
         self._present: dict[int, Identity | None] = {}
         self._of_tokens: TokenAccounts | None = None
-        self.seats: ConnectionQuota | None = None  # set if another process counts connections
+        self.quota: ConnectionQuota | None = None  # set if another process counts connections
         self._expiries: Expiries | None = None
         self._pending_auth = PendingAuth()
         self._scan_timer: Timer | None = None
@@ -158,26 +158,26 @@ class Admission:
         if 0 < per_address < self._by_address[connection.peer_host]:
             self.turn_away(connection, "connections_per_address")
             return False
-        seats = self._seats_for(connection)
-        if seats is None or not self._await_seat(connection, seats):
+        quota = self._quota_for(connection)
+        if quota is None or not self._await_quota(connection, quota):
             self._let_in(connection, self._silent_identity(connection))
         return connection.reason is None
 
-    def _seats_for(self, connection: Connection) -> ConnectionQuota | None:
+    def _quota_for(self, connection: Connection) -> ConnectionQuota | None:
         """Return the process that counts `connection`, or None if none does."""
-        return None if connection.own_login is not None else self.seats
+        return None if connection.own_login is not None else self.quota
 
-    def _await_seat(self, connection: Connection, seats: ConnectionQuota) -> bool:
-        """Ask for a seat for `connection`; return False if there is no answer to wait for."""
-        verdict = seats.enter(connection, self._silent_identity(connection))
+    def _await_quota(self, connection: Connection, quota: ConnectionQuota) -> bool:
+        """Ask for a slot for `connection`; return False if there is no answer to wait for."""
+        verdict = quota.enter(connection, self._silent_identity(connection))
         if verdict is None or isinstance(verdict, Verdict):
             return False
         connection.channel.reading.halt(AUTHENTICATING)
-        self._pending_auth.ask(connection, verdict, self._seated)
+        self._pending_auth.ask(connection, verdict, self._quota_answered)
         return True
 
-    def _seated(self, connection: Connection, verdict: Verdict) -> None:
-        """Admit or close a connection that was waiting for its seat."""
+    def _quota_answered(self, connection: Connection, verdict: Verdict) -> None:
+        """Admit or close a connection that was waiting for its slot."""
         connection.channel.reading.unhalt(AUTHENTICATING)
         if isinstance(verdict, Refusal):
             self._send_away(connection, verdict)
@@ -195,17 +195,17 @@ class Admission:
             connection.require_connect(auth_timeout_s(self._host.options, connection))
 
     def count_elsewhere(self, send: Callable[[list[Any]], object]) -> ConnectionQuota:
-        """Count connections in another process, to which `send` sends lines; return the seats."""
+        """Count connections in another process, to which `send` sends lines; return its quota."""
         from midge.server.broker.connection_quota import ConnectionQuota  # noqa: PLC0415 - for workers only
 
-        self.seats = ConnectionQuota(self._host, self.plan_for, send)
-        return self.seats
+        self.quota = ConnectionQuota(self._host, self.plan_for, send)
+        return self.quota
 
     async def make_known(self, account: str) -> None:
         """Plan `account`, which a token may describe, in this process and all other workers."""
         self.plan_for(account)
-        if self.seats is not None:
-            await self.seats.make_known(account)
+        if self.quota is not None:
+            await self.quota.make_known(account)
 
     def turn_away(self, connection: Connection, limit: str) -> None:
         """Close a connection that exceeds the limit called `limit`."""
@@ -262,7 +262,7 @@ class Admission:
         interception = self._interception()
         if interception is not None:
             verdict = interception.connect(connection, verdict)
-        return verdict if self.seats is None else self.seats.decide(connection, verdict)
+        return verdict if self.quota is None else self.quota.decide(connection, verdict)
 
     def _ask_authenticator(self, connection: Connection) -> Verdict | Awaitable[Verdict]:
         """Return its verdict, without a request where it checks nothing."""
@@ -276,9 +276,9 @@ class Admission:
             return
         self._pending_auth.drop(connection)
         self._unbind(connection)
-        seats = self._seats_for(connection)
-        if seats is not None:
-            seats.leave(connection)
+        quota = self._quota_for(connection)
+        if quota is not None:
+            quota.leave(connection)
         del self._present[connection.cid]
         self._by_address[connection.peer_host] -= 1
         if not self._by_address[connection.peer_host]:
@@ -441,7 +441,7 @@ class Admission:
         """Close `connection`: log the reason, and send the client nats-server's text."""
         if refusal.limit:
             self._host.limit_hits[refusal.limit] += 1
-        if isinstance(refusal, NoSeat):
+        if isinstance(refusal, ConnectionLimitRefusal):
             connection.close(ClosedReason(refusal.reason), refusal.wire)
             return
         self.note_refused(connection, refusal.detail)

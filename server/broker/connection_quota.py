@@ -1,7 +1,7 @@
 """Connections by address, user and account, counted by the parent of several workers.
 
 A single process counts its connections itself. With several workers, each asks the parent for a
-seat before it admits a connection that a limit applies to. Without a limit it only reports the
+slot before it admits a connection that a limit applies to. Without a limit it only reports the
 connection, so that the counts are complete if a reload adds a limit.
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from midge.protocol import errors
 from midge.server.auth import Identity, Refusal, Verdict
-from midge.server.auth.identity import NoSeat
+from midge.server.auth.identity import ConnectionLimitRefusal
 from midge.server.channels.closed_reason import ClosedReason
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ ADDRESS, USER, ACCOUNT = "connections_per_address", "connections_per_user", "acc
 
 
 class ConnectionQuota:
-    """The seats of one worker's connections; `send` sends lines to the parent, in order.
+    """The slots of one worker's connections; `send` sends lines to the parent, in order.
 
     `plan_for` returns the plan of an account. In operator mode, `first_of` is awaited before the
     first connection of an account is admitted.
@@ -57,7 +57,7 @@ class ConnectionQuota:
     def decide(
         self, connection: Connection, verdict: Verdict | Awaitable[Verdict]
     ) -> Verdict | Awaitable[Verdict]:
-        """Return `verdict`, or a refusal if the client has no seat."""
+        """Return `verdict`, or a refusal if the client has no slot."""
         if isinstance(verdict, Refusal):
             return verdict
         if not isinstance(verdict, Identity):
@@ -66,12 +66,12 @@ class ConnectionQuota:
         if self._is_known(verdict.account) and all(most < 0 for _, _, most in claims):
             self._queue(["take", connection.cid, 0, claims])
             return verdict
-        return self._seat(connection, verdict, claims)
+        return self._take_slot(connection, verdict, claims)
 
     def enter(
         self, connection: Connection, identity: Identity | None
     ) -> Verdict | Awaitable[Verdict] | None:
-        """Ask for a seat for `connection`, as `identity` if it needs no CONNECT.
+        """Ask for a slot for `connection`, as `identity` if it needs no CONNECT.
 
         Returns the verdict, or None if the connection is admitted and must still send CONNECT.
         """
@@ -81,10 +81,10 @@ class ConnectionQuota:
         if claims[0][2] < 0:
             self._queue(["take", connection.cid, 0, claims])
             return None
-        return self._seat(connection, Identity(), claims)
+        return self._take_slot(connection, Identity(), claims)
 
     def leave(self, connection: Connection) -> None:
-        """Give up the seats of a connection that has ended."""
+        """Give up the slots of a connection that has ended."""
         self._queue(["leave", connection.cid])
 
     def answered(self, answers: list[tuple[int, str]]) -> None:
@@ -114,17 +114,17 @@ class ConnectionQuota:
         verdict = self.decide(connection, await pending)
         return verdict if isinstance(verdict, Verdict) else await verdict
 
-    async def _seat(
+    async def _take_slot(
         self, connection: Connection, identity: Identity, claims: list[QuotaClaim]
     ) -> Verdict:
         await self.make_known(identity.account)
         limit = await self._ask(connection.cid, claims)
         if limit == ACCOUNT:
             text, reason = errors.MAXIMUM_ACCOUNT_CONNECTIONS, "MAXIMUM_ACCOUNT_CONNECTIONS"
-            return NoSeat("the account is full", text, ClosedReason[reason].value)
+            return ConnectionLimitRefusal("the account is full", text, ClosedReason[reason].value)
         if limit:
             reason = ClosedReason.MAXIMUM_CONNECTIONS.value
-            return NoSeat("too many", errors.MAXIMUM_CONNECTIONS, reason, limit)
+            return ConnectionLimitRefusal("too many", errors.MAXIMUM_CONNECTIONS, reason, limit)
         return identity
 
     def _is_known(self, account: str) -> bool:

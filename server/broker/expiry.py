@@ -66,7 +66,7 @@ def expiry_text(identity: Identity) -> str:
     return errors.AUTHENTICATION_EXPIRED
 
 
-class Found(Struct, frozen=True, eq=False):
+class ScanResult(Struct, frozen=True, eq=False):
     """Clients whose account, key or token has `ended`, and those whose account has `changed`."""
 
     ended: list[tuple[Connection, Refusal]]
@@ -76,12 +76,12 @@ class Found(Struct, frozen=True, eq=False):
 
 def scan_tokens(
     mode: OperatorMode, accounts: TokenAccounts, connections: Iterable[Connection], now_s: float
-) -> Found:
+) -> ScanResult:
     """Plan `accounts` again by their current tokens, and return the affected connections."""
     before = accounts.claims
     accounts.plan(mode, set(before), now_s)
     known: dict[str, Claims[AccountBody]] = {}
-    found = Found([], [], partial(mode.why_ended, now_s=now_s, known=known))
+    found = ScanResult([], [], partial(mode.why_ended, now_s=now_s, known=known))
     for connection in connections:
         identity = connection.identity
         if identity is None:

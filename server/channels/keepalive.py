@@ -19,7 +19,7 @@ _FIRST_PING_SPREAD = 0.2  # so that clients that reconnect together are not ping
 _ROUND_TRIP_AGE_S = 3600.0  # a round-trip time older than this is measured again
 
 
-class Kept(Protocol):
+class PingedConnection(Protocol):
     """The connection that a `KeepaliveTimer` pings and ends."""
 
     def send_ping(self) -> None:
@@ -52,11 +52,17 @@ class KeepaliveTimer:
     )
 
     def __init__(
-        self, kept: Kept, clock: Clock, random: Random, *, interval_s: float, ping_max: int
+        self,
+        kept: PingedConnection,
+        clock: Clock,
+        random: Random,
+        *,
+        interval_s: float,
+        ping_max: int,
     ) -> None:
         self._clock = clock
         self._random = random
-        self._kept: Kept | None = kept
+        self._kept: PingedConnection | None = kept
         self._timer: Timer | None = None
         self._ping_sent_at = -math.inf
         self._answered_at = -math.inf

@@ -149,7 +149,7 @@ QUEUED_BYTES_MAX = 1 << 20
 _OPEN = object()
 
 
-class Ticket:
+class PendingAnswer:
     """One place in a queue; `answer` it once."""
 
     __slots__ = ("_answer", "_conclude", "_queue", "size_bytes")
@@ -191,7 +191,7 @@ class AnswerQueue:
         self.is_held = False
         self._most = most
         self._advanced = advanced
-        self._tickets: deque[Ticket] = deque()
+        self._tickets: deque[PendingAnswer] = deque()
         self._is_advancing = False
 
     def __len__(self) -> int:
@@ -207,9 +207,9 @@ class AnswerQueue:
         """Return whether at least half of the queue is free."""
         return len(self._tickets) * 2 <= self._most and self.size_bytes * 2 <= QUEUED_BYTES_MAX
 
-    def put(self, apply_verdict: Callable[[Any], object], size_bytes: int = 0) -> Ticket:
+    def put(self, apply_verdict: Callable[[Any], object], size_bytes: int = 0) -> PendingAnswer:
         """Take the next place; `apply_verdict` is called with the answer, in this order."""
-        ticket = Ticket(self, apply_verdict, size_bytes)
+        ticket = PendingAnswer(self, apply_verdict, size_bytes)
         self._tickets.append(ticket)
         self.size_bytes += size_bytes
         return ticket

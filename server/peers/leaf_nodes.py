@@ -126,8 +126,8 @@ class LeafNodes(LinkService, Observer):
 
     def authenticate(self, request: AuthRequest) -> Verdict | Awaitable[Verdict]:
         """Return the verdict on a leaf, once all workers know its account."""
-        seats, verdict = self.broker.admission.seats, self._decide(request)
-        return verdict if seats is None else seats.introduce(verdict)
+        quota, verdict = self.broker.admission.quota, self._decide(request)
+        return verdict if quota is None else quota.introduce(verdict)
 
     def _decide(self, request: AuthRequest) -> Verdict | Awaitable[Verdict]:
         """Return the verdict on a leaf by the users of this port, or else by clients' users."""

@@ -15,7 +15,7 @@ from midge.server.process.go_flags import Flag, FlagError, parse
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from midge.server.process.go_flags import CommandLine, Given
+    from midge.server.process.go_flags import CommandLine, GivenFlag
 
 ACTIONS = (
     Flag(("h", "help"), "bool", ("help",)),
@@ -206,14 +206,14 @@ def _is_switch(setting: schema.Setting) -> bool:
     return isinstance(schema.strip_metadata(setting.type), inspect.BoolType)
 
 
-def setting_values(given: Iterable[Given]) -> Iterator[tuple[tuple[str, ...], str, Any]]:
+def setting_values(given: Iterable[GivenFlag]) -> Iterator[tuple[tuple[str, ...], str, Any]]:
     """Yield path, flag and value of the settings among the given flags, in order."""
     for one in given:
         if one.flag not in ACTIONS and one.flag not in UNSUPPORTED:
             yield from _values_of(one)
 
 
-def notes_on(given: Iterable[Given]) -> tuple[str, ...]:
+def notes_on(given: Iterable[GivenFlag]) -> tuple[str, ...]:
     """Return a warning for each of the given flags that has no effect."""
     return tuple(
         f"flag {one.spelling} has no effect: {one.flag.target[0]}"
@@ -222,7 +222,7 @@ def notes_on(given: Iterable[Given]) -> tuple[str, ...]:
     )
 
 
-def _values_of(one: Given) -> Iterator[tuple[tuple[str, ...], str, Any]]:
+def _values_of(one: GivenFlag) -> Iterator[tuple[tuple[str, ...], str, Any]]:
     path, value = one.flag.target, one.value
     if path[-1] in _LEVELS:
         yield from ((("logging", name), one.spelling, value) for name in _LEVELS[path[-1]])
@@ -263,7 +263,7 @@ def cluster_listen(url: str) -> dict[str, Any]:
     return found
 
 
-def check_tls_flags(given: Iterable[Given]) -> None:
+def check_tls_flags(given: Iterable[GivenFlag]) -> None:
     """Make sure that the flags that turn TLS on come with certificate and key.
 
     Raises: ConfigError with nats-server's words.

@@ -46,7 +46,7 @@ class Flag(msgspec.Struct, frozen=True):
     """Whether midge ignores it with a warning; never suggested."""
 
 
-class Given(msgspec.Struct, frozen=True):
+class GivenFlag(msgspec.Struct, frozen=True):
     """A flag of a command line."""
 
     flag: Flag
@@ -58,7 +58,7 @@ class Given(msgspec.Struct, frozen=True):
 class CommandLine(msgspec.Struct, frozen=True):
     """A parsed command line."""
 
-    given: list[Given]
+    given: list[GivenFlag]
     words: list[str]
     """The words after the flags."""
 
@@ -69,7 +69,7 @@ def parse(arguments: Sequence[str], flags: Iterable[Flag]) -> CommandLine:
     Raises: FlagError for an unknown flag, a missing or a wrong value.
     """
     known = {name: flag for flag in flags for name in flag.names}
-    given: list[Given] = []
+    given: list[GivenFlag] = []
     rest = list(arguments)
     while rest and len(rest[0]) > 1 and rest[0].startswith("-"):
         argument = rest.pop(0)
@@ -88,7 +88,7 @@ def parse(arguments: Sequence[str], flags: Iterable[Flag]) -> CommandLine:
             if not rest:
                 raise FlagError(f"flag needs an argument: -{name}")
             text = rest.pop(0)
-        given.append(Given(flag, argument[:dashes] + name, _value(text, name, flag.kind)))
+        given.append(GivenFlag(flag, argument[:dashes] + name, _value(text, name, flag.kind)))
     return CommandLine(given, rest)
 
 

@@ -62,7 +62,7 @@ class Worker:
         self._early_links: list[tuple[int, socket.socket]] = []
         self._early_notices: list[tuple[str, dict[str, Any]]] = []
         self._worker: WorkerRole | None = None
-        self._seats: ConnectionQuota | None = None
+        self._quota: ConnectionQuota | None = None
         self._apply: Callable[[], None] | None = None
         self._ending = asyncio.Event()
 
@@ -111,8 +111,8 @@ class Worker:
             self._apply = None
         elif kind == "digest":
             server.name_configuration(body["digest"])
-        elif kind == "seats" and self._seats is not None:
-            self._seats.answered(body["answers"])
+        elif kind == "quota" and self._quota is not None:
+            self._quota.answered(body["answers"])
         elif kind == "neighbours":
             self._take_neighbours(server, body)
             _renew_info(server.broker, list(server.broker.clients.values()))
@@ -182,14 +182,14 @@ class Worker:
         """Make the parent count connections, and announce `accounts` to all workers."""
 
         def send(lines: list[Any]) -> None:
-            self._control.send("seats", lines=lines)
+            self._control.send("quota", lines=lines)
 
         async def make_known(name: str) -> None:
             with contextlib.suppress(MidgeError):  # the parent is ending
                 await self._control.ask("account", name=name)
 
-        self._seats = admission.count_elsewhere(send)
-        self._seats.first_of = make_known
+        self._quota = admission.count_elsewhere(send)
+        self._quota.first_of = make_known
         for name in accounts:
             admission.plan_for(name)
 

@@ -16,7 +16,7 @@ import msgspec
 from midge.jetstream.archive import entries
 from midge.jetstream.archive.entries import ArchiveError
 from midge.jetstream.archive.framing import S2Writer
-from midge.jetstream.archive.nats_store.blocks import Gone, NatsBlock
+from midge.jetstream.archive.nats_store.blocks import NatsBlock, RemovedSequences
 from midge.jetstream.archive.nats_store.metadata import read_consumer, read_index, read_meta
 from midge.jetstream.json.encode import encode
 from midge.jetstream.stream import admission
@@ -63,7 +63,9 @@ class NatsStoredStream:
     def archive(self) -> Iterator[bytes]:
         """Yield the stream as an archive, in pieces; damaged parts are left out and recorded."""
         opener = self._key.open if self._key is not None else None
-        gone = Gone(read_index(self.name, _read(self.path / "msgs" / "index.db"), opener))
+        gone = RemovedSequences(
+            read_index(self.name, _read(self.path / "msgs" / "index.db"), opener)
+        )
         for block in self._blocks():
             gone.take(block)
             self.damages += block.damages

@@ -55,7 +55,7 @@ class AnnouncedConnections(msgspec.Struct):
     leafnodes: int = 0
 
 
-class Heard(RoutedSubscription):
+class AnnouncementSubscription(RoutedSubscription):
     """This server's subscription to announcements, in the system account."""
 
     def __init__(self, subject: bytes, take: Callable[[str, bytes], object]) -> None:
@@ -86,7 +86,7 @@ class RemoteConnections(Observer):
     def start(self) -> None:
         """Start to listen, announce and ask."""
         for subject in (_REPORTED, self._inbox):
-            self._events.listen(Heard(subject, self._take))
+            self._events.listen(AnnouncementSubscription(subject, self._take))
         self._broker.system_account.add_listener(self)
         self._broker.observers.append(self)
         self._broker.remote_connections = self.count

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Seat:
+class WorkerLoad:
     """The load of one worker, as the parent knows it.
 
     A worker reports how many connections it has, and how many it had been handed when it counted.
@@ -26,26 +26,26 @@ class Seat:
         self._counted = received
         self._open = open_now
 
-    def vacate(self) -> None:
+    def reset(self) -> None:
         """Reset the counts of a worker that has ended with its connections."""
         self.is_ready = False
         self.handed = self._counted = self._open = 0
 
 
 class Balancer:
-    """The seats of all workers."""
+    """The workers, by their loads."""
 
     def __init__(self, count: int) -> None:
-        self.seats = [Seat(index) for index in range(count)]
+        self.workers = [WorkerLoad(index) for index in range(count)]
 
-    def by_load(self) -> list[Seat]:
+    def by_load(self) -> list[WorkerLoad]:
         """List the workers that take connections, the least loaded first.
 
         Of workers with as many connections, the one that has been handed fewest comes first.
         """
-        ready = [seat for seat in self.seats if seat.is_ready]
-        return sorted(ready, key=lambda seat: (seat.load(), seat.handed, seat.index))
+        ready = [worker for worker in self.workers if worker.is_ready]
+        return sorted(ready, key=lambda worker: (worker.load(), worker.handed, worker.index))
 
     def load(self) -> int:
         """Return the number of connections of all workers."""
-        return sum(seat.load() for seat in self.seats)
+        return sum(worker.load() for worker in self.workers)

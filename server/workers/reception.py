@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from midge.server.clock import Clock
-    from midge.server.workers.balancer import Seat
+    from midge.server.workers.balancer import WorkerLoad
     from midge.server.workers.worker_pool import WorkerPool
 
 _LOOK_AGAIN_S = 0.02  # while no worker takes connections, which the system queues meanwhile
@@ -42,7 +42,7 @@ class Reception:
 
     def is_open(self) -> bool:
         """Return whether any worker takes connections."""
-        return any(seat.is_ready for seat in self._pool.balancer.seats)
+        return any(worker.is_ready for worker in self._pool.balancer.workers)
 
     def receive(self, kind: str, accepted: socket.socket, peer: tuple[str, int]) -> None:
         """Hand `accepted` to the least loaded worker that has room for it, and close the copy."""
@@ -55,19 +55,21 @@ class Reception:
             "cid": self._last_cid,
             "full": balancer.load() >= self._max_connections(),
         }
-        for seat in self._by_preference(kind):
-            process = self._pool.process(seat.index)
+        for worker in self._by_preference(kind):
+            process = self._pool.process(worker.index)
             if process is not None and process.hand_over(note, accepted):
-                seat.handed += 1
+                worker.handed += 1
                 break
         else:
             self.refused += 1
             log.error("handover_refused", peer=f"{peer[0]}:{peer[1]}")
         accepted.close()
 
-    def _by_preference(self, kind: str) -> list[Seat]:
-        seats = self._pool.balancer.by_load()
-        return sorted(seats, key=lambda seat: seat.index) if self._is_firsts(kind) else seats
+    def _by_preference(self, kind: str) -> list[WorkerLoad]:
+        workers = self._pool.balancer.by_load()
+        return (
+            sorted(workers, key=lambda worker: worker.index) if self._is_firsts(kind) else workers
+        )
 
 
 class ListeningSocket(Acceptor):

@@ -94,8 +94,8 @@ class WorkerPool:
         """
         self._failed = asyncio.get_running_loop().create_future()
         try:
-            for seat in self.balancer.seats:
-                await self._spawn(seat.index)
+            for worker in self.balancer.workers:
+                await self._spawn(worker.index)
             starts = [self._begin(process) for process in self._processes.values()]
             together = asyncio.ensure_future(_all(starts))
             either: set[asyncio.Future[Any]] = {together, self._failed}
@@ -150,7 +150,7 @@ class WorkerPool:
         process.has_notice = True
         await process.control.ask("start", handed=process.handed, **notice)
         if not self._is_stopping:
-            self.balancer.seats[process.index].is_ready = True
+            self.balancer.workers[process.index].is_ready = True
             log.info("worker_started", worker=process.index, worker_pid=process.pid)
             self._owner.states_changed()
 
@@ -193,11 +193,11 @@ class WorkerPool:
 
     def _on_notice(self, process: WorkerProcess, kind: str, body: dict[str, Any]) -> None:
         if kind == "load":
-            self.balancer.seats[process.index].count(body["received"], body["open"])
-        elif kind == "seats":
+            self.balancer.workers[process.index].count(body["received"], body["open"])
+        elif kind == "quota":
             answers = self.connection_counts.update(process.index, body["lines"])
             if answers:
-                process.control.send("seats", answers=answers)
+                process.control.send("quota", answers=answers)
         elif kind == "neighbours":
             self._owner.neighbours_changed(process.index, body)
         elif kind == "link_lost":
@@ -246,8 +246,8 @@ class WorkerPool:
         return [answer for answer in answers if not isinstance(answer, BaseException)]
 
     def _ready(self) -> list[WorkerProcess]:
-        seats = self.balancer.seats
-        return [one for one in self._processes.values() if seats[one.index].is_ready]
+        workers = self.balancer.workers
+        return [one for one in self._processes.values() if workers[one.index].is_ready]
 
     def process(self, index: int) -> WorkerProcess | None:
         """Return the process of worker `index`, if there is one."""
@@ -257,12 +257,12 @@ class WorkerPool:
         """Describe each worker for monitoring."""
         return [
             {
-                "worker": seat.index,
-                "pid": process.pid if (process := self._processes.get(seat.index)) else 0,
-                "ready": seat.is_ready,
-                "failing": len(self._deaths[seat.index]) >= DEATHS_MAX,
+                "worker": worker.index,
+                "pid": process.pid if (process := self._processes.get(worker.index)) else 0,
+                "ready": worker.is_ready,
+                "failing": len(self._deaths[worker.index]) >= DEATHS_MAX,
             }
-            for seat in self.balancer.seats
+            for worker in self.balancer.workers
         ]
 
     # Ends.
@@ -290,7 +290,7 @@ class WorkerPool:
         if self._processes.get(index) is process:
             del self._processes[index]
         self._empty.set()
-        self.balancer.seats[index].vacate()
+        self.balancer.workers[index].reset()
         self.connection_counts.forget(index)
         if self._is_stopping:
             return

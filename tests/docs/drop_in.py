@@ -18,9 +18,15 @@ from midge.server.config.nats_conf import (
 from midge.server.config.nats_conf import security_blocks as security_keys
 from midge.server.config.nats_conf import server_block as server_keys
 from midge.server.config.nats_conf.parser import ConfNode
-from midge.server.config.nats_conf.sections import Ignored, Missing, Result, Section, read_map
+from midge.server.config.nats_conf.sections import (
+    IgnoredKey,
+    Result,
+    Section,
+    UnsupportedKey,
+    read_map,
+)
 from midge.server.process.flags import ACTIONS, SETTINGS, UNSUPPORTED, setting_values
-from midge.server.process.go_flags import Given
+from midge.server.process.go_flags import GivenFlag
 from tests.conftest import ROOT
 
 if TYPE_CHECKING:
@@ -210,13 +216,13 @@ def refusals(level: Level) -> dict[str, str]:
     return {
         key: f"midge does not support {handler.feature}"
         for key, handler in level.keys.items()
-        if isinstance(handler, Missing)
+        if isinstance(handler, UnsupportedKey)
     }
 
 
 def missing_switches(level: Level) -> set[str]:
     """Return the refused keys of a level that may be `false`, as nats-server takes it for them."""
-    missing = {key: one for key, one in level.keys.items() if isinstance(one, Missing)}
+    missing = {key: one for key, one in level.keys.items() if isinstance(one, UnsupportedKey)}
     return {key for key, handler in missing.items() if handler.is_switch}
 
 
@@ -227,10 +233,10 @@ def _differences() -> Iterator[str]:
     for level in LEVELS:
         told: dict[str, list[str]] = {}
         for key, handler in level.keys.items():
-            if isinstance(handler, Missing):
+            if isinstance(handler, UnsupportedKey):
                 but = "; `false` is taken" if handler.is_switch else ""
                 told.setdefault(f"refuses it: {handler.feature}{but}", []).append(key)
-            elif isinstance(handler, Ignored):
+            elif isinstance(handler, IgnoredKey):
                 told.setdefault(f"warns: {handler.reason}", []).append(key)
         yield from (f"| {level.name} | {_keys(keys)} | {text} |" for text, keys in told.items())
     yield from SAFER
@@ -259,14 +265,14 @@ def _effect(flag: Flag) -> str:
     if flag.target == ("tls", "tls"):
         return "make `--tlscert` and `--tlskey` obligatory"
     value = {"bool": True, "int": 1, "str": ""}[flag.kind]
-    given = setting_values([Given(flag, flag.names[0], value)])
+    given = setting_values([GivenFlag(flag, flag.names[0], value)])
     return ", ".join(f"`{'.'.join(path)}`" for path, _, _ in given)
 
 
 def _level(level: Level) -> Iterator[str]:
     taken: dict[str, list[str]] = {}
     for key, handler in level.keys.items():
-        if isinstance(handler, Missing | Ignored):
+        if isinstance(handler, UnsupportedKey | IgnoredKey):
             continue
         taken.setdefault(_target(level, key), []).append(key)
     yield from (f"### {level.name}", "", "| key | setting |", "|---|---|")

@@ -164,7 +164,7 @@ def _prefix(data: bytes) -> int:
     raise S2Error("the compressed block has no length")
 
 
-class Gone:
+class RemovedSequences:
     """Which sequences have no message, as all blocks of a stream together and its index say.
 
     A tombstone may lie in a later block than the message that it removes.

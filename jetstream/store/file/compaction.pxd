@@ -12,7 +12,7 @@ cdef unsigned int _NONE
 
 
 @cython.final
-cdef class Carried:
+cdef class KeptRecords:
     cdef readonly set names
     cdef readonly list removals, ids
     cdef readonly dict purges
@@ -67,12 +67,12 @@ cdef class Compaction:
         self, FileStore stream, bytes msg_id, unsigned long long seq, long long time_ns
     ) except *
     @cython.locals(number="unsigned int", stream=FileStore, seq="unsigned long long",
-                   end=Py_ssize_t, carried=Carried, position=Py_ssize_t, length=Py_ssize_t)
+                   end=Py_ssize_t, carried=KeptRecords, position=Py_ssize_t, length=Py_ssize_t)
     cdef void _sort_other(
         self, bytearray old, Py_ssize_t at, int kind, unsigned long long group
     ) except *
     cdef void _note_removal(
         self, FileStore stream, unsigned long long seq, unsigned long long group
     ) except *
-    @cython.locals(carried=Carried)
-    cdef Carried _of(self, unsigned int number)
+    @cython.locals(carried=KeptRecords)
+    cdef KeptRecords _of(self, unsigned int number)

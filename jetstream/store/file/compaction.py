@@ -40,7 +40,7 @@ SLICE_BYTES = 512 * 1024
 """Bytes of a segment that are read and sorted in one turn: some 1.5 ms of small messages."""
 
 
-class Carried:
+class KeptRecords:
     """Data of one stream in a segment besides the messages left; at the least its bounds."""
 
     __slots__ = ("ids", "names", "purges", "removals")
@@ -69,7 +69,7 @@ class Compaction:
         self.segment = segment
         self._streams = streams
         self._done = done
-        self._carried: dict[int, Carried] = {}
+        self._carried: dict[int, KeptRecords] = {}
         self._stream_deletions: set[int] = set()
         self._moves = bytearray()
         self._moved_count = 0
@@ -296,10 +296,10 @@ class Compaction:
         if stream.segments.needs_tombstone(seq, group, self.segment):
             self._of(stream.number).removals.append(seq)
 
-    def _of(self, number: int) -> Carried:
+    def _of(self, number: int) -> KeptRecords:
         carried = self._carried.get(number)
         if carried is None:
-            carried = self._carried[number] = Carried()
+            carried = self._carried[number] = KeptRecords()
         return carried
 
     def _kept(self) -> None:

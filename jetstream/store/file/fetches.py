@@ -4,9 +4,10 @@ A read that waits for a busy disk takes 100 ms and more, in which the event loop
 else. So a reader that can wait reads the cached records, starts a fetch of the others, and reads
 again after it.
 
-`Departing` reads messages that were removed before a snapshot got to them and that are only on the
-disk. It reads them one after the other, each after a thread has fetched it, so that a removal does
-not wait for the disk. Their files stay open until then, even if the segments are deleted.
+`DepartingMessages` reads messages that were removed before a snapshot got to them and that are only
+on the disk. It reads them one after the other, each after a thread has fetched it, so that a
+removal does not wait for the disk. Their files stay open until then, even if the segments are
+deleted.
 
 `ReadBuffers` keeps the buffers of all streams of a directory within one budget.
 """
@@ -33,8 +34,8 @@ Departed = tuple[DiskFile, int, int, Callable[[BytesLike], object]]
 """The file of a record, its position, its length, and the callback for its bytes."""
 
 
-class Departing:
-    """Those of a store directory, in the order of their removal."""
+class DepartingMessages:
+    """The removed messages of a store directory that are to be read, in order."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -130,7 +131,7 @@ class Fetches:
     """
 
     def __init__(self, disk: Disk) -> None:
-        self.departing = Departing(disk)
+        self.departing = DepartingMessages(disk)
         self._disk = disk
         self._waiting: dict[Place, dict[Waiter, None]] = {}
         self._waiters = 0

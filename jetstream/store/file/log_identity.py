@@ -63,7 +63,7 @@ class LogIdentity(NamedTuple):
     wrapped_key: bytes
 
 
-class Established(NamedTuple):
+class EstablishedStore(NamedTuple):
     """The store's id, the disk to use, and the files that name another store: they are aside."""
 
     store_id: bytes
@@ -71,7 +71,7 @@ class Established(NamedTuple):
     foreign: list[str]
 
 
-def establish(disk: Disk, keys: UserKeys | None) -> Established:
+def establish(disk: Disk, keys: UserKeys | None) -> EstablishedStore:
     """Return which store it is and the disk to use, after making or mending its identity.
 
     With keys that is an encrypting disk, and the identity is wrapped by the current one. Of two
@@ -101,7 +101,7 @@ def establish(disk: Disk, keys: UserKeys | None) -> Established:
     for name in foreign:
         put_aside(disk, name)
     _write_where_missing(disk, found, wanted)
-    return Established(store_id, opened, foreign)
+    return EstablishedStore(store_id, opened, foreign)
 
 
 def _proven(

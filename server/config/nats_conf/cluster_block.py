@@ -10,7 +10,7 @@ from midge.protocol.errors import quote
 from midge.server.config.nats_conf.leafnode_blocks import read_compression
 from midge.server.config.nats_conf.sections import (
     Handler,
-    Ignored,
+    IgnoredKey,
     Key,
     Section,
     read_listen,
@@ -136,7 +136,7 @@ CLUSTER: dict[str, Handler] = {
     "accounts": Key("accounts", texts),
     "compression": read_compression("s2_fast"),
     "ping_interval": _ping_interval,
-    "ping_max": Ignored("keepalive.ping_max holds", integer, (0,)),
+    "ping_max": IgnoredKey("keepalive.ping_max holds", integer, (0,)),
     "write_deadline": timed("write_deadline_s", "write_deadline"),
     "write_timeout": Key("write_timeout_policy", write_timeout),
 }

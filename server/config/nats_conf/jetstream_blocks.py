@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from midge.server.config.nats_conf.sections import (
     Handler,
-    Ignored,
+    IgnoredKey,
     Key,
-    Missing,
     Section,
+    UnsupportedKey,
     positive,
     read_map,
 )
@@ -124,8 +124,8 @@ BATCH: dict[str, Handler] = {
 
 LIMITS: dict[str, Handler] = {
     "max_ack_pending": Key("max_ack_pending", limit),
-    "max_ha_assets": Ignored(_REPLICAS, integer, (0,)),
-    "default_max_consumers": Ignored("the default is no limit", integer),
+    "max_ha_assets": IgnoredKey(_REPLICAS, integer, (0,)),
+    "default_max_consumers": IgnoredKey("the default is no limit", integer),
     "max_request_batch": Key("max_request_batch", limit),
     "duplicate_window": Key("duplicate_window_s", _duplicate_window),
     "batch": _nested("", BATCH),
@@ -153,19 +153,19 @@ SERVER: dict[str, Handler] = {
     "prev_ek": Key("prev_encryption_key", text),
     "prev_encryption_key": Key("prev_encryption_key", text),
     "cipher": Key("cipher", _cipher),
-    "extension_hint": Ignored("leaf nodes never extend the JetStream of a hub", text, ("",)),
+    "extension_hint": IgnoredKey("leaf nodes never extend the JetStream of a hub", text, ("",)),
     "limits": _nested("limits", LIMITS),
-    "unique_tag": Ignored(_REPLICAS, text, ("",)),
-    "max_outstanding_catchup": Ignored(_REPLICAS, storage_size),
+    "unique_tag": IgnoredKey(_REPLICAS, text, ("",)),
+    "max_outstanding_catchup": IgnoredKey(_REPLICAS, storage_size),
     "max_buffered_size": Key("max_buffered_bytes", _buffered_size),
     "max_buffered_msgs": Key("max_buffered_messages", limit),
     "request_queue_limit": Key("request_queue_limit", limit),
-    "info_queue_limit": Ignored("request_queue_limit bounds all requests", integer, (0,)),
-    "max_concurrent_io": Ignored("one thread writes for all streams", _concurrent_io),
-    "meta_compact": Ignored(_REPLICAS, _count_from_0, (0,)),
-    "meta_compact_size": Ignored(_REPLICAS, _size_from_0, (0,)),
-    "meta_compact_sync": Ignored(_REPLICAS, boolean),
-    "tpm": Missing("keys in a TPM"),
+    "info_queue_limit": IgnoredKey("request_queue_limit bounds all requests", integer, (0,)),
+    "max_concurrent_io": IgnoredKey("one thread writes for all streams", _concurrent_io),
+    "meta_compact": IgnoredKey(_REPLICAS, _count_from_0, (0,)),
+    "meta_compact_size": IgnoredKey(_REPLICAS, _size_from_0, (0,)),
+    "meta_compact_sync": IgnoredKey(_REPLICAS, boolean),
+    "tpm": UnsupportedKey("keys in a TPM"),
 }
 
 ACCOUNT: dict[str, Handler] = {
@@ -190,7 +190,7 @@ ACCOUNT: dict[str, Handler] = {
     "disk_max_stream_bytes": Key("file_max_stream_bytes", integer),
     "store_max_stream_bytes": Key("file_max_stream_bytes", integer),
     "max_ack_pending": Key("max_ack_pending", integer),
-    "cluster_traffic": Ignored(_REPLICAS, _cluster_traffic, ("", "system")),
+    "cluster_traffic": IgnoredKey(_REPLICAS, _cluster_traffic, ("", "system")),
 }
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from midge.protocol.errors import quote
 from midge.server.config.nats_conf.sections import (
     Handler,
-    Ignored,
+    IgnoredKey,
     Key,
     Section,
     read_listen,
@@ -181,8 +181,8 @@ REMOTE: dict[str, Handler] = {
     "websocket_compression": Key("ws_compression", boolean),
     "ws_no_masking": Key("ws_no_masking", boolean),
     "websocket_no_masking": Key("ws_no_masking", boolean),
-    "jetstream_cluster_migrate": Ignored(_REPLICAS, _migrate),
-    "js_cluster_migrate": Ignored(_REPLICAS, _migrate),
+    "jetstream_cluster_migrate": IgnoredKey(_REPLICAS, _migrate),
+    "js_cluster_migrate": IgnoredKey(_REPLICAS, _migrate),
     "isolate_leafnode_interest": Key("isolate_interest", boolean),
     "isolate": Key("isolate_interest", boolean),
     "request_isolation": Key("request_isolation", boolean),

@@ -98,7 +98,7 @@ class Key(NamedTuple):
     read: Callable[[ConfNode], Any]
 
 
-class Missing(NamedTuple):
+class UnsupportedKey(NamedTuple):
     """A key for a feature that midge does not have.
 
     Only `false` is accepted, and that only where nats-server takes it, for a switch.
@@ -108,7 +108,7 @@ class Missing(NamedTuple):
     is_switch: bool = True
 
 
-class Ignored(NamedTuple):
+class IgnoredKey(NamedTuple):
     """A key that midge reads and does not honour; a warning names its line.
 
     nats-server starts with it, and so does midge.
@@ -122,7 +122,7 @@ class Ignored(NamedTuple):
     """Values with which nothing is missing."""
 
 
-Handler = Key | Missing | Ignored | Callable[[Section, "ConfNode"], None]
+Handler = Key | UnsupportedKey | IgnoredKey | Callable[[Section, "ConfNode"], None]
 """A table's entry for a key: its setting, a missing feature, or a handler."""
 
 
@@ -162,7 +162,7 @@ def _read_entry(
     if handler is None:
         if not entry.is_used:
             raise ConfError(unknown.format(quote(name.encode())), where=entry.where)
-    elif isinstance(handler, Missing):
+    elif isinstance(handler, UnsupportedKey):
         if entry.value is not False or not handler.is_switch:
             text = f'field "{name}": midge does not support {handler.feature}'
             raise ConfError(text, where=entry.where)
@@ -170,7 +170,7 @@ def _read_entry(
         with _named(name):
             if isinstance(handler, Key):
                 section.put(handler.name, handler.read(entry), entry)
-            elif isinstance(handler, Ignored):
+            elif isinstance(handler, IgnoredKey):
                 if handler.read(entry) not in handler.unless:
                     section.note(entry, f'field "{name}" has no effect: {handler.reason}')
             else:

@@ -12,7 +12,7 @@ from midge.server.config.nats_conf.errors import ConfError
 from midge.server.config.nats_conf.jetstream_blocks import read_account_jetstream
 from midge.server.config.nats_conf.sections import (
     Handler,
-    Ignored,
+    IgnoredKey,
     Key,
     Section,
     positive,
@@ -497,8 +497,8 @@ RESOLVER: dict[str, Handler] = {
     "hard_delete": Key("resolver_hard_delete", boolean),
     "interval": positive("resolver_interval_s", "interval", span),
     "limit": Key("resolver_max_accounts", limit),
-    "ttl": Ignored("account JWTs stay until they expire", span, (0.0,)),
-    "timeout": Ignored("other servers are not asked for account JWTs", span),
+    "ttl": IgnoredKey("account JWTs stay until they expire", span, (0.0,)),
+    "timeout": IgnoredKey("other servers are not asked for account JWTs", span),
 }
 
 

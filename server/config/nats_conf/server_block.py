@@ -14,10 +14,10 @@ from midge.server.config.nats_conf.jetstream_blocks import (
 from midge.server.config.nats_conf.leafnode_blocks import read_leafnodes
 from midge.server.config.nats_conf.sections import (
     Handler,
-    Ignored,
+    IgnoredKey,
     Key,
-    Missing,
     Section,
+    UnsupportedKey,
     positive,
     read_listen,
     read_map,
@@ -244,7 +244,7 @@ def _tables(section: Section, node: ConfNode) -> None:
         read_map(entry, section.append("tables", entry), TABLE)
 
 
-_OCSP = Missing("OCSP")
+_OCSP = UnsupportedKey("OCSP")
 _PROFILER = "there is no profiler of Go"
 _SYSTEM = "midge always has a system account"
 
@@ -315,9 +315,9 @@ SERVER: dict[str, Handler] = {
     "accounts": read_accounts,
     "system_account": Key("system_account", text),
     "system": Key("system_account", text),
-    "no_system_account": Ignored(_SYSTEM, boolean),
-    "no_system": Ignored(_SYSTEM, boolean),
-    "no_sys_acc": Ignored(_SYSTEM, boolean),
+    "no_system_account": IgnoredKey(_SYSTEM, boolean),
+    "no_system": IgnoredKey(_SYSTEM, boolean),
+    "no_sys_acc": IgnoredKey(_SYSTEM, boolean),
     "mappings": read_mappings,
     "maps": read_mappings,
     **OPERATOR,
@@ -332,11 +332,13 @@ SERVER: dict[str, Handler] = {
     "leaf": read_leafnodes,
     "leafnodes": read_leafnodes,
     # What midge does not have.
-    "gateway": Missing("gateways", is_switch=False),
-    "mqtt": Missing("MQTT", is_switch=False),
-    "prof_port": Ignored(_PROFILER, integer, (0,)),
-    "prof_block_rate": Ignored(_PROFILER, integer, (0,)),
-    "default_js_domain": Ignored("clients of all accounts use one domain", _texts_by_name, ({},)),
+    "gateway": UnsupportedKey("gateways", is_switch=False),
+    "mqtt": UnsupportedKey("MQTT", is_switch=False),
+    "prof_port": IgnoredKey(_PROFILER, integer, (0,)),
+    "prof_block_rate": IgnoredKey(_PROFILER, integer, (0,)),
+    "default_js_domain": IgnoredKey(
+        "clients of all accounts use one domain", _texts_by_name, ({},)
+    ),
     "store_dir": read_store_dir,
     "storedir": read_store_dir,
     "default_sentinel": Key("operator.default_sentinel", text),

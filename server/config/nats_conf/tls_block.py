@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from midge.server.config.nats_conf.sections import (
     Handler,
-    Ignored,
+    IgnoredKey,
     Key,
-    Missing,
     Section,
+    UnsupportedKey,
     read_map,
     timeout,
 )
@@ -153,16 +153,16 @@ TLS: dict[str, Handler] = {
     "pinned_certs": Key("pinned_certs", _pinned),
     "verify_cert_and_check_known_urls": _known_urls,
     "curve_preferences": _curves,
-    "insecure": Ignored("certificates are checked", boolean),
+    "insecure": IgnoredKey("certificates are checked", boolean),
     "certs": Key("certs", read_certs),
     "certificates": Key("certs", read_certs),
     "allow_insecure_cipher_suites": Key("allow_insecure_cipher_suites", boolean),
-    "ocsp_peer": Missing("OCSP"),
-    "cert_store": Missing("certificate stores"),
-    "cert_match": Ignored(_STORES, text, ()),
-    "cert_match_by": Ignored(_STORES, choice("subject", "issuer", "thumbprint"), ()),
-    "cert_match_skip_invalid": Ignored(_STORES, boolean),
-    "ca_certs_match": Ignored(_STORES, texts, ()),
+    "ocsp_peer": UnsupportedKey("OCSP"),
+    "cert_store": UnsupportedKey("certificate stores"),
+    "cert_match": IgnoredKey(_STORES, text, ()),
+    "cert_match_by": IgnoredKey(_STORES, choice("subject", "issuer", "thumbprint"), ()),
+    "cert_match_skip_invalid": IgnoredKey(_STORES, boolean),
+    "ca_certs_match": IgnoredKey(_STORES, texts, ()),
 }
 
 
@@ -177,12 +177,12 @@ _OF_LISTENERS = "it is for a listener"
 CLIENT_TLS: dict[str, Handler] = {
     # Keys without a use for a client have the checks that a listener has.
     **{
-        name: Ignored(_OF_LISTENERS, one.read, ())
+        name: IgnoredKey(_OF_LISTENERS, one.read, ())
         for name, one in TLS.items()
-        if isinstance(one, Key | Ignored)
+        if isinstance(one, Key | IgnoredKey)
     },
-    **{name: one for name, one in TLS.items() if isinstance(one, Missing)},
-    "cipher_suites": Ignored("OpenSSL chooses the cipher suite", not_empty, ()),
+    **{name: one for name, one in TLS.items() if isinstance(one, UnsupportedKey)},
+    "cipher_suites": IgnoredKey("OpenSSL chooses the cipher suite", not_empty, ()),
     "curve_preferences": TLS["curve_preferences"],
     "verify_cert_and_check_known_urls": TLS["verify_cert_and_check_known_urls"],
     "cert_file": Key("cert_file", text),
@@ -191,16 +191,16 @@ CLIENT_TLS: dict[str, Handler] = {
     "certificates": _client_certs,
     "ca_file": Key("ca_file", text),
     "insecure": Key("insecure", boolean),
-    "verify": Ignored(_OF_LISTENERS, boolean),
-    "verify_and_map": Ignored(_OF_LISTENERS, boolean),
+    "verify": IgnoredKey(_OF_LISTENERS, boolean),
+    "verify_and_map": IgnoredKey(_OF_LISTENERS, boolean),
 }
 """The keys of `tls` where this server is the client."""
 
 RESOLVER_TLS: dict[str, Handler] = {
     **CLIENT_TLS,
-    "timeout": Ignored("a request takes at most 1.9 s", seconds, ()),
+    "timeout": IgnoredKey("a request takes at most 1.9 s", seconds, ()),
     **dict.fromkeys(
-        ("handshake_first", "first", "immediate"), Ignored("HTTPS begins with TLS", show, ())
+        ("handshake_first", "first", "immediate"), IgnoredKey("HTTPS begins with TLS", show, ())
     ),
 }
 

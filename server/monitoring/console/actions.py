@@ -41,7 +41,7 @@ class WrongRequest(Exception):
     """A request that cannot be carried out; the text says why."""
 
 
-class Post(msgspec.Struct, forbid_unknown_fields=True):
+class PostBody(msgspec.Struct, forbid_unknown_fields=True):
     """The body of a page's POST; each action reads the fields that it needs."""
 
     account: str = GLOBAL_ACCOUNT
@@ -75,7 +75,7 @@ class Actions:
     async def do(self, action: str, body: bytes) -> dict[str, Any]:
         """Perform `action` with the JSON in `body`. Raises: WrongRequest."""
         try:
-            post = msgspec.json.decode(body, type=Post)
+            post = msgspec.json.decode(body, type=PostBody)
         except msgspec.DecodeError as error:
             raise WrongRequest(f"the request cannot be read: {error}") from None
         if action == "publish":
@@ -94,13 +94,13 @@ class Actions:
 
     # Actions.
 
-    def _publish(self, post: Post) -> dict[str, Any]:
+    def _publish(self, post: PostBody) -> dict[str, Any]:
         account, subject, headers = self._message(post)
         payload = post.payload.encode("utf-8", "surrogateescape")
         taken = self._broker.internal.publish(account, subject, payload, None, headers, None, True)
         return {"taken": taken, "size": len(payload)}
 
-    async def _request(self, post: Post) -> dict[str, Any]:
+    async def _request(self, post: PostBody) -> dict[str, Any]:
         """Publish a request, and return its first answer."""
         account, subject, headers = self._message(post)
         if self._waiting >= _WAITING_MAX:
@@ -124,12 +124,12 @@ class Actions:
             account.remove(answer)
             self._waiting -= 1
 
-    async def _disconnect(self, post: Post) -> dict[str, Any]:
+    async def _disconnect(self, post: PostBody) -> dict[str, Any]:
         if not await whole.end_client(self._state, post.cid):
             raise WrongRequest(f"there is no client {post.cid}")
         return {"cid": post.cid}
 
-    async def _tail(self, post: Post) -> dict[str, Any]:
+    async def _tail(self, post: PostBody) -> dict[str, Any]:
         account, pattern = self._account(post), self._pattern(post)
         name = post.name[:_NAME_MAX]
         seen = self._tails.poll(name, account, pattern)
@@ -137,7 +137,7 @@ class Actions:
             raise WrongRequest("as many tails as may be are open; close one")
         return await whole.whole_tail(self._state, seen, name, account.name, pattern)
 
-    async def _messages(self, post: Post) -> dict[str, Any]:
+    async def _messages(self, post: PostBody) -> dict[str, Any]:
         stream = self._stream(post)
         pattern = self._pattern(post) if post.subject else b""
         try:
@@ -147,26 +147,26 @@ class Actions:
 
     # What they have in common.
 
-    def _account(self, post: Post) -> Account:
+    def _account(self, post: PostBody) -> Account:
         found = self._broker.accounts.get(post.account)
         if found is None:
             raise WrongRequest(f"there is no account {post.account!r}")
         return found
 
-    def _stream(self, post: Post) -> Stream:
+    def _stream(self, post: PostBody) -> Stream:
         found = streams.stream_of(self._state, post.account, post.stream)
         if found is None:
             raise WrongRequest(f"there is no stream {post.stream!r} in account {post.account!r}")
         return found
 
-    def _pattern(self, post: Post) -> bytes:
+    def _pattern(self, post: PostBody) -> bytes:
         """Return what subjects are to match, as it was typed."""
         pattern = encode(post.subject)
         if not is_valid_subject(pattern):
             raise WrongRequest(f"{post.subject!r} is no subject: {_why(post.subject)}")
         return pattern
 
-    def _message(self, post: Post) -> tuple[Account, bytes, bytes | None]:
+    def _message(self, post: PostBody) -> tuple[Account, bytes, bytes | None]:
         """Return account, subject and header block of the message to publish."""
         subject = encode(post.subject)
         if not is_valid_publish_subject(subject):

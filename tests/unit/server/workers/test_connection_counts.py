@@ -1,4 +1,4 @@
-"""Seats are counted by name over all workers, and free again when they are left."""
+"""Slots are counted by name over all workers, and free again when they are left."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_what_needs_no_answer_is_counted_too() -> None:
     assert counts.update(1, [take(6, ("user", "a", 1))]) == [(1, "user")]
 
 
-def test_a_connection_has_one_row_of_seats_which_a_refusal_ends() -> None:
+def test_a_connection_has_one_row_of_slots_which_a_refusal_ends() -> None:
     counts = ConnectionCounts()
     counts.update(0, [take(5, ("user", "a", 1), ("account", "x", 1))])
     assert counts.update(0, [take(5, ("user", "b", 1), ("account", "x", 1))]) == [(1, "")]
@@ -39,7 +39,7 @@ def test_a_connection_has_one_row_of_seats_which_a_refusal_ends() -> None:
     assert (counts.count("user", "b"), counts.count("account", "x")) == (0, 0)
 
 
-def test_seats_are_free_when_a_connection_or_its_worker_ends() -> None:
+def test_slots_are_free_when_a_connection_or_its_worker_ends() -> None:
     counts = ConnectionCounts()
     counts.update(0, [take(5, ("user", "a", 2)), take(6, ("user", "a", 2))])
     counts.update(1, [["leave", 5], ["leave", 99]])

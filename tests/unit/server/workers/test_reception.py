@@ -21,8 +21,8 @@ class FakeCrew:
 
     def __init__(self) -> None:
         self.balancer = Balancer(2)
-        for seat in self.balancer.seats:
-            seat.is_ready = True
+        for worker in self.balancer.workers:
+            worker.is_ready = True
         self.full: set[int] = set()
         self.notes: list[tuple[int, dict[str, Any]]] = []
 
@@ -71,8 +71,8 @@ def test_what_does_not_fit_goes_to_another_or_is_refused(ends: list[socket.socke
     refused = receive(reception, ends)
     assert (refused.fileno(), reception.refused) == (-1, 1)
     assert reception.is_open()
-    for seat in pool.balancer.seats:
-        seat.vacate()
+    for worker in pool.balancer.workers:
+        worker.reset()
     assert not reception.is_open()
 
 
@@ -83,7 +83,7 @@ def test_what_the_first_worker_alone_can_serve_goes_to_it_while_it_is_there(
     reception = Reception(cast("Any", pool), lambda: 100, lambda kind: kind == "nats")
     for _ in range(3):
         receive(reception, ends)
-    pool.balancer.seats[0].vacate()
+    pool.balancer.workers[0].reset()
     receive(reception, ends)
     assert [index for index, _ in pool.notes] == [0, 0, 0, 1]
 

@@ -119,11 +119,11 @@ def crew_of(count: int, clock: ManualClock, silence_max_s: float = 10.0) -> Work
 async def test_all_are_linked_with_all_before_they_are_ready(clock: ManualClock) -> None:
     pool = crew_of(3, clock)
     await pool.start()
-    assert [seat.is_ready for seat in pool.balancer.seats] == [True] * 3
+    assert [worker.is_ready for worker in pool.balancer.workers] == [True] * 3
     peers = {one.index: sorted(note["peer"] for note in one.notes) for one in FakeProcess.made}
     assert peers == {0: [1, 2], 1: [0, 2], 2: [0, 1]}
     await pool.stop(1.0)
-    assert [seat.is_ready for seat in pool.balancer.seats] == [False] * 3
+    assert [worker.is_ready for worker in pool.balancer.workers] == [False] * 3
 
 
 async def test_one_that_starts_is_told_what_the_others_say_meanwhile(

@@ -8,7 +8,7 @@ import pytest
 
 from midge.jetstream.archive.entries import ArchiveError
 from midge.jetstream.archive.framing import S2Writer
-from midge.jetstream.archive.nats_store.blocks import Gone, NatsBlock
+from midge.jetstream.archive.nats_store.blocks import NatsBlock, RemovedSequences
 from midge.jetstream.archive.nats_store.highway import HighwayHash
 from midge.jetstream.archive.nats_store.metadata import (
     Index,
@@ -38,7 +38,7 @@ def record(
 
 
 def seqs(*blocks: NatsBlock, index: Index | None = None) -> list[int]:
-    gone = Gone(index or Index())
+    gone = RemovedSequences(index or Index())
     for block in blocks:
         gone.take(block)
     return [one.seq for block in blocks for one in gone.left(block)]
