@@ -59,7 +59,7 @@ cdef class SubList:
     )
     @cython.locals(subject=bytes, generation="unsigned long long", hits="long long",
                    result=SubListResult)
-    cpdef SubListResult match_anew(
+    cpdef SubListResult match_again(
         self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
     )
     cpdef bint has_interest(self, bytes subject) except -1

@@ -392,9 +392,9 @@ class SubList:
     def match_within(self, data: bytearray | bytes, start: int, end: int) -> SubListResult:
         """Return the same as `match` for the subject in ``data[start:end]``."""
         result = self.recent.find(data, start, end, self.generation)
-        return self.match_anew(data, start, end) if result is None else result
+        return self.match_again(data, start, end) if result is None else result
 
-    def match_anew(self, data: bytearray | bytes, start: int, end: int) -> SubListResult:
+    def match_again(self, data: bytearray | bytes, start: int, end: int) -> SubListResult:
         """Return the same as `match_within` for a subject that `recent` does not have."""
         self.steps += _MISS_STEPS
         subject = octets.take(data, start, end)

@@ -210,7 +210,7 @@ class Publishing(Handler):
                 self._result = found
                 return found
         steps = sublist.steps
-        result = self._result = sublist.match_anew(frame.data, start, end)
+        result = self._result = sublist.match_again(frame.data, start, end)
         self.client.spend((sublist.steps - steps) * STEP_BYTES)
         return result
 

@@ -512,7 +512,7 @@ class Cluster(LinkService, Observer):
             if has_other_rules:
                 link.send(link.end.own_info().line())
                 link.commands.drop_refused(self.interest_rules.takes)
-                self.announce_anew(link)
+                self.announce_again(link)
             if before.authorization != table.authorization and self.listener is not None:
                 link.end.ask_again(link, self.authenticate)
         if before.no_advertise and not table.no_advertise:

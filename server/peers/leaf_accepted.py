@@ -219,7 +219,7 @@ class AcceptedLeaf(LeafEnd):
         info = self._second_info(link, identity)
         self._bind(link, identity.rules, connect.deny_pub or (), info)
         link.send(info.line())
-        self.nodes.announce_anew(link)
+        self.nodes.announce_again(link)
 
     def end_if(self, link: Link, why_ended: WhyEnded) -> None:
         """Close `link` if its user, or the account of that, has been taken back."""

@@ -151,7 +151,7 @@ class SolicitedLeaf(LeafEnd):
         """Go by other permissions from now on."""
         link.spend(RENEWAL_BYTES)
         if self._bind(link, info):
-            self.nodes.announce_anew(link)
+            self.nodes.announce_again(link)
 
     def _bind(self, link: Link, info: LeafInfo) -> bool:
         """Limit `link` by what the hub allows, and by what our settings deny.

@@ -151,7 +151,7 @@ class RouteEnd(End):
             if before.export != info.export:
                 link.spend(RENEWAL_BYTES)
                 end.take_rules(info)
-                cluster.announce_anew(one)
+                cluster.announce_again(one)
         if before.urls() != info.urls():
             cluster.urls_changed()
 

@@ -95,7 +95,7 @@ class LinkService:
         branch.announcer = InterestAnnouncer(branch, turns, lines, is_isolated=is_isolated)
         self.ledger.of(branch.account).add(branch, self.allows(branch))
 
-    def announce_anew(self, link: Link) -> None:
+    def announce_again(self, link: Link) -> None:
         """Announce newly allowed interest over `link`, and withdraw interest now denied."""
         for branch in link.commands.branches.values():
             if branch.announcer is not None:
