@@ -102,7 +102,10 @@ class _Player:
         """Do one step; first settle the connection that the script leaves."""
         if isinstance(step, Signal):
             await self._leave(None, number)
-            self._server.signal(step.name, step.config)
+            if step.config is None:
+                self._server.signal(step.name)
+            else:
+                await asyncio.to_thread(self._server.reload, step.config)
             return
         if step.conn not in self.wires:
             await self._leave(None, number)

@@ -97,7 +97,7 @@ class HalfClose:
 
 @dataclasses.dataclass(frozen=True)
 class Signal:
-    """Send the server process a signal by name, after writing a new configuration if given."""
+    """Send the server process a signal by name; with `config`, wait until that is loaded."""
 
     name: str
     config: str | None = None

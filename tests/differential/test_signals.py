@@ -87,13 +87,6 @@ def wait_for(log: Callable[[], str], *texts: str) -> str:
     return log()
 
 
-def reload_with(server: Server, config: str) -> str:
-    """Reload with another file; return the log lines about it."""
-    before = len(server.log)
-    server.signal("SIGHUP", config)
-    return wait_for(lambda: server.log[before:], RELOADED, REFUSED)
-
-
 # --signal.
 
 
@@ -170,14 +163,14 @@ BROKEN = {
 
 def test_what_a_reload_takes(start: Callable[..., Server]) -> None:
     server = start()
-    refused = [name for name, more in TAKEN.items() if REFUSED in reload_with(server, BASE + more)]
+    refused = [name for name, more in TAKEN.items() if REFUSED in server.reload(BASE + more)]
     assert refused == []
 
 
 def test_what_a_reload_cannot_change(start: Callable[..., Server]) -> None:
     server = start()
     for name, more in KEPT.items():
-        text = reload_with(server, BASE + more)
+        text = server.reload(BASE + more)
         assert f"{REFUSED}config reload not supported for " in text, name
 
 
@@ -185,7 +178,7 @@ async def test_a_broken_file_keeps_the_old(start: Callable[..., Server], dial: D
     server = start()
     client = await dial(server, "pilot", "old")
     for broken, said in BROKEN.values():
-        text = reload_with(server, BASE.replace("old", "new") + broken)
+        text = server.reload(BASE.replace("old", "new") + broken)
         assert REFUSED + said.replace("@", str(server.config_path)) in text
     assert await client.ask(b"SUB a 1", b"PUB a 0", b"") == b"MSG a 1 0\r\n\r\n"
     late = await dial(server, "pilot", "old")
@@ -197,7 +190,7 @@ async def test_who_may_no_longer_come_in_is_sent_away(
 ) -> None:
     server = start()
     pilot, crane = await dial(server, "pilot", "old"), await dial(server)
-    reload_with(server, BASE.replace("old", "new"))
+    server.reload(BASE.replace("old", "new"))
     assert (await pilot.until_end()).endswith(b"-ERR 'Authorization Violation'\r\n")
     assert await crane.ask() == b""
 
@@ -216,7 +209,7 @@ async def test_a_lost_user_is_told_and_reported_once(
     server = start()
     pilot, crane = await dial(server, "pilot", "old"), await dial(server)
     await crane.ask(b"SUB $SYS.> 1")
-    reload_with(server, BASE.replace(*change))
+    server.reload(BASE.replace(*change))
     assert (await pilot.until_end()).rstrip() == word
     assert (await dial(server, "crane", "no")).received.endswith(b"Violation'\r\n")
     # The report of the client that was refused last shows that no other one can follow.
@@ -232,7 +225,7 @@ async def test_a_subscription_that_is_no_longer_allowed_ends(
     pilot = await dial(server, "pilot", "old", protocol=1)
     await pilot.ask(b"SUB quay.1 1", b"SUB berth 2", b"SUB quay.2 cranes 3")
     allowed = "password: old, permissions { subscribe: berth }"
-    reload_with(server, BASE.replace("password: old", allowed))
+    server.reload(BASE.replace("password: old", allowed))
     told = await pilot.ask(b"PUB quay.1 0", b"", b"PUB berth 0", b"")
     lines = [line for line in told.splitlines() if not line.startswith(b"INFO")]
     violation = b"-ERR 'Permissions Violation for Subscription to "
@@ -246,7 +239,7 @@ async def test_a_subscription_that_is_no_longer_allowed_ends(
 async def test_surplus_connections_are_closed(start: Callable[..., Server], dial: Dial) -> None:
     server = start()
     clients = [await dial(server) for _ in range(3)]
-    reload_with(server, BASE + "max_connections: 1\n")
+    server.reload(BASE + "max_connections: 1\n")
     ends = [await client.ask() for client in clients]
     assert sorted(ends) == [b"", *[b"-ERR 'maximum connections exceeded'\r\n"] * 2]
 

@@ -23,6 +23,7 @@ import logging
 import socket
 import ssl
 import struct
+import threading
 import weakref
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
@@ -208,6 +209,18 @@ def _what_was_there_before() -> Iterator[None]:
     gc.unfreeze()
 
 
+async def in_thread(work: Callable[[], object]) -> None:
+    """Do `work` in a thread that has ended, with all that it held, when this returns.
+
+    A thread of a pool drops its work and the futures for it a moment later than it answers.
+    """
+    thread = threading.Thread(target=work)
+    thread.start()
+    while thread.is_alive():
+        await asyncio.sleep(0.001)
+    thread.join()
+
+
 class Serving:
     """A server of both listeners, encrypted or not."""
 
@@ -238,8 +251,7 @@ class Serving:
         listener = "websocket" if self.kind.startswith("w") else "nats"
         parts = urlsplit(self.server.urls()[listener][0])
         address = (str(parts.hostname), int(parts.port or 0))
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(None, lambda: way(Client(self.kind, address)))
+        await in_thread(lambda: way(Client(self.kind, address)))
         await self.emptied()
 
     async def emptied(self) -> None:
@@ -424,10 +436,9 @@ def test_nothing_is_left_of_links(kind: str, introduction: bytes, lines: bytes) 
         await server.start()
         parts = urlsplit(server.urls()[kind][0])
         address = (str(parts.hostname), int(parts.port or 0))
-        loop = asyncio.get_running_loop()
 
         async def visit(number: int) -> None:
-            await loop.run_in_executor(None, link, address, introduction, lines, number)
+            await in_thread(lambda: link(address, introduction, lines, number))
             while server.broker._transports:
                 await asyncio.sleep(0.001)
 

@@ -31,6 +31,9 @@ has passed before it listens."""
 
 STOP_TIMEOUT_S = 60.0
 
+_RELOAD_TIMEOUT_S = 60.0
+_RELOAD_ENDS = re.compile("Reloaded server configuration|Failed to reload|config reload failed")
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
@@ -157,6 +160,21 @@ class Server:
         if config is not None:
             self.rewrite(config)
         self.process.send_signal(signal.Signals[name])
+
+    def reload(self, config: str) -> str:
+        """Replace the configuration file; return the log once the server has taken or refused it.
+
+        Raises:
+            TimeoutError: the server logs no result; the message is what it logs.
+        """
+        before = len(self.log)
+        self.signal("SIGHUP", config)
+        deadline = time.monotonic() + _RELOAD_TIMEOUT_S
+        while not _RELOAD_ENDS.search(text := self.log[before:]):
+            if time.monotonic() > deadline:
+                raise TimeoutError(text)
+            time.sleep(0.005)
+        return text
 
     def rewrite(self, config: str) -> None:
         """Replace the configuration file; the server reads it at its next reload."""
