@@ -5,7 +5,7 @@ from midge.jetstream.store cimport layout, numbers
 cdef int _UNWANTED
 cdef unsigned int _WORD
 cdef Py_ssize_t _FEWEST
-cdef Py_ssize_t _WIDER, _BEFORE
+cdef Py_ssize_t _WIDER, _BEFORE_MASK
 
 
 @cython.final
@@ -62,15 +62,14 @@ cdef class Block:
                size="unsigned int")
 cdef bytearray _plain(bytearray rows)
 @cython.locals(packed=bytearray, bits=Py_ssize_t, field=Py_ssize_t, wanted=Py_ssize_t,
-               least=Py_ssize_t, base="unsigned int", step="unsigned int",
-               farthest="unsigned long long")
+               least=Py_ssize_t, base="unsigned int", step="unsigned int")
 cdef bytearray _packed(bytearray plain, bytearray before, Py_ssize_t widened)
 @cython.locals(count=Py_ssize_t, first=Py_ssize_t, last=Py_ssize_t, apart=Py_ssize_t,
                start="long long", grown="long long", step="long long", number="long long",
                stride="long long", low="long long", high="long long", lowest="long long",
-               highest="long long", least="long long", most="long long", nearest="long long",
-               farthest="long long", after="unsigned int", i=Py_ssize_t, size="long long",
-               value="long long", head=bytearray)
+               highest="long long", least="long long", most="long long", before="unsigned int",
+               after="unsigned int", i=Py_ssize_t, size="long long", value="long long",
+               head=bytearray)
 cdef bytearray _head_for(bytearray rows)
 @cython.locals(count=Py_ssize_t, row_bits=Py_ssize_t, field=Py_ssize_t, value="unsigned int",
                step="unsigned int", bits=Py_ssize_t, end=Py_ssize_t, row=Py_ssize_t,

@@ -27,7 +27,7 @@ _WORD = 0xFFFFFFFF
 _FEWEST = 64
 """Rows from which on they are packed: the head alone takes as much as four plain ones."""
 
-_BEFORE = layout.ROW_BEFORE * 4
+_BEFORE_MASK = layout.ROW_BEFORE * 4 + layout.HEAD_MASK
 
 _SIZE_FIRST = (
     layout.ROW_SIZE,
@@ -307,9 +307,7 @@ def _packed(plain: bytearray, before: bytearray, widened: int) -> bytearray:
             least = _bits(numbers.u32_at(before, field * 4 + layout.HEAD_MASK))
             wanted = max(wanted, least + (_WIDER if field == widened else 0))
         elif field == layout.ROW_AFTER:
-            farthest = numbers.u32_at(packed, _BEFORE)
-            farthest += numbers.u32_at(packed, _BEFORE + layout.HEAD_MASK)
-            wanted = max(wanted, _bits(farthest) + 1)
+            wanted = max(wanted, _bits(numbers.u32_at(packed, _BEFORE_MASK)) + 1)
         wanted = min(wanted, 32)
         base = numbers.u32_at(packed, field * 4)
         step = numbers.u32_at(packed, field * 4 + layout.HEAD_STEP)
@@ -327,7 +325,8 @@ def _head_for(rows: bytearray) -> bytearray:
 
     Places and subjects may grow evenly, by what lies between the first message and the last one.
     The distance to the next message of a subject is zero as long as there is none, and will mostly
-    be about as large as that to the one before it.
+    be about as large as that to the one before it. That one becomes zero where limits remove the
+    message before it, so that it has no other base.
     """
     count = layout.row_count(rows)
     first = 0
@@ -346,8 +345,7 @@ def _head_for(rows: bytearray) -> bytearray:
     low = high = start - step * first
     lowest = highest = number - stride * first
     least = most = _field(rows, first, layout.ROW_SIZE)
-    nearest = farthest = _field(rows, first, layout.ROW_BEFORE)
-    after = 0
+    before = after = 0
     for i in range(first, last + 1):
         size = _field(rows, i, layout.ROW_SIZE)
         if size != 0:
@@ -359,9 +357,7 @@ def _head_for(rows: bytearray) -> bytearray:
             value = _field(rows, i, layout.ROW_SUBJECT) - stride * i
             lowest = min(lowest, value)
             highest = max(highest, value)
-            value = _field(rows, i, layout.ROW_BEFORE)
-            nearest = min(nearest, value)
-            farthest = max(farthest, value)
+            before |= _field(rows, i, layout.ROW_BEFORE)
             after |= _field(rows, i, layout.ROW_AFTER)
     head = layout.plain_rows()
     layout.describe(head, layout.ROW_OFFSET, low & _WORD, step, _bits(high - low), 0)
@@ -369,7 +365,7 @@ def _head_for(rows: bytearray) -> bytearray:
         head, layout.ROW_SIZE, least - 1 & _WORD, 0, _bits(most - least + 1), 0
     )
     layout.describe(head, layout.ROW_SUBJECT, lowest & _WORD, stride, _bits(highest - lowest), 0)
-    layout.describe(head, layout.ROW_BEFORE, nearest, 0, _bits(farthest - nearest), 0)
+    layout.describe(head, layout.ROW_BEFORE, 0, 0, _bits(before), 0)
     layout.describe(head, layout.ROW_AFTER, 0, 0, _bits(after), 0)
     return head
 
