@@ -71,3 +71,20 @@ def test_rows_stay_while_the_blocks_behind_them_come_and_go() -> None:
         row = index.locate(seq)
         block = index.block
         assert (block.offset(row), block.size(row), block.subject(row)) == (seq, 200 + seq, seq % 7)
+
+
+@pytest.mark.parametrize("subjects", [1, 7, 100])
+def test_rows_are_packed_once_where_limits_remove_the_oldest(subjects: int) -> None:
+    index = MessageIndex()
+    for seq in range(1, 3001):
+        index.enter(seq, 0, 0, 1, seq % subjects, max(seq - subjects, 0))
+    packed = index.block_number(1).rows
+    for seq in range(1025, 1425):  # of the second block, as if the first one had gone before
+        index.discard(seq, index.locate(seq))
+        index.set_before(seq + subjects, 0)
+    assert index.block_number(1).rows is packed
+    assert [index.before(seq) for seq in (1425, 1424 + subjects, 1425 + subjects)] == [
+        0,
+        0,
+        subjects,
+    ]
