@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import gc
 import os
+import signal
 import sys
 import warnings
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -15,6 +18,7 @@ from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import FrameType
 
 # How long an example takes is the machine's business.
 settings.register_profile(
@@ -235,6 +239,24 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
             warnings.simplefilter("ignore")
             gc.collect()
         sys.unraisablehook = report_unraisable
+    return outcome
+
+
+@pytest.hookimpl(wrapper=True, optionalhook=True)
+def pytest_timeout_set_timer() -> Iterator[object]:
+    """Let a test's time-out end a running uvloop, which logs the error of a signal handler."""
+    outcome = yield
+    fail: Any = signal.getsignal(signal.SIGALRM)
+
+    def end(number: int, frame: FrameType | None) -> None:
+        with contextlib.suppress(RuntimeError):  # no loop runs
+            loop = asyncio.get_running_loop()
+            if not isinstance(loop, asyncio.BaseEventLoop):
+                loop.stop()
+        fail(number, frame)
+
+    if callable(fail):
+        signal.signal(signal.SIGALRM, end)
     return outcome
 
 

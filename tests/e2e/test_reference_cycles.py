@@ -194,7 +194,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Tls:
     (folder / "cert").write_bytes(pem(issued))
     (folder / "key").write_bytes(key)
     cert_file, key_file = str(folder / "cert"), str(folder / "key")
-    return Tls(cert_file=cert_file, key_file=key_file, timeout_s=HANDSHAKE_S)
+    return Tls(cert_file=cert_file, key_file=key_file)
 
 
 tls = pytest.fixture(scope="module")(certificate)
@@ -222,14 +222,16 @@ async def in_thread(work: Callable[[], object]) -> None:
 
 
 class Serving:
-    """A server of both listeners, encrypted or not."""
+    """A server of both listeners, encrypted or not, whose handshakes may take `handshake_s`."""
 
-    def __init__(self, kind: str, tls: Tls, *, rate_limit: int = 0) -> None:
+    def __init__(
+        self, kind: str, tls: Tls, *, rate_limit: int = 0, handshake_s: float = TIMEOUT_S
+    ) -> None:
         encryption: dict[str, Any] = {"no_tls": True}
         table = Tls(
             cert_file=tls.cert_file,
             key_file=tls.key_file,
-            timeout_s=tls.timeout_s,
+            timeout_s=handshake_s,
             connection_rate_limit=rate_limit,
         )
         if kind in {"tls", "wss"}:
@@ -238,9 +240,9 @@ class Serving:
             listen=Listen(port=-1),
             tls=table if kind == "tls" else Tls(),
             websocket=WebSocket(
-                host="127.0.0.1", port=-1, handshake_timeout_s=HANDSHAKE_S, **encryption
+                host="127.0.0.1", port=-1, handshake_timeout_s=handshake_s, **encryption
             ),
-            authorization=Authorization(users=(User(user="u", password="p"),), timeout_s=1),
+            authorization=Authorization(users=(User(user="u", password="p"),), timeout_s=TIMEOUT_S),
             limits=Limits(max_closed_clients=1),
         )
         self.kind = kind
@@ -316,7 +318,8 @@ def test_nothing_is_left(
     make_loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
     async def scene() -> None:
-        serving = Serving(kind, tls)
+        handshake_s = HANDSHAKE_S if way is late_handshake else TIMEOUT_S
+        serving = Serving(kind, tls, handshake_s=handshake_s)
         await serving.server.start()
         await serving.visit(way)
         with no_collector() as before:
@@ -335,7 +338,7 @@ def test_nothing_is_left_of_those_throttled(
     kind: str, tls: Tls, make_loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
     async def scene() -> None:
-        serving = Serving(kind, tls, rate_limit=1)
+        serving = Serving(kind, tls, rate_limit=1, handshake_s=HANDSHAKE_S)
         await serving.server.start()
         await serving.visit(late_handshake)
         with no_collector() as before:
@@ -364,6 +367,7 @@ def test_nothing_is_left_of_those_that_the_server_ends(
             leaving = asyncio.ensure_future(serving.visit(stays))
             clients = serving.server.broker.clients
             while not any(one.subscriptions for one in clients.values()):
+                assert not leaving.done(), "the client has not come as far as its subscriptions"
                 await asyncio.sleep(0.001)
             await asyncio.sleep(0.01)
             for connection in list(clients.values()):

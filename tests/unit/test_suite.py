@@ -26,7 +26,10 @@ def test_after_it():
 """
 
 
-HOOKS = "pytest_runtest_protocol, pytest_sessionfinish, pytest_xdist_make_scheduler"
+HOOKS = (
+    "pytest_runtest_protocol, pytest_sessionfinish, pytest_timeout_set_timer,"
+    " pytest_xdist_make_scheduler"
+)
 
 
 def run(folder: Path, root: Path, program: str, *arguments: str, **environment: str) -> str:
@@ -71,6 +74,30 @@ def test_it(number):
         assert f"crashed while running 'test_5.py::test_it[{number}]'" in printed
     assert f"{len(crashed)} failed, {27 - len(crashed)} passed" in printed
     assert printed.endswith("exit 1")
+
+
+@pytest.mark.parametrize("loop", ["uvloop.new_event_loop", "asyncio.new_event_loop"])
+@pytest.mark.parametrize("wait", ["sleep(0.01)", "sleep(3600)"])
+def test_a_test_that_never_ends_fails_alone(
+    tmp_path: Path, root: Path, loop: str, wait: str
+) -> None:
+    program = f"""
+import asyncio, uvloop
+
+def test_that_waits():
+    async def scene():
+        while True:
+            await asyncio.{wait}
+
+    with asyncio.Runner(loop_factory={loop}) as runner:
+        runner.run(scene())
+
+def test_after_it():
+    pass
+"""
+    printed = run(tmp_path, root, program, "--timeout", "1")
+    assert "1 failed, 1 passed" in printed
+    assert "Timeout" in printed
 
 
 @pytest.mark.parametrize(("variable", "code"), [("", 0), ("true", 1)])

@@ -15,16 +15,18 @@ from tests.differential.script import (
 )
 
 
-def _config(name: str, inside: str = "", outside: str = "") -> ServerConfig:
+def _config(name: str, inside: str = ", timeout: 0.5", outside: str = "") -> ServerConfig:
     files = "cert_file: '@directory@/server.pem', key_file: '@directory@/server-key.pem'"
-    return ServerConfig(name, f"{outside}\ntls {{ {files}, timeout: 0.5 {inside} }}\n", tls=True)
+    return ServerConfig(name, f"{outside}\ntls {{ {files} {inside} }}\n", tls=True)
 
 
 REQUIRED = _config("tls")
-OPTIONAL = _config("tls-optional", outside="allow_non_tls: true")
-VERIFIED = _config("tls-verify", ", ca_file: '@directory@/authority.pem', verify: true")
-FIRST = _config("tls-first", ", handshake_first: true")
-AUTO = _config("tls-auto", ", handshake_first: '150ms'")
+OPTIONAL = _config("tls-optional", ", timeout: 30", "allow_non_tls: true")
+VERIFIED = _config(
+    "tls-verify", ", timeout: 0.5, ca_file: '@directory@/authority.pem', verify: true"
+)
+FIRST = _config("tls-first", ", timeout: 30, handshake_first: true")
+AUTO = _config("tls-auto", ", timeout: 30, handshake_first: '150ms'")
 
 _UNHEARD = Open("a", waits=False)
 _INFO = Await("a", b"INFO ")

@@ -18,7 +18,7 @@ CONFIG = """
 server_name: R1
 cluster {
   name: C1, listen: "127.0.0.1:-1"
-  authorization { user: route, password: pw, timeout: 0.5 }
+  authorization { user: route, password: pw, timeout: 2 }
 }
 accounts {
   A { users: [ {user: a, password: pw} ] }
