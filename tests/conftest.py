@@ -244,7 +244,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
 def pytest_timeout_set_timer() -> Iterator[object]:
-    """Let a test's time-out end a running uvloop, which logs the error of a signal handler."""
+    """Stop a running uvloop at a test's time-out: it logs the error of a signal handler."""
     outcome = yield
     fail: Any = signal.getsignal(signal.SIGALRM)
 
