@@ -67,9 +67,9 @@ class Reception:
 
     def _by_preference(self, kind: str) -> list[WorkerLoad]:
         workers = self._pool.balancer.by_load()
-        return (
-            sorted(workers, key=lambda worker: worker.index) if self._is_firsts(kind) else workers
-        )
+        if self._is_firsts(kind):
+            workers.sort(key=lambda worker: worker.index)
+        return workers
 
 
 class ListeningSocket(Acceptor):
