@@ -43,7 +43,7 @@ class FieldType:
         """Return the value of `node`, which is not null; `current` is the value so far.
 
         Raises:
-            Unfit: it is of another type.
+            UnfitValue: it is of another type.
         """
         raise NotImplementedError
 

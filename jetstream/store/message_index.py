@@ -173,7 +173,7 @@ class MessageIndex:
     def restore(self, source: CheckpointReader) -> int:
         """Become what `save` has written down, and return how many messages there are.
 
-        Raises Unfit if that cannot be an index.
+        Raises UnfitCheckpoint if that cannot be an index.
         """
         self.clear()
         total = 0

@@ -308,7 +308,7 @@ class SubjectIndex:
         out.octets(self._rows)
 
     def restore(self, source: CheckpointReader) -> None:
-        """Become what `save` has written down; raise Unfit if that cannot be an index."""
+        """Become what `save` has written down; raise UnfitCheckpoint if that cannot be an index."""
         self.clear()
         self._free = source.number()
         self.holds_unsendable = source.number() != 0

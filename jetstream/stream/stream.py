@@ -198,6 +198,7 @@ class Stream(StreamHost):
         if reply is not None:
             ack = digits.with_number(self.ack_head, seq, _BRACE)
             self.answers.send(reply, _NO_BYTES, ack, True)
+        # Cython asks Python whether a set is true, and counts it by itself.
         if len(self.followers) > 0 or not self.consumers.is_empty():
             self.readers.announce_soon()
 

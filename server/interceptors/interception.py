@@ -264,13 +264,13 @@ class Interception(Screen):
             deliveries = PendingDeliveries(connection, self.max_pending, self._advance_deliveries)
             self._deliveries[connection] = deliveries
         apply_verdict = partial(self._conclude_deliver, connection, subscription, publisher, event)
-        ticket = deliveries.queue.put(apply_verdict, frame.size)
+        pending = deliveries.queue.put(apply_verdict, frame.size)
         if isinstance(answer, Call):
-            answer.on_answer = ticket.answer
+            answer.on_answer = pending.answer
         else:
             # Other deliveries are before it, so this does not run in the middle of the router's
             # work.
-            ticket.answer(answer)
+            pending.answer(answer)
         if deliveries.queue.is_full:
             self._hold(publisher, deliveries)
         return DEFERRED

@@ -40,10 +40,10 @@ class PendingCommands:
         self, apply_verdict: Callable[[Any], object], size_bytes: int = 0
     ) -> Callable[[Any], None]:
         """Take the next place, and return the function that takes the answer."""
-        ticket = self.queue.put(apply_verdict, size_bytes)
+        pending = self.queue.put(apply_verdict, size_bytes)
         if self.connection is not None and self.queue.is_full:
             self._halt(self.connection)
-        return ticket.answer
+        return pending.answer
 
     def defer(self, command: Callable[..., object], *arguments: Any) -> None:
         """Run `command` when all commands before it are done."""
@@ -150,7 +150,7 @@ _OPEN = object()
 
 
 class PendingAnswer:
-    """One place in a queue; `answer` it once."""
+    """A command that waits for its verdict in a queue; `answer` it once."""
 
     __slots__ = ("_answer", "_conclude", "_queue", "size_bytes")
 
@@ -179,40 +179,40 @@ class PendingAnswer:
 
 
 class AnswerQueue:
-    """The tickets of one client; `advanced` is called when some have been applied.
+    """The pending answers of one client; `advanced` is called when some have been applied.
 
     While `is_held`, no answer is applied.
     """
 
-    __slots__ = ("_advanced", "_is_advancing", "_most", "_tickets", "is_held", "size_bytes")
+    __slots__ = ("_advanced", "_is_advancing", "_most", "_pending", "is_held", "size_bytes")
 
     def __init__(self, most: int, advanced: Callable[[], object]) -> None:
         self.size_bytes = 0
         self.is_held = False
         self._most = most
         self._advanced = advanced
-        self._tickets: deque[PendingAnswer] = deque()
+        self._pending: deque[PendingAnswer] = deque()
         self._is_advancing = False
 
     def __len__(self) -> int:
-        return len(self._tickets)
+        return len(self._pending)
 
     @property
     def is_full(self) -> bool:
-        """Return whether the queue should get no more tickets."""
-        return len(self._tickets) >= self._most or self.size_bytes >= QUEUED_BYTES_MAX
+        """Return whether the queue should get no more pending answers."""
+        return len(self._pending) >= self._most or self.size_bytes >= QUEUED_BYTES_MAX
 
     @property
     def has_room(self) -> bool:
         """Return whether at least half of the queue is free."""
-        return len(self._tickets) * 2 <= self._most and self.size_bytes * 2 <= QUEUED_BYTES_MAX
+        return len(self._pending) * 2 <= self._most and self.size_bytes * 2 <= QUEUED_BYTES_MAX
 
     def put(self, apply_verdict: Callable[[Any], object], size_bytes: int = 0) -> PendingAnswer:
         """Take the next place; `apply_verdict` is called with the answer, in this order."""
-        ticket = PendingAnswer(self, apply_verdict, size_bytes)
-        self._tickets.append(ticket)
+        pending = PendingAnswer(self, apply_verdict, size_bytes)
+        self._pending.append(pending)
         self.size_bytes += size_bytes
-        return ticket
+        return pending
 
     def advance(self) -> None:
         """Apply the answers, up to the first missing one."""
@@ -221,19 +221,19 @@ class AnswerQueue:
         self._is_advancing = True
         concluded = 0
         try:
-            while self._tickets and not self._tickets[0].is_open and not self.is_held:
-                ticket = self._tickets.popleft()
-                self.size_bytes -= ticket.size_bytes
+            while self._pending and not self._pending[0].is_open and not self.is_held:
+                pending = self._pending.popleft()
+                self.size_bytes -= pending.size_bytes
                 concluded += 1
-                ticket.apply_verdict()
+                pending.apply_verdict()
         finally:
             self._is_advancing = False
         if concluded:
             self._advanced()
 
     def drop(self) -> int:
-        """Drop all tickets; return how many there were."""
-        left = len(self._tickets)
-        self._tickets.clear()
+        """Drop all pending answers; return how many there were."""
+        left = len(self._pending)
+        self._pending.clear()
         self.size_bytes = 0
         return left

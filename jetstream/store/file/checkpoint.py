@@ -215,7 +215,7 @@ def read(
     `make` returns an empty stream of a number, and `head_count` is the count of the head now.
 
     Raises:
-        Unfit: it cannot be used.
+        UnfitCheckpoint: it cannot be used.
         OSError: it cannot be read.
     """
     file = disk.open(CHECKPOINT)

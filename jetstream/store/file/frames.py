@@ -112,7 +112,7 @@ class DeferredWriter(CheckpointWriter):
 
 
 class CheckpointReader:
-    """Reads back what a `CheckpointWriter` has written; every method raises Unfit."""
+    """Reads back what a `CheckpointWriter` has written; every method raises UnfitCheckpoint."""
 
     def __init__(self, file: DiskFile, seed: int) -> None:
         self._file = file
@@ -124,7 +124,7 @@ class CheckpointReader:
         self.expect(file.read(0, len(_TITLE)) == _TITLE, "it is of another version")
 
     def expect(self, is_so: bool, problem: str) -> None:
-        """Raise Unfit with the problem unless it is so."""
+        """Raise UnfitCheckpoint with the problem unless it is so."""
         if not is_so:
             raise UnfitCheckpoint(problem)
 
@@ -146,7 +146,7 @@ class CheckpointReader:
         return bytearray(memoryview(self._frame)[at : at + length])
 
     def finish(self) -> None:
-        """Raise Unfit unless this is the end."""
+        """Raise UnfitCheckpoint unless this is the end."""
         self.expect(self._at == len(self._frame), "there is more than expected")
         self._next_frame()
         self.expect(not self._frame and self._position == self._size, "it does not end here")

@@ -153,7 +153,7 @@ def save(store: FileStore, out: CheckpointWriter) -> None:
 def restore(store: FileStore, source: CheckpointReader, segments: Mapping[int, Segment]) -> None:
     """Become what `save` has written down, whose messages are in `segments`.
 
-    Raises Unfit if that cannot be a stream.
+    Raises UnfitCheckpoint if that cannot be a stream.
     """
     stored, notes = store.stored, store.records
     store.version = source.number()

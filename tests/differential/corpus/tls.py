@@ -15,18 +15,22 @@ from tests.differential.script import (
 )
 
 
-def _config(name: str, inside: str = ", timeout: 0.5", outside: str = "") -> ServerConfig:
+def _config(
+    name: str, inside: str = "", outside: str = "", *, timeout_s: float = 30
+) -> ServerConfig:
     files = "cert_file: '@directory@/server.pem', key_file: '@directory@/server-key.pem'"
-    return ServerConfig(name, f"{outside}\ntls {{ {files} {inside} }}\n", tls=True)
+    text = f"{outside}\ntls {{ {files}, timeout: {timeout_s} {inside} }}\n"
+    return ServerConfig(name, text, tls=True)
 
 
-REQUIRED = _config("tls")
-OPTIONAL = _config("tls-optional", ", timeout: 30", "allow_non_tls: true")
+# The clients of two are silent until the server closes.
+REQUIRED = _config("tls", timeout_s=0.5)
+OPTIONAL = _config("tls-optional", outside="allow_non_tls: true")
 VERIFIED = _config(
-    "tls-verify", ", timeout: 0.5, ca_file: '@directory@/authority.pem', verify: true"
+    "tls-verify", ", ca_file: '@directory@/authority.pem', verify: true", timeout_s=0.5
 )
-FIRST = _config("tls-first", ", timeout: 30, handshake_first: true")
-AUTO = _config("tls-auto", ", timeout: 30, handshake_first: '150ms'")
+FIRST = _config("tls-first", ", handshake_first: true")
+AUTO = _config("tls-auto", ", handshake_first: '150ms'")
 
 _UNHEARD = Open("a", waits=False)
 _INFO = Await("a", b"INFO ")
