@@ -2,8 +2,9 @@ cimport cython
 
 from midge.jetstream.archive cimport crc32c
 from midge.jetstream.store cimport numbers
+from midge.protocol cimport memory
 
-cdef Py_ssize_t _HASH_BITS, _HASH_BITS_MIN, _MARGIN, _SIZE_DIGITS_MAX
+cdef Py_ssize_t _HASH_BITS, _HASH_BITS_MIN, _MARGIN, _SIZE_DIGITS_MAX, _LITERAL, _NEAR, _FAR
 cdef unsigned int _WORD, _CRC_MASK
 cdef unsigned long long _HASH_FACTOR
 
@@ -16,29 +17,19 @@ cpdef unsigned int checksum_by_tables(
 ) noexcept
 @cython.locals(size=Py_ssize_t, i=Py_ssize_t, octet=Py_ssize_t)
 cpdef Py_ssize_t decoded_size(const unsigned char *data, Py_ssize_t start, Py_ssize_t end) except -1
+@cython.locals(size=Py_ssize_t, at=Py_ssize_t, done=Py_ssize_t, offset=Py_ssize_t,
+               tag=Py_ssize_t, kind=Py_ssize_t, width=Py_ssize_t, number="long long",
+               length="long long")
 cpdef bytearray decode(
     const unsigned char *data, Py_ssize_t start, Py_ssize_t end, Py_ssize_t size_max
 )
 
 
 # Every read of `data` is compared with its end, and every write with the size, beforehand.
-@cython.final
-cdef class _Decoder:
-    cdef Py_ssize_t size
-    cdef bytearray out
-    cdef Py_ssize_t at, done, offset
-
-    @cython.locals(tag=Py_ssize_t, kind=Py_ssize_t)
-    cdef bytearray run(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end)
-    @cython.locals(number=Py_ssize_t, i=Py_ssize_t, octet=Py_ssize_t)
-    cdef Py_ssize_t _number(
-        self, const unsigned char *data, Py_ssize_t end, Py_ssize_t count
-    ) except -1
-    cdef void _literal(self, const unsigned char *data, Py_ssize_t end, Py_ssize_t length) except *
-    @cython.locals(distance=Py_ssize_t, length=Py_ssize_t)
-    cdef void _near(self, const unsigned char *data, Py_ssize_t end, Py_ssize_t tag) except *
-    @cython.locals(offset=Py_ssize_t, out=bytearray)
-    cdef void _repeat(self, Py_ssize_t length) except *
+@cython.locals(number="unsigned int", i=Py_ssize_t)
+cdef long long _number(
+    const unsigned char *data, Py_ssize_t start, Py_ssize_t end, Py_ssize_t width
+) except -1
 
 
 @cython.final
@@ -49,11 +40,14 @@ cdef class Encoder:
     @cython.locals(rest=Py_ssize_t, literal=Py_ssize_t, end=Py_ssize_t)
     cpdef bytes encode(self, bytearray data, Py_ssize_t start, Py_ssize_t size)
     @cython.locals(heads=bytearray, limit=Py_ssize_t, literal=Py_ssize_t, at=Py_ssize_t,
-                   tried=Py_ssize_t, word="unsigned int", slot=Py_ssize_t, candidate=Py_ssize_t,
+                   tried=Py_ssize_t, word="unsigned long long", slot=Py_ssize_t, candidate=Py_ssize_t,
                    length=Py_ssize_t, bits=Py_ssize_t, shift=Py_ssize_t)
     cdef Py_ssize_t _compress(self, bytearray data, Py_ssize_t start, Py_ssize_t end) except -1
-    cdef void _put(self, Py_ssize_t value, Py_ssize_t size) noexcept
+    cdef inline void _put(self, Py_ssize_t value, Py_ssize_t size) noexcept
     @cython.locals(length=Py_ssize_t)
-    cdef void _literal(self, bytearray data, Py_ssize_t start, Py_ssize_t end) noexcept
-    cdef void _copies(self, Py_ssize_t offset, Py_ssize_t length) noexcept
-    cdef void _copy(self, Py_ssize_t offset, Py_ssize_t length) noexcept
+    cdef inline void _literal(
+        self, bytearray data, Py_ssize_t start, Py_ssize_t end, Py_ssize_t data_end
+    ) noexcept
+    @cython.locals(first=Py_ssize_t)
+    cdef inline void _copy(self, Py_ssize_t offset, Py_ssize_t length) noexcept
+    cdef inline void _repeat(self, Py_ssize_t length) noexcept

@@ -1,8 +1,8 @@
 """Blocks of S2 and Snappy, and CRC-32C: what the compressed formats of nats-server are made of.
 
-S2 is Snappy with two additions that `decode` understands: a copy with offset 0 repeats the last
-offset, and its length may be long. `encode` writes plain Snappy, which is valid S2. Google's Snappy
-describes its format in `format_description.txt`, klauspost/compress what S2 adds.
+S2 is Snappy with two additions: a copy with offset 0 repeats the last offset, and its length may be
+long. Google's Snappy describes its format in `format_description.txt`, klauspost/compress what S2
+adds.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from midge.jetstream.archive import crc32c
 from midge.jetstream.store import numbers
 from midge.jetstream.store.numbers import BytesLike
+from midge.protocol import memory
 from midge.protocol.errors import MidgeError
 
 BLOCK_MAX = 64 * 1024
@@ -17,8 +18,11 @@ BLOCK_MAX = 64 * 1024
 
 _HASH_BITS = 14
 _HASH_BITS_MIN = 8  # a block has as many slots as bytes, because clearing them takes time as well
-_HASH_FACTOR = 0x1E35A7BD
+_HASH_FACTOR = 0x9E3779B97F4A7C15
 _WORD = 0xFFFFFFFF
+_LITERAL, _NEAR, _FAR = range(3)
+"""Kinds of elements: bytes, and copies from the last 2 KiB or 64 KiB; 3 is one from anywhere."""
+
 _MARGIN = 15  # bytes at the end of a block that are not searched, as in Snappy
 _SIZE_DIGITS_MAX = 5
 _CRC_MASK = 0xA282EAD8
@@ -66,91 +70,57 @@ def decode(data: BytesLike, start: int, end: int, size_max: int) -> bytearray:
     size = decoded_size(data, start, end)
     if size > size_max:
         raise S2Error(f"a compressed block claims {size} bytes, more than {size_max}")
-    return _Decoder(size).run(data, start, end)
-
-
-class _Decoder:
-    """Decodes one block of `size` bytes: `at` is how far it has read, `done` how far written."""
-
-    __slots__ = ("at", "done", "offset", "out", "size")
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.out = bytearray(size)
-        self.at = 0
-        self.done = 0
-        self.offset = 0
-
-    def run(self, data: BytesLike, start: int, end: int) -> bytearray:
-        """Return what ``data[start:end]``, which begins with the block's length, holds."""
-        self.at = start
-        while data[self.at] >= 0x80:
-            self.at += 1
-        self.at += 1
-        while self.at < end:
-            tag = data[self.at]
-            kind = tag & 3
-            self.at += 1
-            if kind == 0:
-                self._literal(data, end, tag >> 2)
-            elif kind == 1:
-                self._near(data, end, tag)
-            else:
-                self.offset = self._number(data, end, 2 if kind == 2 else 4)
-                self._repeat((tag >> 2) + 1)
-        if self.done != self.size:
+    out = memory.allocate(size)
+    at = start
+    while data[at] >= 0x80:
+        at += 1
+    at += 1
+    done = offset = 0
+    while at < end:
+        tag = data[at]
+        kind = tag & 3
+        width = max((tag >> 2) - 59, 0) if kind == _LITERAL else 1 << kind - 1
+        number = _number(data, at + 1, end, width) if width else 0
+        at += 1 + width
+        if kind == _LITERAL:
+            length = (number if width else tag >> 2) + 1
+            if length > end - at or length > size - done:
+                raise _damaged()
+            numbers.put_short(out, done, data, at, at + length, end)
+            at += length
+            done += length
+            continue
+        length = (tag >> 2) + 1
+        if kind == _NEAR:
+            length = (tag >> 2 & 7) + 4
+            number |= (tag & 0xE0) << 3
+            if not number:  # the last offset again
+                number = offset
+                width = length - 8
+                if width > 0:
+                    length = _number(data, at, end, width) + 4
+                    length += 1 << 8 * width - 8 if width > 1 else 4
+                    at += width
+        offset = number
+        if offset <= 0 or offset > done or length > size - done:
             raise _damaged()
-        return self.out
+        numbers.repeat(out, done, offset, length)
+        done += length
+    if done != size:
+        raise _damaged()
+    return out
 
-    def _number(self, data: BytesLike, end: int, count: int) -> int:
-        """Read a number of `count` bytes, little-endian."""
-        if self.at + count > end:
-            raise _damaged()
-        number = 0
-        for i in range(count):
-            octet = data[self.at + i]
-            number |= octet << 8 * i
-        self.at += count
-        return number
 
-    def _literal(self, data: BytesLike, end: int, length: int) -> None:
-        """Take bytes as they are; from 60 on `length` says how many bytes hold the length."""
-        if length >= 60:
-            length = self._number(data, end, length - 59)
-        length += 1
-        if length > end - self.at or length > self.size - self.done:
-            raise _damaged()
-        numbers.put(self.out, self.done, data, self.at, self.at + length)
-        self.at += length
-        self.done += length
-
-    def _near(self, data: BytesLike, end: int, tag: int) -> None:
-        """Copy from nearby, or, where the offset is 0, from the last one."""
-        distance = (tag & 0xE0) << 3 | self._number(data, end, 1)
-        length = tag >> 2 & 7
-        if distance:
-            self.offset = distance
-        elif length == 5:
-            length = self._number(data, end, 1) + 4
-        elif length == 6:
-            length = self._number(data, end, 2) + 256
-        elif length == 7:
-            length = self._number(data, end, 3) + 65536
-        self._repeat(length + 4)
-
-    def _repeat(self, length: int) -> None:
-        """Repeat the bytes that lie `offset` bytes back; the two ranges may overlap."""
-        offset = self.offset
-        if offset <= 0 or offset > self.done or length > self.size - self.done:
-            raise _damaged()
-        out = self.out
-        while length > offset:
-            numbers.put(out, self.done, out, self.done - offset, self.done)
-            self.done += offset
-            length -= offset
-            offset *= 2
-        numbers.put(out, self.done, out, self.done - offset, self.done - offset + length)
-        self.done += length
+def _number(data: BytesLike, start: int, end: int, width: int) -> int:
+    """Return the number of `width` bytes, one to four, from `start` on, little-endian."""
+    if start + width > end:
+        raise _damaged()
+    if start + 4 <= end:
+        return numbers.word(data, start) & _WORD >> 32 - 8 * width
+    number = 0
+    for i in range(width):
+        number |= data[start + i] << 8 * i
+    return number
 
 
 def _damaged() -> S2Error:
@@ -184,7 +154,7 @@ class Encoder:
         end = start + size
         literal = self._compress(data, start, end) if size > _MARGIN else start
         if literal < end:
-            self._literal(data, literal, end)
+            self._literal(data, literal, end, end)
         return numbers.take(self._out, 0, self._used) if self._used < size - size // 8 else b""
 
     def _compress(self, data: bytearray, start: int, end: int) -> int:
@@ -195,24 +165,24 @@ class Encoder:
             bits += 1
         numbers.resize(heads, 0)
         numbers.resize(heads, 2 << bits)
-        shift = 32 - bits
+        shift = 64 - bits
         limit = end - _MARGIN
         literal = start
         at = start + 1
         tried = 32
         while at < limit:
-            word = numbers.u32_at(data, at)
-            slot = (word * _HASH_FACTOR & _WORD) >> shift
+            word = numbers.u48_at(data, at)
+            slot = numbers.product(word, _HASH_FACTOR) >> shift
             candidate = start + numbers.u16(heads, slot)
             numbers.set_u16(heads, slot, at - start)
-            if numbers.u32_at(data, candidate) != word:
+            if numbers.u48_at(data, candidate) != word:
                 at += tried >> 5
                 tried += 1
                 continue
-            length = 4 + numbers.common(data, candidate + 4, at + 4, end)
+            length = 6 + numbers.common(data, candidate + 6, at + 6, end)
             if literal < at:
-                self._literal(data, literal, at)
-            self._copies(at - candidate, length)
+                self._literal(data, literal, at, end)
+            self._copy(at - candidate, length)
             at += length
             literal = at
             tried = 32
@@ -223,7 +193,8 @@ class Encoder:
         numbers.set_u32_at(self._out, self._used, value)
         self._used += size
 
-    def _literal(self, data: bytearray, start: int, end: int) -> None:
+    def _literal(self, data: bytearray, start: int, end: int, data_end: int) -> None:
+        """Write ``data[start:end]`` as it is."""
         length = end - start - 1
         if length < 60:
             self._put(length << 2, 1)
@@ -231,21 +202,24 @@ class Encoder:
             self._put(60 << 2 | length << 8, 2)
         else:
             self._put(61 << 2 | length << 8, 3)
-        numbers.put(self._out, self._used, data, start, end)
+        numbers.put_short(self._out, self._used, data, start, end, data_end)
         self._used += end - start
 
-    def _copies(self, offset: int, length: int) -> None:
-        """Write a copy, in pieces where it is longer than 64 bytes."""
-        while length >= 68:
-            self._copy(offset, 64)
-            length -= 64
-        if length > 64:
-            self._copy(offset, 60)
-            length -= 60
-        if length < 12 and offset < 2048 and length >= 4:
-            self._put(offset >> 8 << 5 | (length - 4) << 2 | 1 | (offset & 0xFF) << 8, 2)
-        else:
-            self._copy(offset, length)
-
     def _copy(self, offset: int, length: int) -> None:
-        self._put((length - 1) << 2 | 2 | offset << 8, 3)
+        """Write a copy; one longer than 64 bytes goes on as a repetition, of 4 bytes at least."""
+        if length < 12 and offset < 2048:
+            self._put(offset >> 8 << 5 | (length - 4) << 2 | _NEAR | (offset & 0xFF) << 8, 2)
+            return
+        first = length if length <= 64 else 60
+        self._put((first - 1) << 2 | _FAR | offset << 8, 3)
+        if length > first:
+            self._repeat(length - first)
+
+    def _repeat(self, length: int) -> None:
+        """Write a copy of at least 4 bytes from the last offset."""
+        if length <= 8:
+            self._put((length - 4) << 2 | _NEAR, 2)
+        elif length < 264:
+            self._put(5 << 2 | _NEAR | (length - 8) << 16, 3)
+        else:
+            self._put(6 << 2 | _NEAR | (length - 260) << 16, 4)

@@ -49,6 +49,34 @@ cdef extern from *:
         }
     }
 
+    /* A copy of a fixed size is a load and a store, one of any other size a call. */
+    static inline void midge_copy_short(
+        char *target, Py_ssize_t room, const unsigned char *source, Py_ssize_t left,
+        Py_ssize_t length) {
+        if (length <= 16 && room >= 16 && left >= 16) memcpy(target, source, 16);
+        else memcpy(target, source, length);
+    }
+
+    /* Sixteen bytes a step, as soon as so many lie between the two, and as long as there is room. */
+    static inline void midge_repeat(
+        char *target, Py_ssize_t offset, Py_ssize_t length, Py_ssize_t room) {
+        const char *source = target - offset;
+        char *end = target + length;
+        while (offset < 16 && end - target > offset) {
+            for (Py_ssize_t i = 0; i < offset; i++) target[i] = source[i];
+            target += offset;
+            offset *= 2;
+        }
+        room -= length;
+        while (target < end && room + (end - target) >= 16) {
+            char words[16];
+            memcpy(words, source, 16);
+            memcpy(target, words, 16);
+            target += 16, source += 16;
+        }
+        while (target < end) *target++ = *source++;
+    }
+
     /* Eight bytes a step; the lowest bit that differs is in the first byte that does. */
     static inline Py_ssize_t midge_common(
         const char *one, const char *other, const char *end) {
@@ -83,6 +111,11 @@ cdef extern from *:
     Py_ssize_t midge_room(bytearray data) noexcept nogil
     unsigned long long midge_fold(unsigned long long a, unsigned long long b) noexcept nogil
     Py_ssize_t midge_common(const char *one, const char *other, const char *end) noexcept nogil
+    void midge_copy_short(
+        char *target, Py_ssize_t room, const unsigned char *source, Py_ssize_t left,
+        Py_ssize_t length) noexcept nogil
+    void midge_repeat(
+        char *target, Py_ssize_t offset, Py_ssize_t length, Py_ssize_t room) noexcept nogil
     void midge_copy(char *target, const unsigned char *source, Py_ssize_t length) noexcept nogil
 
 
@@ -111,6 +144,12 @@ cdef inline unsigned int u32_at(bytearray data, Py_ssize_t position) noexcept:
     return value
 
 
+cdef inline unsigned int word(const unsigned char *data, Py_ssize_t position) noexcept:
+    cdef unsigned int value
+    memcpy(&value, data + position, 4)
+    return value
+
+
 cdef inline void set_u32_at(bytearray data, Py_ssize_t position, unsigned int value) noexcept:
     memcpy(midge_at(data, position, 4), &value, 4)
 
@@ -119,6 +158,10 @@ cdef inline unsigned long long u64_at(bytearray data, Py_ssize_t position) noexc
     cdef unsigned long long value
     memcpy(&value, midge_at(data, position, 8), 8)
     return value
+
+
+cdef inline unsigned long long u48_at(bytearray data, Py_ssize_t position) noexcept:
+    return u64_at(data, position) & 0xFFFFFFFFFFFF
 
 
 cdef inline void set_u64_at(bytearray data, Py_ssize_t position, unsigned long long value) noexcept:
@@ -133,6 +176,13 @@ cdef inline unsigned int plus(unsigned int one, unsigned int other) noexcept:
 @cython.overflowcheck(False)
 cdef inline unsigned int minus(unsigned int one, unsigned int other) noexcept:
     return one - other
+
+
+@cython.overflowcheck(False)
+cdef inline unsigned long long product(
+    unsigned long long one, unsigned long long other
+) noexcept:
+    return one * other
 
 
 cdef inline int resize(bytearray data, Py_ssize_t size) except -1:
@@ -164,6 +214,25 @@ cdef inline void put(
     Py_ssize_t end
 ) noexcept:
     midge_copy(midge_at(target, position, end - start), data + start, end - start)
+
+
+cdef inline void put_short(
+    bytearray target, Py_ssize_t position, const unsigned char *data, Py_ssize_t start,
+    Py_ssize_t end, Py_ssize_t data_end
+) noexcept:
+    midge_copy_short(
+        midge_at(target, position, end - start), PyByteArray_GET_SIZE(target) - position,
+        data + start, data_end - start, end - start
+    )
+
+
+cdef inline void repeat(
+    bytearray data, Py_ssize_t position, Py_ssize_t offset, Py_ssize_t length
+) noexcept:
+    midge_repeat(
+        midge_at(data, position - offset, offset + length) + offset, offset, length,
+        PyByteArray_GET_SIZE(data) - position
+    )
 
 
 cdef inline bytes take(bytearray data, Py_ssize_t start, Py_ssize_t end):

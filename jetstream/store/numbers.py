@@ -34,6 +34,11 @@ def u32_at(data: bytearray, position: int) -> int:
     return int.from_bytes(take(data, position, position + 4), "little")
 
 
+def word(data: BytesLike, position: int) -> int:
+    """Return the 32-bit number that begins at byte `position` of any buffer."""
+    return int.from_bytes(data[position : position + 4], "little")
+
+
 def set_u32_at(data: bytearray, position: int, value: int) -> None:
     """Set the 32-bit number that begins at byte `position`."""
     put(data, position, value.to_bytes(4, "little"), 0, 4)
@@ -42,6 +47,11 @@ def set_u32_at(data: bytearray, position: int, value: int) -> None:
 def u64_at(data: bytearray, position: int) -> int:
     """Return the 64-bit number that begins at byte `position`."""
     return int.from_bytes(take(data, position, position + 8), "little")
+
+
+def u48_at(data: bytearray, position: int) -> int:
+    """Return the 48-bit number that begins at byte `position`, which has two bytes behind it."""
+    return int.from_bytes(take(data, position, position + 8), "little") & 0xFFFFFFFFFFFF
 
 
 def set_u64_at(data: bytearray, position: int, value: int) -> None:
@@ -57,6 +67,11 @@ def plus(one: int, other: int) -> int:
 def minus(one: int, other: int) -> int:
     """Return the difference of two 32-bit numbers, or what `plus` makes the first one of."""
     return one - other & 0xFFFFFFFF
+
+
+def product(one: int, other: int) -> int:
+    """Return the product of two 64-bit numbers, of which the upper half is lost."""
+    return one * other & 0xFFFFFFFFFFFFFFFF
 
 
 def resize(data: bytearray, size: int) -> None:
@@ -83,6 +98,30 @@ def put(target: bytearray, position: int, data: BytesLike, start: int, end: int)
     """Copy ``data[start:end]`` into `target` at byte `position`."""
     _expect(target, position, position + end - start)
     target[position : position + end - start] = data[start:end]
+
+
+def put_short(
+    target: bytearray, position: int, data: BytesLike, start: int, end: int, data_end: int
+) -> None:
+    """Do what `put` does; in C up to 16 bytes are copied as 16 where both have as many.
+
+    What `target` has behind them is lost; `data` ends at `data_end`.
+    """
+    assert end <= data_end
+    put(target, position, data, start, end)
+
+
+def repeat(data: bytearray, position: int, offset: int, length: int) -> None:
+    """Write `length` bytes at byte `position`, each as the one `offset` bytes before it.
+
+    What `data` has behind them may be lost.
+    """
+    while length > offset:
+        put(data, position, data, position - offset, position)
+        position += offset
+        length -= offset
+        offset *= 2
+    put(data, position, data, position - offset, position - offset + length)
 
 
 def take(data: bytearray, start: int, end: int) -> bytes:

@@ -2,7 +2,7 @@
 
 Each server names its mode in INFO. Where they agree on compression, both directions are S2 streams
 from then on, at the level of the server that writes. All levels but `s2_uncompressed`, which only
-frames the bytes, write the same plain Snappy here, and any level is read.
+frames the bytes, write the same here, and any level is read.
 
 `s2_auto` chooses the level by the round trip: it costs more than it saves on a fast network.
 """
@@ -138,9 +138,13 @@ class S2Transport:
 
     def write(self, data: bytes | memoryview) -> None:
         """Send `data`."""
-        self._writer.write(bytes(data))
-        self._writer.finish()
-        self._below.write(self._writer.take())
+        writer, size = self._writer, len(data)
+        at = writer.room(size)
+        with memoryview(writer.block) as block:
+            block[at : at + size] = data
+        writer.wrote(size)
+        writer.finish()
+        self._below.write(writer.take())
 
     def get_write_buffer_size(self) -> int:
         """Count the bytes that the socket has not taken yet."""

@@ -60,6 +60,15 @@ def test_checksums_by_the_instruction_and_by_tables_are_those_of_octets() -> Non
             assert checksum(data, start, end) == checksum_by_tables(data, start, end) == masked
 
 
+def test_long_checksums_are_those_of_their_parts() -> None:
+    """The instruction takes long data in three parts at once, tables eight bytes at a time."""
+    data = random.Random(2).randbytes(3 * 1024 * 5 + 100)
+    for start in range(9):
+        for size in (3071, 3072, 3073, 2 * 3072 + 11, 5 * 3072 - 1, len(data) - start):
+            end = start + size
+            assert checksum(data, start, end) == checksum_by_tables(data, start, end)
+
+
 @pytest.mark.parametrize("step", [1, 7, 1 << 20])
 def test_what_nats_server_compressed_comes_out(step: int) -> None:
     archive = unpacked(SNAPSHOT, step)
@@ -133,6 +142,19 @@ def test_what_is_compressed_comes_out() -> None:
             if block:
                 assert decode(block, 0, len(block), BLOCK_MAX) == data
     assert encoder.encode(bytearray(b"word " * 1000), 0, 5000) != b""
+
+
+@pytest.mark.parametrize("period", [*range(1, 40), 1000, 2047, 2048, 5000])
+def test_what_repeats_comes_out(period: int) -> None:
+    """Copies that overlap, of each length that is written in another way."""
+    rng = random.Random(period)
+    pattern = bytes(rng.choices(range(256), k=period))
+    encoder = Encoder()
+    for length in (*range(1, 90), 255, 263, 264, 265, 268, 300, 5000, 55_000):
+        for behind in (b"", b"\0\1\2", bytes(range(40))):
+            data = bytearray(pattern * (length // period + 2))[: period + length] + behind
+            block = encoder.encode(data, 0, len(data))
+            assert not block or decode(block, 0, len(block), BLOCK_MAX) == data
 
 
 def test_a_block_is_the_same_wherever_it_begins() -> None:

@@ -150,7 +150,7 @@ def test_a_snapshot_from_which_much_is_taken_fails(
 
 
 def test_only_so_many_chunks_are_under_way(rig: Rig) -> None:
-    rig.fill(200, 1000)
+    rig.fill(500, 1000)
     rig.snapshot(chunk_size=1024, window_size=4096)
     rig.work()
     chunks = rig.wire.to(TO)
