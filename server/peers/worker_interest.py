@@ -36,7 +36,7 @@ _NUMBER_MAX = (1 << 31) - 1  # a block's head has four bytes for it
 HARMLESS = BEHIND | NO_ECHO | NO_HEADERS
 """Checks of deliveries that no block needs: it has no headers, and is of others' messages."""
 
-_TELLING_BYTES = 256  # what a line of interest takes of a turn
+_LINE_BYTES = 256  # what a line of interest takes of a turn
 _STEP_BYTES = 2048  # likewise a step of the walk, of which there may be no line
 
 
@@ -126,7 +126,7 @@ class WorkerAnnouncer:
             budget -= _STEP_BYTES
             for line in lines:
                 self._link.send(line)
-                budget -= _TELLING_BYTES + len(line)
+                budget -= _LINE_BYTES + len(line)
         if self._left is not None:
             self._turns.wait(self._go_on)
 
