@@ -30,7 +30,8 @@ TAILS_MAX = 8
 """Tails of one server; each costs some 0.5 us a message, in every worker."""
 
 _PAYLOAD_MAX_BYTES = 1024
-_FORGOTTEN_AFTER_S = 5.0  # without a look; a page looks twice a second
+_FORGOTTEN_AFTER_S = 20.0
+"""Seconds without a look: a page looks twice a second, a hidden or starved one less often."""
 _EVERYTHING = b">"
 
 

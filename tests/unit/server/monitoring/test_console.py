@@ -312,9 +312,9 @@ class TestOnATurnedClock:
     ) -> None:
         await console.act("tail", subject=">", name="1")
         assert console.server.broker.router.observer is not None
-        settings["clock"].advance(4)
+        settings["clock"].advance(19)
         await console.act("tail", subject=">", name="1")
-        settings["clock"].advance(4)
+        settings["clock"].advance(19)
         assert console.server.broker.router.observer is not None
         settings["clock"].advance(1)
         assert console.server.broker.router.observer is None
