@@ -122,8 +122,7 @@ def test_a_stream_becomes_a_table_until_the_last_message(tmp_path):
             assert f"midge_table_lag_messages{labels} 0.0" in metrics
             assert f"midge_table_failing{labels} 0.0" in metrics
             assert os.getpriority(os.PRIO_PROCESS, worker_of(server)) >= 10
-            server.signal("SIGHUP", config(directory, {"name": "orders", "every": "1h"}))
-            eventually(lambda: "Reloaded server configuration" in server.log)
+            server.reload(config(directory, {"name": "orders", "every": "1h"}))
             publish(client, 50, start=100)
         worker = worker_of(server)
     assert rows(f"{directory}/orders") == list(range(150))
@@ -162,12 +161,12 @@ def test_a_reload_adds_changes_and_removes_tables(tmp_path):
         make_stream(client)
         publish(client, 10)
         landed(f"{directory}/one", 10)
-        server.signal("SIGHUP", config(directory, {"name": "two"}))
+        server.reload(config(directory, {"name": "two"}))
         landed(f"{directory}/two", 10)
         publish(client, 10, start=10)
         landed(f"{directory}/two", 20)
         changed = {"name": "two", "columns": "n: double"}
-        server.signal("SIGHUP", config(directory, changed, {"name": "one"}))
+        server.reload(config(directory, changed, {"name": "one"}))
         landed(f"{directory}/one", 20)
         status, text = eventually(lambda: unhealthy(server))
         assert status == 503
@@ -176,7 +175,7 @@ def test_a_reload_adds_changes_and_removes_tables(tmp_path):
         eventually(lambda: page(server, "/healthz?tables=true")[0] == 200)
         publish(client, 10, start=20)
         landed(f"{directory}/two", 30)
-        server.signal("SIGHUP", config(directory))
+        server.reload(config(directory))
         eventually(lambda: not metrics_of(server))
         assert page(server, "/healthz?tables=true")[0] == 200
 
@@ -230,7 +229,7 @@ def test_tables_that_cannot_be_made_hold_up_no_other(tmp_path):
             reasons = {f: make(f"{directory}/{f}", server) for f, make in BAD.items()}
             before = files_of_tables(directory)
             bad = ({"name": f"bad{n}", "folder": folder} for n, folder in enumerate(BAD))
-            server.signal("SIGHUP", config(directory, *bad, {"name": "good"}))
+            server.reload(config(directory, *bad, {"name": "good"}))
             landed(f"{directory}/good", 10)
             eventually(lambda: server.log.count("Table failed") == len(BAD))
             status, text = page(server, "/healthz?tables=true")
