@@ -161,7 +161,7 @@ cdef inline unsigned long long u64_at(bytearray data, Py_ssize_t position) noexc
 
 
 cdef inline unsigned long long u48_at(bytearray data, Py_ssize_t position) noexcept:
-    return u64_at(data, position) & 0xFFFFFFFFFFFF
+    return u64_at(data, position) & 0xFFFFFFFFFFFFULL
 
 
 cdef inline void set_u64_at(bytearray data, Py_ssize_t position, unsigned long long value) noexcept:
