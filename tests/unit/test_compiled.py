@@ -27,6 +27,10 @@ FINAL_METHOD = re.compile(
 )
 TYPED_MEMORYVIEW = re.compile(r"^\s*cdef [^\n(]*\[:", re.MULTILINE)
 FOREIGN_VARIABLE = re.compile(r"^#define (__pyx_v_\w+) \(\*(__pyx_vp_\w+)\)", re.MULTILINE)
+INLINE_FUNCTION = re.compile(
+    r"^static CYTHON_INLINE (?!PyObject)[\w ]+?(__pyx_f_\w+)\([^;{]*\) \{\n(.*?)^\}",
+    re.MULTILINE | re.DOTALL,
+)
 HAVE_GC = 1 << 14  # Py_TPFLAGS_HAVE_GC: the collector walks over instances
 HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: set on every class made by a class statement
 
@@ -94,6 +98,25 @@ def test_final_methods_are_called_directly(modules: dict[str, Path], root: Path)
         if methods and path.exists():  # it is not beside an installed midge
             looked_at.append((name, calls_by_pointer(path.read_text(), methods)))
     assert [entry for entry in looked_at if entry[1]] == []
+
+
+def calculating_with_objects(generated: str) -> list[str]:
+    """Name the inline functions of a number that add or mask Python's numbers on the way."""
+    functions = INLINE_FUNCTION.findall(generated)
+    return [name for name, body in functions if "PyNumber_" in body]
+
+
+def test_inline_functions_calculate_in_c(modules: dict[str, Path], root: Path) -> None:
+    """A constant of more than 32 bits without `ULL` is an object, and so is all done with it."""
+    for name in modules:
+        path = root.joinpath("build", "cython", "release", *name.split(".")).with_suffix(".c")
+        if path.exists():  # it is not beside an installed midge
+            assert calculating_with_objects(path.read_text()) == [], name
+    head = "static CYTHON_INLINE unsigned PY_LONG_LONG __pyx_f_numbers_u48_at(PyObject *d) {\n"
+    assert calculating_with_objects(head + "  r = PyNumber_And(d, i);\n}\n") == [
+        "__pyx_f_numbers_u48_at"
+    ]
+    assert calculating_with_objects(head + "  r = (d & 1ULL);\n}\n") == []
 
 
 def used_and_imported(generated: str) -> tuple[set[str], set[str]]:
