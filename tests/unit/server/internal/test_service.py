@@ -95,9 +95,9 @@ async def test_answers_are_written_in_the_call_that_makes_them(world: World) -> 
     assert sorted(world.scheduled) == ["_answer_waiting", "_flush_due"]
     await settled()
     assert world.one.answers == [b"1"]
-    assert len(world.scheduled) == 2
+    assert world.scheduled.count("_flush_due") == 1
     assert world.router.flush_soon() is None
-    assert len(world.scheduled) == 3, "the next flush is scheduled as ever"
+    assert world.scheduled.count("_flush_due") == 2, "the next flush is scheduled as ever"
 
 
 async def test_the_first_of_a_batch_of_reads_is_answered_at_once(world: World) -> None:
