@@ -104,6 +104,21 @@ def test_hostile_names_are_text_on_every_page(
     assert page.complaints == []  # type: ignore[attr-defined]
 
 
+def test_another_tail_shows_nothing_of_the_last_one(
+    harbour: Harbour, open_harbour: Callable[..., Page]
+) -> None:
+    page = open_harbour()
+    visit(page, "messages")
+    wait_for(page, say(page, "tailing", "seen"))
+    page.fill("#subject", "odd.>")
+    shown = page.evaluate(
+        "(document.getElementById('follow').click(), "
+        "document.getElementById('tailing').textContent)"
+    )
+    assert shown == "● starting"
+    wait_for(page, say(page, "tailing", "0 seen"))
+
+
 def test_clients_are_found_looked_at_and_disconnected_by_the_keyboard(
     harbour: Harbour, open_harbour: Callable[..., Page]
 ) -> None:

@@ -82,6 +82,7 @@ at("watch").onsubmit = (event) => {
   watched = { subject, account, name: tailName };
   seen = leftOut = 0;
   show("follow", "Stop"); at("pause").disabled = false;
+  tailState("starting", true);  // not the numbers of what was watched before
   follow();
 };
 at("subject").oninput = () => { if (watched) show("follow", at("subject").value === watched.subject ? "Stop" : "Watch"); };
