@@ -40,8 +40,8 @@ cdef class Encoder:
     @cython.locals(rest=Py_ssize_t, literal=Py_ssize_t, end=Py_ssize_t)
     cpdef bytes encode(self, bytearray data, Py_ssize_t start, Py_ssize_t size)
     @cython.locals(heads=bytearray, limit=Py_ssize_t, literal=Py_ssize_t, at=Py_ssize_t,
-                   tried=Py_ssize_t, word="unsigned long long", slot=Py_ssize_t, candidate=Py_ssize_t,
-                   length=Py_ssize_t, bits=Py_ssize_t, shift=Py_ssize_t)
+                   tried=Py_ssize_t, word="unsigned long long", slot=Py_ssize_t,
+                   candidate=Py_ssize_t, length=Py_ssize_t, bits=Py_ssize_t, shift=Py_ssize_t)
     cdef Py_ssize_t _compress(self, bytearray data, Py_ssize_t start, Py_ssize_t end) except -1
     cdef inline void _put(self, Py_ssize_t value, Py_ssize_t size) noexcept
     @cython.locals(length=Py_ssize_t)

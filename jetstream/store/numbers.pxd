@@ -57,7 +57,7 @@ cdef extern from *:
         else memcpy(target, source, length);
     }
 
-    /* Sixteen bytes a step, as soon as so many lie between the two, and as long as there is room. */
+    /* Sixteen bytes a step, once so many lie between the two and as long as there is room. */
     static inline void midge_repeat(
         char *target, Py_ssize_t offset, Py_ssize_t length, Py_ssize_t room) {
         const char *source = target - offset;

@@ -64,7 +64,7 @@ class World:
 
 
 class StillTime:
-    """A time that stands still, whatever the machine does meanwhile; answers cost what is added."""
+    """A time that stands still, whatever the machine does meanwhile, unless a test adds to it."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
