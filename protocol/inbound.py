@@ -89,12 +89,12 @@ class Inbound:
         Raises:
             ProtocolError: as the parser does.
         """
-        left = memoryview(data)
-        while left:
+        start = 0
+        while start < len(data):
             room = self.get_buffer()
-            count = min(len(room), len(left))
-            room[:count] = left[:count]
-            left = left[count:]
+            count = min(len(room), len(data) - start)
+            room[:count] = data[start : start + count]
+            start += count
             self.received(count)
 
     def parse_by(self, parser: StreamParser) -> None:

@@ -11,16 +11,17 @@
 #include <nmmintrin.h>
 #endif
 
-#define MIDGE_LANE 1024 /* bytes, a multiple of eight */
-
 static midge_tables midge_crc32c_table;
 static int midge_has_crc32c;
+
+#if defined(__x86_64__)
+#define MIDGE_LANE 1024 /* bytes, a multiple of eight */
+
 /* What each octet of a checksum becomes behind a lane of zeros. */
 static uint32_t midge_behind_lane[4][256];
 
-static void midge_crc32c_setup(void) {
+static void midge_fill_behind_lane(void) {
     static const unsigned char zeros[MIDGE_LANE];
-    midge_make_tables(midge_crc32c_table, 0x82F63B78u);
     for (int octet = 0; octet < 4; octet++)
         for (uint32_t i = 1; i < 256; i++) {
             uint32_t bit = i & (0u - i); /* checksums are linear: two known ones make the third */
@@ -29,13 +30,8 @@ static void midge_crc32c_setup(void) {
                          : midge_crc_by_tables(
                                midge_crc32c_table, bit << 8 * octet, zeros, MIDGE_LANE);
         }
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    midge_has_crc32c = __builtin_cpu_supports("sse4.2");
-#endif
 }
 
-#if defined(__x86_64__)
 static uint64_t midge_behind(uint64_t crc) {
     return midge_behind_lane[0][crc & 255] ^ midge_behind_lane[1][crc >> 8 & 255] ^
            midge_behind_lane[2][crc >> 16 & 255] ^ midge_behind_lane[3][crc >> 24 & 255];
@@ -66,6 +62,15 @@ __attribute__((target("sse4.2,crc32"))) static uint32_t midge_crc32c_fast(
     return crc;
 }
 #endif
+
+static void midge_crc32c_setup(void) {
+    midge_make_tables(midge_crc32c_table, 0x82F63B78u);
+#if defined(__x86_64__)
+    midge_fill_behind_lane();
+    __builtin_cpu_init();
+    midge_has_crc32c = __builtin_cpu_supports("sse4.2");
+#endif
+}
 
 static uint32_t midge_crc32c(const unsigned char *data, size_t length, int by_tables) {
 #if defined(__x86_64__)

@@ -17,15 +17,13 @@ cpdef unsigned int checksum_by_tables(
 ) noexcept
 @cython.locals(size=Py_ssize_t, i=Py_ssize_t, octet=Py_ssize_t)
 cpdef Py_ssize_t decoded_size(const unsigned char *data, Py_ssize_t start, Py_ssize_t end) except -1
+# Every read of `data` is compared with its end, and every write with the size, beforehand.
 @cython.locals(size=Py_ssize_t, at=Py_ssize_t, done=Py_ssize_t, offset=Py_ssize_t,
-               tag=Py_ssize_t, kind=Py_ssize_t, width=Py_ssize_t, number="long long",
-               length="long long")
+               tag=Py_ssize_t, kind=Py_ssize_t, width=Py_ssize_t, least=Py_ssize_t,
+               number="long long", length="long long")
 cpdef bytearray decode(
     const unsigned char *data, Py_ssize_t start, Py_ssize_t end, Py_ssize_t size_max
 )
-
-
-# Every read of `data` is compared with its end, and every write with the size, beforehand.
 @cython.locals(number="unsigned int", i=Py_ssize_t)
 cdef long long _number(
     const unsigned char *data, Py_ssize_t start, Py_ssize_t end, Py_ssize_t width

@@ -99,8 +99,8 @@ def decode(data: BytesLike, start: int, end: int, size_max: int) -> bytearray:
                 number = offset
                 width = length - 8
                 if width > 0:
-                    length = _number(data, at, end, width) + 4
-                    length += 1 << 8 * width - 8 if width > 1 else 4
+                    least = 8 if width == 1 else 4 + (1 << 8 * width - 8)
+                    length = least + _number(data, at, end, width)
                     at += width
         offset = number
         if offset <= 0 or offset > done or length > size - done:

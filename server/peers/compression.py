@@ -138,13 +138,9 @@ class S2Transport:
 
     def write(self, data: bytes | memoryview) -> None:
         """Send `data`."""
-        writer, size = self._writer, len(data)
-        at = writer.room(size)
-        with memoryview(writer.block) as block:
-            block[at : at + size] = data
-        writer.wrote(size)
-        writer.finish()
-        self._below.write(writer.take())
+        self._writer.write(bytes(data))
+        self._writer.finish()
+        self._below.write(self._writer.take())
 
     def get_write_buffer_size(self) -> int:
         """Count the bytes that the socket has not taken yet."""

@@ -328,7 +328,7 @@ def test_nothing_is_left(
         handshake_s = HANDSHAKE_S if way is late_handshake else TIMEOUT_S
         serving = Serving(kind, tls, handshake_s=handshake_s)
         await serving.server.start()
-        await serving.visit(orderly)  # which imports what no earlier test of this process did
+        await serving.visit(orderly)  # it imports the modules that every connection needs
         await serving.visit(way)
         with no_collector() as before:
             for _ in range(ROUNDS):

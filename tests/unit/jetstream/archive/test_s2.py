@@ -60,8 +60,8 @@ def test_checksums_by_the_instruction_and_by_tables_are_those_of_octets() -> Non
             assert checksum(data, start, end) == checksum_by_tables(data, start, end) == masked
 
 
-def test_long_checksums_are_those_of_their_parts() -> None:
-    """The instruction takes long data in three parts at once, tables eight bytes at a time."""
+def test_long_checksums_by_the_instruction_and_by_tables_are_equal() -> None:
+    """The instruction takes three parts of 1 KiB at once, the tables eight bytes at a time."""
     data = random.Random(2).randbytes(3 * 1024 * 5 + 100)
     for start in range(9):
         for size in (3071, 3072, 3073, 2 * 3072 + 11, 5 * 3072 - 1, len(data) - start):

@@ -14,6 +14,7 @@ from midge.server.internal.service import ANSWERED_IN_TURN, Request, Services
 from midge.server.routing.account import Account
 from midge.server.routing.router import Router
 from midge.server.routing.subscription import RoutedSubscription
+from midge.testing import ManualClock
 
 
 class Asker(RoutedSubscription):
@@ -63,21 +64,12 @@ class World:
         return b"slow " + request.payload
 
 
-class StillTime:
-    """A time that stands still, whatever the machine does meanwhile, unless a test adds to it."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def monotonic(self) -> float:
-        return self.now_s
-
-
 @pytest.fixture(autouse=True)
-def still(monkeypatch: pytest.MonkeyPatch) -> StillTime:
-    still = StillTime()
-    monkeypatch.setattr(service, "time", still)
-    return still
+def clock(monkeypatch: pytest.MonkeyPatch) -> ManualClock:
+    """Measure answers by a clock that stands still, however busy the machine is."""
+    clock = ManualClock()
+    monkeypatch.setattr(service, "time", clock)
+    return clock
 
 
 @pytest.fixture
@@ -222,12 +214,12 @@ async def test_others_have_a_turn_between_many_requests() -> None:
     assert len(seen) == ANSWERED_IN_TURN + 2
 
 
-async def test_others_have_a_turn_between_slow_answers(still: StillTime) -> None:
+async def test_others_have_a_turn_between_slow_answers(clock: ManualClock) -> None:
     world = World()
     seen: list[object] = []
 
     def answer(request: Request) -> None:
-        still.now_s += 0.003
+        clock.advance(0.003)
         seen.append(request.payload)
 
     world.services = Services(world.internal, waiting_max=1000, overfull=lambda: None)
