@@ -44,7 +44,8 @@ cdef unsigned long long _write_rows(
 ) except? 0
 
 @cython.locals(found=bytearray, before=Block, holder=Block, i=Py_ssize_t, line=Py_ssize_t,
-               distance="unsigned long long", number="unsigned long long", place=Py_ssize_t)
+               distance="unsigned long long", number="unsigned long long", place=Py_ssize_t,
+               row=Py_ssize_t)
 cdef void _link(
     MessageIndex index, Block block, PublishedLines lines, Py_ssize_t first, Py_ssize_t count,
     unsigned long long seq

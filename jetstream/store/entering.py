@@ -37,7 +37,7 @@ class KnownSubjects:
     def mark(self, data: numbers.BytesLike, start: int, end: int, epoch: int) -> None:
         """Mark the subject ``data[start:end]``, if there is anything of it."""
         number = self.subjects.find(data, start, end)
-        if number < 0:
+        if number < 0 or self.subjects.count(number) == 0:
             return
         if len(self._marks) < (number + 1) * 8:
             numbers.resize(self._marks, self.subjects.limit() * 8)
@@ -56,12 +56,7 @@ class KnownSubjects:
             start = base + numbers.u32_at(rows, row + layout.LINE_SUBJECT)
             length = numbers.u32_at(rows, row + layout.LINE_SUBJECT_LENGTH)
             number = subjects.find(lines.data, start, start + length)
-            if (
-                number < 0
-                or number * 8 >= limit
-                or numbers.u64_at(marks, number * 8) != epoch
-                or subjects.count(number) == 0
-            ):
+            if number < 0 or number * 8 >= limit or numbers.u64_at(marks, number * 8) != epoch:
                 break
             numbers.set_u32_at(rows, row + layout.LINE_NUMBER, number)
             row += layout.LINE
@@ -154,5 +149,7 @@ def _link(
                 before = index.block_number(index.block_at_or_after(seq - distance))
             holder = before
         place = (seq - distance - 1) & layout.MASK
-        holder.set(place if holder.keys is None else holder.row(place), layout.ROW_AFTER, distance)
+        row = place if holder.keys is None else holder.row(place)
+        if not layout.try_put(holder.rows, row, layout.ROW_AFTER, distance):
+            holder.set(row, layout.ROW_AFTER, distance)
         seq += 1

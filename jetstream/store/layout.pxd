@@ -31,6 +31,8 @@ cdef enum:
     HEAD_END = 14
     HEAD_BITS = 80
 
+    MOST_ADDED = 57
+
     SUBJECT = 40
     SUBJECT_NAME = 0
     SUBJECT_COUNT = 8

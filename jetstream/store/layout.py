@@ -36,6 +36,8 @@ HEAD_START = 12  # where in the row it begins, in bits
 HEAD_END = 14  # where the byte after it begins that it does not reach, in bits, at most
 HEAD_BITS = 80  # the bits of a row
 
+MOST_ADDED = 57  # bits that `add_bits` can write, from any bit of a byte on
+
 SUBJECT = 40  # bytes of a subject's row: four numbers of 64 bits, two of 32
 SUBJECT_NAME = 0  # where its name begins
 SUBJECT_COUNT = 8

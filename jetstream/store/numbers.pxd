@@ -106,6 +106,7 @@ cdef extern from *:
         return midge_octets(data) + position;
     }
     """
+    int __builtin_clzll(unsigned long long value) noexcept nogil
     char *midge_octets(bytearray data) noexcept nogil
     char *midge_at(bytearray data, Py_ssize_t position, Py_ssize_t size) noexcept
     Py_ssize_t midge_room(bytearray data) noexcept nogil
@@ -176,6 +177,10 @@ cdef inline unsigned int plus(unsigned int one, unsigned int other) noexcept:
 @cython.overflowcheck(False)
 cdef inline unsigned int minus(unsigned int one, unsigned int other) noexcept:
     return one - other
+
+
+cdef inline Py_ssize_t bit_length(unsigned long long value) noexcept:
+    return 64 - __builtin_clzll(value) if value != 0 else 0
 
 
 @cython.overflowcheck(False)

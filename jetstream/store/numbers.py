@@ -69,6 +69,11 @@ def minus(one: int, other: int) -> int:
     return one - other & 0xFFFFFFFF
 
 
+def bit_length(value: int) -> int:
+    """Return how many bits a number of 64 bits has without its leading zeros."""
+    return value.bit_length()
+
+
 def product(one: int, other: int) -> int:
     """Return the product of two 64-bit numbers, of which the upper half is lost."""
     return one * other & 0xFFFFFFFFFFFFFFFF

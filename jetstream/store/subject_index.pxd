@@ -51,6 +51,7 @@ cdef class SubjectIndex:
     cpdef Py_ssize_t ensure(
         self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
     ) except -1
+    cdef void _unmark(self, Py_ssize_t subject) noexcept
     @cython.locals(subject=Py_ssize_t, rows=bytearray, row=Py_ssize_t, count="unsigned long long")
     cpdef Py_ssize_t append(
         self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end, unsigned long long seq

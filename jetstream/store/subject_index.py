@@ -139,9 +139,13 @@ class SubjectIndex:
         if subject < self._moved:
             self._enter(self._larger, subject, hashed)
         self.subject_count += 1
+        self._unmark(subject)
+        return subject
+
+    def _unmark(self, subject: int) -> None:
+        """Forget that a subject is known, until it is marked again."""
         if self.known is not None and subject * 8 < len(self.known):
             numbers.set_u64_at(self.known, subject * 8, 0)
-        return subject
 
     def append(self, data: numbers.BytesLike, start: int, end: int, seq: int) -> int:
         """Count a message, the last of the subject ``data[start:end]``; return its number.
@@ -185,6 +189,7 @@ class SubjectIndex:
         numbers.set_u64_at(self._rows, row + layout.SUBJECT_COUNT, 0)
         numbers.set_u64_at(self._rows, row + layout.SUBJECT_FIRST, 0)
         numbers.set_u64_at(self._rows, row + layout.SUBJECT_LAST, 0)
+        self._unmark(subject)
         end = len(self._vacated)
         numbers.resize(self._vacated, end + 4)
         numbers.set_u32(self._vacated, end >> 2, subject)

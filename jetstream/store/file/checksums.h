@@ -164,19 +164,23 @@ static inline uint32_t midge_crc(const unsigned char *data, size_t length, uint3
     return ~midge_crc_tables(crc, data, length);
 }
 
-/* What the checksums of the record at a place begin with. */
+/* The checksum of a segment's number, with which all seeds of its records begin. */
+static inline uint32_t midge_segment_crc(uint32_t store_seed, uint64_t segment) {
+    return midge_crc_by_tables(midge_crc_table, ~store_seed, (const unsigned char *)&segment, 8);
+}
+
+/* What the checksums of the record at a position begin with. */
+static inline uint32_t midge_seed_at(uint32_t segment_crc, uint64_t position) {
+    return ~midge_crc_by_tables(midge_crc_table, segment_crc, (const unsigned char *)&position, 8);
+}
+
 static inline uint32_t midge_seed(uint32_t store_seed, uint64_t segment, uint64_t position) {
-    unsigned char place[16];
-    memcpy(place, &segment, 8);
-    memcpy(place + 8, &position, 8);
-    return ~midge_crc_tables(~store_seed, place, 16);
+    return midge_seed_at(midge_segment_crc(store_seed, segment), position);
 }
 
 static inline uint32_t midge_padded(uint32_t length) { return (length + 7) & ~7u; }
 
-static void midge_seal_record(
-    unsigned char *record, uint32_t store_seed, uint64_t segment, uint64_t position) {
-    uint32_t seed = midge_seed(store_seed, segment, position);
+static void midge_seal_record(unsigned char *record, uint32_t seed) {
 #if defined(__x86_64__)
     if (midge_has_clmul) {
         midge_seal_record_folded(record, seed);
@@ -193,14 +197,15 @@ static void midge_seal_record(
 typedef struct {
     unsigned char *data;
     long long used, at;
-    uint32_t store_seed, chain;
-    uint64_t segment, position;
+    uint32_t segment_crc, chain;
+    uint64_t position;
 } midge_sealing;
 
 static midge_sealing midge_begin_sealing(unsigned char *data, long long used, uint32_t store_seed,
                                          uint64_t segment, uint64_t position) {
-    midge_sealing group = {data, used, midge_padded(midge_u32(data + 8)), store_seed,
-                           midge_seed(store_seed, segment, position), segment, position};
+    uint32_t segment_crc = midge_segment_crc(store_seed, segment);
+    midge_sealing group = {data, used, midge_padded(midge_u32(data + 8)), segment_crc,
+                           midge_seed_at(segment_crc, position), position};
     return group;
 }
 
@@ -210,8 +215,7 @@ static void midge_seal_records(midge_sealing *group, long long stop) {
     size_t count = 0;
     while (group->at < stop) {
         unsigned char *record = group->data + group->at;
-        uint64_t position = group->position + group->at;
-        midge_seal_record(record, group->store_seed, group->segment, position);
+        midge_seal_record(record, midge_seed_at(group->segment_crc, group->position + group->at));
         sums[count++] = midge_u32(record);
         if (count == sizeof(sums) / 4) {
             group->chain = midge_crc((unsigned char *)sums, sizeof(sums), group->chain);
@@ -225,7 +229,7 @@ static void midge_seal_records(midge_sealing *group, long long stop) {
 /* Seal the head, which says what the checksums of the records are. */
 static void midge_end_sealing(midge_sealing *group) {
     midge_set_u32(group->data + MIDGE_GROUP_CHAIN, group->chain);
-    midge_seal_record(group->data, group->store_seed, group->segment, group->position);
+    midge_seal_record(group->data, midge_seed_at(group->segment_crc, group->position));
 }
 
 static void midge_seal_group(unsigned char *data, long long used, uint32_t store_seed,
@@ -235,20 +239,23 @@ static void midge_seal_group(unsigned char *data, long long used, uint32_t store
     midge_end_sealing(&group);
 }
 
+static int midge_has_head(const unsigned char *record, long long available, uint32_t seed) {
+    return available >= MIDGE_HEAD &&
+           midge_u32(record) == midge_crc(record + 4, MIDGE_HEAD - 4, seed) &&
+           midge_u32(record + 8) >= MIDGE_HEAD;
+}
+
 /* Return 1 for the head of a record, 0 for none. */
 static int midge_check_head(const unsigned char *record, long long available,
                             uint32_t store_seed, uint64_t segment, uint64_t position) {
-    if (available < MIDGE_HEAD) return 0;
-    uint32_t seed = midge_seed(store_seed, segment, position);
-    return midge_u32(record) == midge_crc(record + 4, MIDGE_HEAD - 4, seed) &&
-           midge_u32(record + 8) >= MIDGE_HEAD;
+    return midge_has_head(record, available, midge_seed(store_seed, segment, position));
 }
 
 /* Return 2 for a whole record, 1 for one of which only the head is, 0 for none. */
 static int midge_check_record(const unsigned char *record, long long available,
                               uint32_t store_seed, uint64_t segment, uint64_t position) {
-    if (!midge_check_head(record, available, store_seed, segment, position)) return 0;
     uint32_t seed = midge_seed(store_seed, segment, position);
+    if (!midge_has_head(record, available, seed)) return 0;
     uint32_t length = midge_u32(record + 8);
     if (length > available) return 1;
     uint32_t body = midge_crc(record + MIDGE_HEAD, length - MIDGE_HEAD, seed);
