@@ -40,6 +40,8 @@ accounts {
 }
 """
 
+_WAIT_S = 10.0  # for answers that come
+
 _MASKED = (
     (re.compile(r"20\d\d-\d\d-\d\dT[\d:.]+Z"), "T"),
     (re.compile(r"(\$JS\.ACK(?:\.\w+){2}\.\d+\.\d+\.\d+)\.\d{19}"), r"\1.T"),
@@ -66,10 +68,10 @@ class Client:
         self.client = client
         self.found: list[Any] = []
 
-    async def ask(self, subject: str, body: Any = None, wait_s: float = 5.0) -> None:
+    async def ask(self, subject: str, body: Any = None) -> None:
         data = body if isinstance(body, bytes) else json.dumps(body).encode() if body else b""
         try:
-            answer = await self.client.request(subject, data, timeout=wait_s)
+            answer = await self.client.request(subject, data, timeout=_WAIT_S)
         except Exception as error:  # noqa: BLE001 - what it is, is compared
             self.found.append([masked(subject), type(error).__name__])
         else:
@@ -90,28 +92,41 @@ class Client:
             await asyncio.sleep(0.01)
             await self.ask(subject)
 
-    async def pull(self, consumer: str, body: dict[str, Any], count: int, wait_s: float) -> Any:
-        """Send a pull request; record the messages until there have been `count`."""
+    async def pull(self, consumer: str, body: dict[str, Any], count: int) -> Any:
+        """Send a pull request; record the `count` messages that come."""
         inbox = self.client.new_inbox()
         subscription = await self.client.subscribe(inbox)
         subject = f"from.js.CONSUMER.MSG.NEXT.ORDERS.{consumer}"
         await self.client.publish(subject, json.dumps(body).encode(), reply=inbox)
-        got = []
-        for _ in range(count):
-            try:
-                got.append(await subscription.next_msg(timeout=wait_s))
-            except nats.errors.TimeoutError:
-                break
+        got = [await subscription.next_msg(timeout=_WAIT_S) for _ in range(count)]
         await subscription.unsubscribe()
         self.found.append([consumer, [shown(message) for message in got]])
         return got
+
+    async def pull_with_heartbeats(self, consumer: str) -> None:
+        """Send a pull request that gets heartbeats and no message; record all, and its end.
+
+        How many heartbeats come until it expires depends on the load: they are recorded once.
+        """
+        inbox = self.client.new_inbox()
+        subscription = await self.client.subscribe(inbox)
+        request = {"batch": 1, "expires": 1_250_000_000, "idle_heartbeat": 150_000_000}
+        subject = f"from.js.CONSUMER.MSG.NEXT.ORDERS.{consumer}"
+        await self.client.publish(subject, json.dumps(request).encode(), reply=inbox)
+        got: list[Any] = []
+        while not got or got[-1][3] == "100":
+            found = shown(await subscription.next_msg(timeout=_WAIT_S))
+            if found not in got:
+                got.append(found)
+        await subscription.unsubscribe()
+        self.found.append([consumer, got])
 
 
 async def program(url: str) -> list[Any]:
     app = Client(await nats.connect(url))
     ask, pull = app.ask, app.pull
     await ask("from.js.INFO")
-    await ask("$JS.API.INFO", wait_s=0.5)
+    await ask("$JS.API.INFO")
     await ask("from.js.STREAM.CREATE.ORDERS", {"name": "ORDERS", "subjects": ["orders.>"]})
     for number in range(6):
         await ask(f"orders.{number}", b"order %d" % number)
@@ -120,22 +135,21 @@ async def program(url: str) -> list[Any]:
     consumer = {"durable_name": "c", "ack_policy": "explicit"}
     request = {"stream_name": "ORDERS", "config": consumer}
     await ask("from.js.CONSUMER.CREATE.ORDERS.c", request)
-    two = await pull("c", {"batch": 2}, 2, 2)
+    two = await pull("c", {"batch": 2}, 2)
     await ask(two[0].reply, b"+ACK")
     await ask(two[1].reply, b"-NAK")
-    await pull("c", {"batch": 1}, 1, 2)
-    await pull("c", {"batch": 10, "no_wait": True}, 5, 1)
-    await pull("c", {"batch": 10, "expires": 500_000_000}, 1, 3)
-    # Two heartbeats, even if both timers of a loaded machine fire late: 0.35 s in all.
-    await pull("c", {"batch": 1, "expires": 1_250_000_000, "idle_heartbeat": 450_000_000}, 3, 3)
-    await pull("nobody", {"batch": 1}, 1, 0.5)
+    await pull("c", {"batch": 1}, 1)
+    await pull("c", {"batch": 10, "no_wait": True}, 5)
+    await pull("c", {"batch": 10, "expires": 500_000_000}, 1)
+    await app.pull_with_heartbeats("c")
+    await pull("nobody", {"batch": 1}, 1)
     await ask("from.js.DIRECT.GET.ORDERS", {"last_by_subj": "orders.1"})
     await ask("from.js.STREAM.MSG.GET.ORDERS", {"seq": 3})
     delivered = await app.client.subscribe("deliver.here")
     pushed = {"durable_name": "p", "ack_policy": "explicit", "deliver_subject": "deliver.here"}
     await ask("from.js.CONSUMER.CREATE.ORDERS.p", {"stream_name": "ORDERS", "config": pushed})
     for _ in range(6):
-        message = await delivered.next_msg(timeout=2)
+        message = await delivered.next_msg(timeout=_WAIT_S)
         app.found.append(shown(message))
         await ask(message.reply, b"+ACK")
     await ask("from.js.CONSUMER.INFO.ORDERS.p")
@@ -143,19 +157,19 @@ async def program(url: str) -> list[Any]:
     await ask("orders.6", b"while nobody listens")
     await app.ask_until("from.js.CONSUMER.INFO.ORDERS.p", '"num_pending":1,"ts"')
     delivered = await app.client.subscribe("deliver.here")
-    app.found.append(shown(await delivered.next_msg(timeout=2)))
+    app.found.append(shown(await delivered.next_msg(timeout=_WAIT_S)))
     # A requester that has gone does not consume a message.
     inbox = app.client.new_inbox()
     gone = await app.client.subscribe(inbox)
     subject = "from.js.CONSUMER.MSG.NEXT.ORDERS.c"
-    await pull("c", {"batch": 1, "no_wait": True}, 1, 1)
+    await pull("c", {"batch": 1, "no_wait": True}, 1)
     await app.client.publish(subject, b'{"batch": 1, "expires": 5000000000}', reply=inbox)
     await app.client.flush()
     await gone.unsubscribe()
     await app.client.flush()
     await app.ask_until("from.js.CONSUMER.INFO.ORDERS.c", '"num_waiting":0')
     await ask("orders.7", b"for the next one")
-    await pull("c", {"batch": 1}, 1, 2)
+    await pull("c", {"batch": 1}, 1)
     await ask("from.js.CONSUMER.DELETE.ORDERS.c")
     await ask("from.js.STREAM.PURGE.ORDERS")
     await ask("from.js.STREAM.DELETE.ORDERS")
