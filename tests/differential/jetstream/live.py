@@ -111,6 +111,21 @@ def _survivors(reports: Answers) -> list[str]:
     return [_OF_A_PROCESS.sub("", _restarted(text)) for text in reports]
 
 
+def by_consumer(messages: list[Any]) -> list[Any]:
+    """Return the messages of one subscription, consumer by consumer if several sent there.
+
+    nats-server's consumers run beside each other: which one is first is left to chance.
+    """
+    names = {_consumer(message) for message in messages} - {""}
+    return sorted(messages, key=_consumer) if len(names) > 1 else messages
+
+
+def _consumer(message: Any) -> str:
+    """Return the consumer that sent a message; "" for a status, which does not name it."""
+    reply: str = message[1]
+    return reply.split(".")[3] if reply.startswith("$JS.ACK.") else ""
+
+
 class Run:
     """One program on one server."""
 
@@ -183,7 +198,7 @@ class Run:
             elif time.monotonic() >= until:
                 await self._wire.round_trip()
                 if not self._take(found):
-                    return found
+                    return {name: by_consumer(messages) for name, messages in found.items()}
                 until = time.monotonic() + self._quiet_s
             await asyncio.sleep(self._quiet_s / 3)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .live import Comparison
+from .live import Comparison, by_consumer
 from .timed_programs import TimedProgram
 
 QUICK = range(2000, 2150)
@@ -20,6 +20,15 @@ FORGOTTEN_NAKS = {501_256}
 
 REPLACING = (100_856,)
 """Programs in which a message comes in the place of one that awaits its ack, and is asked for."""
+
+
+def test_the_order_of_two_consumers_is_left_to_chance() -> None:
+    one, two = (["s", f"$JS.ACK.S.C0.1.{n}.1.0", "", str(n)] for n in (1, 2))
+    other, status = ["s", "$JS.ACK.S.C1.1.1.1.0", "", "1"], ["i", "", "NATS/1.0 409", ""]
+    assert by_consumer([other, one, two]) == by_consumer([one, two, other])
+    assert by_consumer([two, one, other]) != by_consumer([one, two, other])
+    assert by_consumer([two, one]) == [two, one]
+    assert by_consumer([two, status]) == [two, status], "of one consumer, a status keeps its place"
 
 
 @pytest.mark.slow
