@@ -288,6 +288,7 @@ async def whole_tail(state: State, own: Page, name: str, account: str, pattern: 
         ),
         "seen": sum(one["seen"] for one in every),
         "left_out": sum(one["left_out"] for one in every),
+        "has_begun": own["has_begun"],
     }
 
 

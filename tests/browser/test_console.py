@@ -266,6 +266,7 @@ def test_a_server_that_goes_is_noticed_and_a_tail_comes_back(
     wait_for(page, "document.getElementById('health').textContent === '● serving'")
     with Scene(again.url):
         wait_for(page, say(page, "tail", "ships.moored"))
+    assert text(page, "#tail").count("did not run is missing") == 1
 
 
 @pytest.mark.parametrize("width", [390, 1280])

@@ -2,7 +2,7 @@
 // A tail asks twice a second for what has passed; nobody looks while nobody asks.
 const TAIL_LINES = 300, MOST_LINES = 5000, TAIL_MS = 500;
 const tailName = String(Math.random()).slice(2);
-let watched = null, tailTimer = 0, seen = 0, leftOut = 0, isPaused = false, held = [];
+let watched = null, tailTimer = 0, seen = 0, leftOut = 0, isPaused = false, held = [], isFirst = false;
 
 function tailLine(...parts) {
   const line = document.createElement("div");
@@ -42,6 +42,9 @@ async function follow() {
   try {
     const found = await act("tail", asked);
     if (asked !== watched) return;  // an answer to what was watched before
+    // A browser runs a hidden page once a minute, too seldom for the server to keep its tail.
+    if (found.has_begun && !isFirst) tailLine("… what came while this page or the server did not run is missing");
+    isFirst = false;
     if (isPaused) held = [...held, ...found.messages].slice(-TAIL_LINES);
     else found.messages.forEach(tailMessage);
     seen += found.seen; leftOut += found.left_out;
@@ -81,6 +84,7 @@ at("watch").onsubmit = (event) => {
   if (isSame) { tailState("stopped", true); return; }
   watched = { subject, account, name: tailName };
   seen = leftOut = 0;
+  isFirst = true;
   show("follow", "Stop"); at("pause").disabled = false;
   tailState("starting", true);  // not the numbers of what was watched before
   follow();

@@ -95,12 +95,13 @@ class Tails:
     def poll(self, name: str, account: Account, pattern: bytes) -> dict[str, Any] | None:
         """Return the messages since the last poll; None if there are too many tails.
 
-        The first poll, and one with another account or pattern, begin a new tail.
+        The first poll, and one with another account or pattern, begin a new tail, `has_begun`.
         """
         tail, timer = self._tails.get(name, (None, None))
         if timer is not None:
             timer.cancel()
-        if tail is None or tail.account is not account or tail.pattern != pattern:
+        has_begun = tail is None or tail.account is not account or tail.pattern != pattern
+        if tail is None or has_begun:
             self.end(name)
             if len(self._tails) >= TAILS_MAX:
                 return None
@@ -108,7 +109,7 @@ class Tails:
             self._broker.watch_messages(tail)
         again = self._broker.clock.call_later(_FORGOTTEN_AFTER_S, self.end, name)
         self._tails[name] = tail, again
-        return tail.take()
+        return {**tail.take(), "has_begun": has_begun}
 
     def end(self, name: str) -> None:
         """End a tail."""

@@ -265,6 +265,7 @@ async def test_a_tail_is_no_subscription(console: Page) -> None:
         "messages": [],
         "seen": 0,
         "left_out": 0,
+        "has_begun": True,
     }
     assert len(server.broker.global_account.sublist) == subscriptions
     assert server.publish("a.b", "x") == 0  # no interest
@@ -313,11 +314,12 @@ class TestOnATurnedClock:
         await console.act("tail", subject=">", name="1")
         assert console.server.broker.router.observer is not None
         settings["clock"].advance(19)
-        await console.act("tail", subject=">", name="1")
+        assert not (await console.act("tail", subject=">", name="1"))["has_begun"]
         settings["clock"].advance(19)
         assert console.server.broker.router.observer is not None
         settings["clock"].advance(1)
         assert console.server.broker.router.observer is None
+        assert (await console.act("tail", subject=">", name="1"))["has_begun"]
 
     async def test_an_hour_of_counts_is_kept(self, console: Page, settings: dict[str, Any]) -> None:
         for _ in range(400):
