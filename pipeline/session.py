@@ -120,6 +120,8 @@ def session_config(
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.streaming.stopTimeout": "30s",
+        # On a busy machine, a Python worker needs more than Spark's 15 s to connect.
+        "spark.python.authenticate.socketTimeout": "60s",
     }
     java_options = [_log_option(), _STACK_OPTION]
     if not submitted:

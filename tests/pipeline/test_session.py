@@ -1,5 +1,6 @@
 """Java discovery, the wrapper around it, and the configuration a session starts with."""
 
+import os
 import re
 import subprocess
 
@@ -120,6 +121,13 @@ def test_local_session_stays_on_loopback():
     assert config["spark.master"] == "local[*]"
     assert config["spark.driver.host"] == config["spark.driver.bindAddress"] == "127.0.0.1"
     assert config["spark.ui.enabled"] == "false"
+
+
+def test_a_worker_may_take_a_minute_to_connect(spark):
+    def patience(_):
+        return os.environ["SPARK_AUTH_SOCKET_TIMEOUT"]
+
+    assert spark.sparkContext.parallelize([0], 1).map(patience).collect() == ["60"]
 
 
 @pytest.mark.parametrize("master", ["foo", "", "local[2", "http://127.0.0.1:7077"])
