@@ -172,14 +172,17 @@ async def endings(command: list[str]) -> list[dict[str, Any]]:
     """End one connection after the other; read the reports about them."""
     config = "authorization { users: [ {user: u, password: p} ] }"
     with Server(command, config, flags=("-m", "-1")) as server:
-        for sent in ENDINGS.values():
+        site = Site(server)
+        for number, sent in enumerate(ENDINGS.values(), 1):
             client = await Raw.open(server.url)
             if not sent.startswith(b"CONNECT"):
                 await client.connect(user="u", **{"pass": "p"})
             client.send(sent)
             await client.until_end()
             await client.close()
-        page = (await asyncio.to_thread(Site(server).get, "/connz?state=closed&auth=1")).page
+            page: dict[str, Any] = {"connections": []}
+            while len(page["connections"]) < number:  # nats-server lists it a little later
+                page = (await asyncio.to_thread(site.get, "/connz?state=closed&auth=1")).page
     fields = ("reason", "authorized_user", "name_tag", "account")
     return [{field: one.get(field) for field in fields} for one in page["connections"]]
 

@@ -92,16 +92,24 @@ def play(kind: str, config: str, attempts: list[Attempt]) -> dict[str, Any]:
             document = json.dumps({"verbose": False, **signed(connect, proxy, info)}).encode()
             client.sendall(b"CONNECT %b\r\nPING\r\n" % document)
             answers.append((lines.readline(), "nonce" in info))
-        shown = {
-            state: sorted(
-                str([one.get(name) for name in ("reason", "proxy", "authorized_user")])
-                for one in page(server, f"connz?state={state}&auth=1")["connections"]
-            )
-            for state in ("open", "closed")
-        }
+        refused = sum(line.startswith(b"-ERR") for line, _ in answers)
+        shown = connections(server)
+        while list(map(len, shown.values())) != [len(attempts) - refused, refused]:
+            shown = connections(server)  # nats-server lists closed ones a little later
         for client in clients:
             client.close()
         return {"answers": answers, **shown, "proxies": page(server, "varz").get("proxies")}
+
+
+def connections(server: Server) -> dict[str, list[str]]:
+    """Return what monitoring shows of each connection, by state."""
+    return {
+        state: sorted(
+            str([one.get(name) for name in ("reason", "proxy", "authorized_user")])
+            for one in page(server, f"connz?state={state}&auth=1")["connections"]
+        )
+        for state in ("open", "closed")
+    }
 
 
 def play_leafs(kind: str, config: str) -> dict[str, Any]:
