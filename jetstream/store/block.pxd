@@ -76,11 +76,12 @@ cdef bytearray _head_for(bytearray rows)
                _=Py_ssize_t, deviation="unsigned int")
 cdef void _write(bytearray plain, bytearray packed) except *
 @cython.locals(size_bits=Py_ssize_t, subject_bits=Py_ssize_t, before_bits=Py_ssize_t,
-               offset_bits=Py_ssize_t, offset="unsigned int", step="unsigned int",
-               least="unsigned int", subject="unsigned int", stride="unsigned int",
-               end=Py_ssize_t, row=Py_ssize_t, _=Py_ssize_t, size="unsigned int",
-               number="unsigned int", place="unsigned int", word="unsigned long long")
-cdef void _write_rows(
+               offset_bits=Py_ssize_t, last_bits=Py_ssize_t, offset="unsigned int",
+               step="unsigned int", least="unsigned int", subject="unsigned int",
+               stride="unsigned int", end=Py_ssize_t, row=Py_ssize_t, _=Py_ssize_t,
+               size="unsigned int", number="unsigned int", place="unsigned int",
+               word="unsigned long long")
+cdef bint _write_rows(
     bytearray plain, bytearray packed, Py_ssize_t count, Py_ssize_t row_bits
 ) noexcept
 cdef unsigned int _field(bytearray plain, Py_ssize_t i, Py_ssize_t field) noexcept

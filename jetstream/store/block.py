@@ -375,8 +375,7 @@ def _write(plain: bytearray, packed: bytearray) -> None:
     count = layout.row_count(plain)
     row_bits = numbers.u32_at(packed, layout.HEAD_BITS)
     numbers.resize(packed, layout.HEAD + (count * row_bits + 7) // 8)
-    if row_bits <= layout.MOST_ADDED:
-        _write_rows(plain, packed, count, row_bits)
+    if _write_rows(plain, packed, count, row_bits):
         return
     for field in range(0, layout.ROW, 4):
         bits = _bits(numbers.u32_at(packed, field * 4 + layout.HEAD_MASK))
@@ -395,12 +394,18 @@ def _write(plain: bytearray, packed: bytearray) -> None:
             value = numbers.plus(value, step)
 
 
-def _write_rows(plain: bytearray, packed: bytearray, count: int, row_bits: int) -> None:
-    """Write rows of few bits, each at once: in half the time that its fields take."""
+def _write_rows(plain: bytearray, packed: bytearray, count: int, row_bits: int) -> bool:
+    """Write rows of few bits in two words each, twice as fast as their five fields.
+
+    Returns False if they have too many bits.
+    """
     size_bits = _bits(numbers.u32_at(packed, layout.ROW_SIZE * 4 + layout.HEAD_MASK))
     subject_bits = _bits(numbers.u32_at(packed, layout.ROW_SUBJECT * 4 + layout.HEAD_MASK))
     before_bits = _bits(numbers.u32_at(packed, _BEFORE_MASK))
     offset_bits = _bits(numbers.u32_at(packed, layout.ROW_OFFSET * 4 + layout.HEAD_MASK))
+    last_bits = row_bits - offset_bits - size_bits - subject_bits
+    if offset_bits + size_bits + subject_bits > layout.MOST_ADDED or last_bits > layout.MOST_ADDED:
+        return False
     offset = numbers.u32_at(packed, layout.ROW_OFFSET * 4)
     step = numbers.u32_at(packed, layout.ROW_OFFSET * 4 + layout.HEAD_STEP)
     least = numbers.u32_at(packed, layout.ROW_SIZE * 4)
@@ -413,16 +418,18 @@ def _write_rows(plain: bytearray, packed: bytearray, count: int, row_bits: int) 
         if size != 0:
             word = numbers.u32_at(plain, row + layout.ROW_AFTER)
             word = word << before_bits | numbers.u32_at(plain, row + layout.ROW_BEFORE)
+            layout.add_bits(packed, last_bits, end, word)
             number = numbers.u32_at(plain, row + layout.ROW_SUBJECT)
-            word = word << subject_bits | numbers.minus(number, subject)
+            word = numbers.minus(number, subject)
             word = word << size_bits | numbers.minus(size, least)
             place = numbers.u32_at(plain, row + layout.ROW_OFFSET)
             word = word << offset_bits | numbers.minus(place, offset)
-            layout.add_bits(packed, row_bits, end, word)
+            layout.add_bits(packed, row_bits - last_bits, end - last_bits, word)
         end += row_bits
         row += layout.ROW
         offset = numbers.plus(offset, step)
         subject = numbers.plus(subject, stride)
+    return True
 
 
 def _field(plain: bytearray, i: int, field: int) -> int:

@@ -6,6 +6,7 @@ import contextlib
 import sys
 import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from midge.jetstream.store.disk import Disk
@@ -253,7 +254,7 @@ class StoreDirectory:
 
         Without sequences where there are many streams: writing them down takes 1 us each.
         """
-        contents = self._contents(streams_max=_LISTED_MAX)
+        contents = partial(self._contents, streams_max=_LISTED_MAX)
         self._head.save(contents, self.log.chore, done)
 
     def _leave_out(self, number: int, done: Callable[[bool], object]) -> None:

@@ -277,6 +277,8 @@ class Head:
     def __init__(self, disk: Disk, seed: int) -> None:
         self._seed = seed
         self._count = 0
+        self._waiting: list[Callable[[bool], object]] = []  # for the head after the one in progress
+        self._is_saving = False
         self._files = [disk.open(name) for name in NAMES]
 
     @property
@@ -302,18 +304,40 @@ class Head:
 
     def save(
         self,
-        contents: LogContents,
+        contents: Callable[[], LogContents],
         chore: Callable[[Write, Callable[[bool], object]], object],
         done: Callable[[bool], object],
     ) -> None:
-        """Write both copies by `chore`; call `done` with whether that succeeded."""
-        data = self._next(contents)
+        """Write both copies by `chore`; call `done` with whether that succeeded.
+
+        All calls that come while a head is being written share the next one.
+        """
+        self._waiting.append(done)
+        if not self._is_saving:
+            self._save_next(contents, chore)
+
+    def _save_next(
+        self,
+        contents: Callable[[], LogContents],
+        chore: Callable[[Write, Callable[[bool], object]], object],
+    ) -> None:
+        """Write a head for all that wait for one."""
+        waiting, self._waiting = self._waiting, []
+        self._is_saving = bool(waiting)
+        if not waiting:
+            return
+        data = self._next(contents())
 
         def second(is_well: bool) -> None:
             if is_well:
-                chore(writes[1], done)
+                chore(writes[1], saved)
             else:
-                done(False)
+                saved(False)
+
+        def saved(is_well: bool) -> None:
+            for done in waiting:
+                done(is_well)
+            self._save_next(contents, chore)
 
         writes = [Write(file, bytearray(data), len(data), HEAD_AT) for file in self._files]
         chore(writes[0], second)

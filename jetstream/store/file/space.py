@@ -243,7 +243,7 @@ class NextSegment:
         write.zeroed = zeroed
         self._take_warming(segment, write)
         then = partial(self._extended, segment, write.extend, start if write.sync else -1)
-        self._chores.append((write, then))
+        self._chores.insert(0, (write, then))  # or groups are written where no space is reserved
 
     def _extended(self, segment: Segment, size: int, zeroed_from: int, is_well: bool) -> None:
         self.is_extending = False

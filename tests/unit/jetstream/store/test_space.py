@@ -121,6 +121,15 @@ def test_room_that_is_zeroed_is_asked_for_when_half_of_it_has_gone(left: int, as
     assert prepared(8 * MIB, 8 * MIB + left, 1 * MIB) is not None
 
 
+def test_space_is_reserved_before_other_chores_are_done() -> None:
+    disk = SimulatedDisk(Random(1))
+    other = Write(disk.create("other"), bytearray(8), 8, 0)
+    chores: list[Chore] = [(other, lambda _: None)]
+    segment = Segment(7, disk.create("segment"), 8 * MIB, 8 * MIB)
+    NextSegment(disk, chores, SEGMENT_MAX).prepare(segment, MIB // 2, is_lone=False)
+    assert [write.file for write, _ in chores] == [segment.file, other.file]
+
+
 def test_a_store_in_which_little_happens_stays_small() -> None:
     assert prepared(30 * KIB, 64 * KIB, 300) is None
     write = prepared(33 * KIB, 64 * KIB, 300)
