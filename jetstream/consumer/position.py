@@ -159,6 +159,8 @@ class Position:
                 if self.num_pending == 0 and self._is_counted():
                     self.passed_seq = seq  # nothing before it matches
                 self.num_pending += 1
+            elif self.num_pending < 0:
+                self.num_pending += 1  # it was delivered before it was announced
         return seq >= self.next_seq
 
     def uncount(self, seq: int) -> None:
