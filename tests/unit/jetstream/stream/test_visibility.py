@@ -125,3 +125,18 @@ def test_a_mirror_does_not_show_what_only_memory_has() -> None:
     assert (mirror.last_seq, mirror.visible_seq) == (3, 0)
     rig.settle()
     assert mirror.visible_seq == 3
+
+
+def test_what_is_delivered_before_it_is_announced_is_counted_once() -> None:
+    rig = FileAccountRig()
+    stored(rig, 100)
+    rig.settle()
+    config = {"durable_name": "C", "ack_policy": "explicit"}
+    rig.exchange("$JS.API.CONSUMER.CREATE.A.C", {"stream_name": "A", "config": config})
+    consumers = rig.account.streams["A"].consumers
+    acks = consumers.get(b"C").acks
+    acks.next_seq, acks.num_pending = 141, -40  # as after 140 deliveries
+    for seq in range(101, 201):
+        consumers.stored(seq, b"a.b")
+    assert acks.num_pending == 60
+    assert acks.passed_seq <= 141, "none is skipped"
