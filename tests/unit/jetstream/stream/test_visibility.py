@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,15 @@ def stored(rig: FileAccountRig, count: int = 3) -> None:
         rig.exchange("a.b", b"x")
     rig.hand_over()
     assert rig.account.streams["A"].store.visible_seq == 0
+
+
+def counted(rig: FileAccountRig) -> Any:
+    """Make a consumer C that has counted 100 messages; return the consumers of its stream."""
+    stored(rig, 100)
+    rig.settle()
+    config = {"durable_name": "C", "ack_policy": "explicit"}
+    rig.exchange("$JS.API.CONSUMER.CREATE.A.C", {"stream_name": "A", "config": config})
+    return rig.account.streams["A"].consumers
 
 
 @pytest.mark.parametrize("is_open", [False, True], ids=["on its way", "in the open group"])
@@ -48,11 +58,7 @@ def test_a_new_mirror_takes_what_becomes_visible() -> None:
 
 def test_a_first_consumer_is_not_told_of_what_it_has_counted() -> None:
     rig = FileAccountRig()
-    stored(rig, 100)
-    rig.settle()
-    config = {"durable_name": "C", "ack_policy": "explicit"}
-    rig.exchange("$JS.API.CONSUMER.CREATE.A.C", {"stream_name": "A", "config": config})
-    consumers = rig.account.streams["A"].consumers
+    consumers = counted(rig)
     store = rig.account.streams["A"].store
     matched = consumers.get(b"C").acks.counted_seq
     assert (matched, store.visible_seq) == (100, 100)
@@ -129,11 +135,7 @@ def test_a_mirror_does_not_show_what_only_memory_has() -> None:
 
 def test_what_is_delivered_before_it_is_announced_is_counted_once() -> None:
     rig = FileAccountRig()
-    stored(rig, 100)
-    rig.settle()
-    config = {"durable_name": "C", "ack_policy": "explicit"}
-    rig.exchange("$JS.API.CONSUMER.CREATE.A.C", {"stream_name": "A", "config": config})
-    consumers = rig.account.streams["A"].consumers
+    consumers = counted(rig)
     acks = consumers.get(b"C").acks
     acks.next_seq, acks.num_pending = 141, -40  # as after 140 deliveries
     for seq in range(101, 201):
