@@ -204,8 +204,9 @@ class Deliverer:
                 acks.passed_seq = seq
                 break
             acks.next_seq = seq + 1
-            pending = acks.num_pending - 1
-            acks.num_pending = pending
+            if seq <= acks.counted_seq:
+                acks.num_pending -= 1
+            pending = acks.num_pending
             ack.compose(1, seq, acks.next_consumer_seq, view.time_ns, pending if pending > 0 else 0)
             size = view.size() + ack.end
             more = receiver.subject_size - (view.subject_end - view.subject_start)
@@ -230,7 +231,8 @@ class Deliverer:
             return 0
         acks = self.acks
         deliveries = acks.deliveries
-        pending = acks.num_pending - (deliveries == 1)
+        is_counted = deliveries == 1 and message.seq <= acks.counted_seq
+        pending = acks.num_pending - is_counted
         ack = self._acks()
         ack.compose(
             deliveries,
@@ -260,7 +262,7 @@ class Deliverer:
             acks.put_back(message.seq, deliveries, is_first=True)
             receivers.delivered(0, is_taken=False)
             return _MESSAGE_COST
-        if deliveries == 1:
+        if is_counted:
             acks.num_pending -= 1
         self._note_delivery(message.seq)
         receivers.delivered(size + len(subject) - len(message.subject), is_taken=True)

@@ -64,6 +64,7 @@ class Position:
 
     `num_pending` counts the matching messages from `next_seq` to `counted_seq`, all that were
     visible when it was counted last; those from `next_seq` on and before `passed_seq` do not match.
+    A message above `counted_seq` may be delivered already: then it is never counted.
     Up to `last_per_subject_upto` only the last message of each subject counts; 0 when all do.
     `is_taken_up` is True for a consumer recovered at the start.
     """
@@ -159,8 +160,6 @@ class Position:
                 if self.num_pending == 0 and self._is_counted():
                     self.passed_seq = seq  # nothing before it matches
                 self.num_pending += 1
-            elif self.num_pending < 0:
-                self.num_pending += 1  # it was delivered before it was announced
         return seq >= self.next_seq
 
     def uncount(self, seq: int) -> None:

@@ -9,6 +9,8 @@ answers to clients decide what may be redelivered:
 - At a settled moment, 100 ms after the last change and with all of it on the disk, everything that
   was delivered or acknowledged is noted. None of it is forgotten later, not even how often.
 - No count exceeds the deliveries that there were, and no position is ahead of the stream.
+- The consumer knows how many messages are to come, although it delivers some of them before it is
+  notified that they are there.
 - In the end every message that was durable has been delivered and acknowledged.
 - No delivery waits for a read from the disk; pages leave the page cache at any time.
 """
@@ -239,11 +241,13 @@ class Consuming:
         """Pass the open group to the disk."""
         self.directory.flush()
 
-    def pump(self, _: int) -> None:
-        """Complete a write of the disk, and a read."""
+    def pump(self, number: int) -> None:
+        """Complete a write of the disk, and a read; a notification may come much later."""
         self.disk.pump()
         self.disk.pump_fetch()
-        self.show()
+        self.durable.update(range(self.visible + 1, self.store.visible_seq + 1))
+        if number % 3:
+            self.show()
 
     def settle(self, _: int) -> None:
         """Write everything, and record the state that must not be lost any more.
@@ -260,7 +264,17 @@ class Consuming:
                 break
             self.show()
         self.take()
+        self.show()
+        self.check_pending()
         self.noted = before
+
+    def check_pending(self) -> None:
+        """See that the messages to come are counted right, unless they were removed uncounted."""
+        acks, visible = self.consumer.acks, self.store.visible_seq
+        acks.recount()
+        coming = self.store.count_pending(acks.filters, acks.next_seq, False, visible)
+        if acks.num_pending != (coming if acks.next_seq <= visible else 0):
+            raise WrongState(f"{acks.num_pending} messages are to come instead of {coming}")
 
     def forget(self, _: int) -> None:
         """Leave nothing in the page cache."""

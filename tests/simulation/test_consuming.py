@@ -98,6 +98,17 @@ def cold_reads_on_the_loop(patch: Patch) -> None:
     patch.setattr(SimulatedFile, "read_cached", SimulatedFile.read)
 
 
+def notification_lost(patch: Patch) -> None:
+    show = Consuming.show
+
+    def show_less(world: Consuming) -> None:
+        if world.store.visible_seq - world.visible > 1:
+            world.visible += 1
+        show(world)
+
+    patch.setattr(Consuming, "show", show_less)
+
+
 @pytest.mark.parametrize(
     "fault",
     [
@@ -107,6 +118,7 @@ def cold_reads_on_the_loop(patch: Patch) -> None:
         acks_lost,
         deliveries_lost,
         floor_ahead_of_the_stream,
+        notification_lost,
         written_too_late,
     ],
     ids=lambda fault: fault.__name__,

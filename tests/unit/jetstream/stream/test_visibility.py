@@ -133,12 +133,37 @@ def test_a_mirror_does_not_show_what_only_memory_has() -> None:
     assert mirror.visible_seq == 3
 
 
-def test_what_is_delivered_before_it_is_announced_is_counted_once() -> None:
+@pytest.mark.parametrize("retention", ["limits", "workqueue"])
+def test_what_is_delivered_before_it_is_announced_is_counted_once(retention: str) -> None:
+    """A consumer that joins while groups are on their way, and is quicker than the last of them."""
     rig = FileAccountRig()
-    consumers = counted(rig)
-    acks = consumers.get(b"C").acks
-    acks.next_seq, acks.num_pending = 141, -40  # as after 140 deliveries
-    for seq in range(101, 201):
-        consumers.stored(seq, b"a.b")
-    assert acks.num_pending == 60
-    assert acks.passed_seq <= 141, "none is skipped"
+    stream = rig.create("A", storage="file", retention=retention)
+    for is_on_its_way in (False, True, None):  # on the disk, handed over, in the open group
+        for _ in range(40):
+            rig.exchange("a.b", b"x")
+        if is_on_its_way is not None:
+            rig.hand_over()
+        if is_on_its_way is False:
+            rig.settle()
+    config = {"durable_name": "C", "ack_policy": "explicit"}
+    rig.exchange("$JS.API.CONSUMER.CREATE.A.C", {"stream_name": "A", "config": config})
+    rig.disk.pump()
+    assert (stream.store.visible_seq, stream.store.last_seq) == (80, 120)
+
+    assert pulled(rig, 80) == 80
+    rig.settle()
+
+    assert rig.api("CONSUMER.INFO.A.C")["num_pending"] == 40
+    assert pulled(rig, 100) == 40
+
+
+def pulled(rig: FileAccountRig, count: int) -> int:
+    """Pull up to `count` messages that are there, and acknowledge them; return their number."""
+    rig.delivered.clear()
+    rig.exchange("$JS.API.CONSUMER.MSG.NEXT.A.C", {"batch": count, "no_wait": True})
+    rig.clock.advance(0.1)
+    consumer = rig.account.streams["A"].consumers.get(b"C")
+    assert consumer is not None
+    for subject in rig.delivered:
+        consumer.ack(subject, b"", b"")
+    return len(rig.delivered)
