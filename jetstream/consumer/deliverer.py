@@ -310,7 +310,7 @@ class Deliverer:
         acks.deliveries = 1
         if acks.last_per_subject_upto:
             message = self._next_last()
-            if message is not None or self.is_fetching:
+            if message is not None or acks.last_per_subject_upto:
                 return message
         store = self.host.store
         visible = store.visible_seq
@@ -343,7 +343,7 @@ class Deliverer:
             seq = store.next_last_seq(acks.filters, acks.next_seq, upto)
             if not seq:
                 break
-            if not self._is_cached(seq):
+            if seq > store.visible_seq or not self._is_cached(seq):
                 return None
             acks.next_seq = seq + 1
             message = store.load(seq)

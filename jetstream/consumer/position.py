@@ -65,7 +65,8 @@ class Position:
     `num_pending` counts the matching messages from `next_seq` to `counted_seq`, all that were
     visible when it was counted last; those from `next_seq` on and before `passed_seq` do not match.
     A message above `counted_seq` may be delivered already: then it is never counted.
-    Up to `last_per_subject_upto` only the last message of each subject counts; 0 when all do.
+    Up to `last_per_subject_upto` only the last message of each subject counts, also those that are
+    not visible yet; 0 when all do.
     `is_taken_up` is True for a consumer recovered at the start.
     """
 
@@ -179,10 +180,10 @@ class Position:
         store = self.host.store
         visible = store.visible_seq
         self.removals = store.removals - self.host.known_removals
-        self.counted_seq = visible
-        self.passed_seq = 0
         upto = self.last_per_subject_upto
-        if self.next_seq > visible:
+        self.counted_seq = max(visible, upto)
+        self.passed_seq = 0
+        if self.next_seq > self.counted_seq:
             self.num_pending = 0
         elif upto:
             count = store.count_pending(self.filters, self.next_seq, True, upto)

@@ -184,6 +184,7 @@ def take_up(position: Position, stored: StoredState) -> list[Entry]:
     for name, value in zip(_POSITIONS, stored.positions, strict=True):
         setattr(position, name, value)
     last_seq = position.host.store.last_seq
+    position.last_per_subject_upto = min(position.last_per_subject_upto, last_seq)
     if position.next_seq > last_seq + 1 and position.delivered_consumer_seq:
         _cut(position, stored, last_seq)
     for seq, count in stored.redelivered.items():

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 from midge.jetstream.consumer.consumer import Consumer
 from midge.jetstream.store.file.directory import StoreDirectory
@@ -36,6 +37,8 @@ _SETTLED_S = 0.101
 _BODIES = {"ack": b"", "nak": b"-NAK", "term": b"+TERM", "progress": b"+WPI"}
 _POLICIES = ("explicit", "explicit", "all", "none")
 _RETENTIONS = ("limits", "workqueue", "interest")
+_DELIVER_POLICIES = ("all", "new", "last", "last_per_subject", "by_start_sequence")
+_FILTERS = ((), (b"a.1",), (b"a.0", b"a.2"))
 _CHANCES = {
     "publish": 12,
     "pull": 20,
@@ -83,12 +86,13 @@ class Consuming:
     """One stream with one consumer, over their lives.
 
     `seen` is what clients have seen in all of them, `now` what the server must know in this one
-    unless it crashes, and `noted` what a crash must not take away.
+    unless it crashes, and `noted` what a crash must not take away. One that `is_choosy` joins late,
+    with filters and a deliver policy of its own, so that some messages are `unwanted`.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, is_choosy: bool = False) -> None:
         rng = Random(seed)
-        self.retention = rng.choice(_RETENTIONS)
+        self.retention = "limits" if is_choosy else rng.choice(_RETENTIONS)
         self.policy = "explicit" if self.retention == "workqueue" else rng.choice(_POLICIES)
         self.disk = SimulatedDisk(rng)
         self.clock = TurnedClock()
@@ -101,16 +105,52 @@ class Consuming:
         self.asked: dict[bytes, set[int]] = {}
         self.crashes = 0
         self.visible = 0
+        self.filters: tuple[bytes, ...] = ()
+        self.unwanted: set[int] = set()
+        self.start = 0
         self.directory = StoreDirectory(self.disk, lambda: None)
         self.store: FileStore = self.directory.create_stream(b"$G", b"S", b"{}")
         self._live()
-        max_ack_pending = rng.choice([-1, 3])
+        keys: dict[str, Any] = {"max_ack_pending": rng.choice([-1, 3])}
+        if self.policy == "none":
+            keys = {"max_ack_pending": 0}
+        if is_choosy:
+            keys |= self._choose(rng)
         self.rig.create(
             ack_policy=self.policy,
             ack_wait_ns=0 if self.policy == "none" else ACK_WAIT_S * 10**9,
-            max_ack_pending=0 if self.policy == "none" else max_ack_pending,
+            **keys,
         )
         self.settle(0)
+
+    def _choose(self, rng: Random) -> dict[str, Any]:
+        """Store messages, some of them durably, and choose which of them the consumer gets."""
+        for _ in range(rng.randrange(30)):
+            rng.choice([self.publish, self.publish, self.flush, self.pump])(rng.randrange(1000))
+        policy, last = rng.choice(_DELIVER_POLICIES), self.store.last_seq
+        self.filters = rng.choice(_FILTERS[policy == "last_per_subject" :])
+        self.start = start = rng.randrange(1, 40) if policy == "by_start_sequence" else 0
+        matching = [seq for seq in range(1, last + 1) if self.is_wanted(seq)]
+        lasts = {self.store.subject_of(seq): seq for seq in matching}
+        wanted = {
+            "all": matching,
+            "new": [],
+            "last": matching[-1:],
+            "last_per_subject": list(lasts.values()),
+            "by_start_sequence": matching,
+        }[policy]
+        self.unwanted = set(range(1, last + 1)).difference(wanted) | set(range(1, start))
+        return {
+            "deliver_policy": policy,
+            "opt_start_seq": start,
+            "filter_subjects": [subject.decode() for subject in self.filters],
+        }
+
+    def is_wanted(self, seq: int) -> bool:
+        """Return whether a message that is in the stream is for the consumer."""
+        subject = self.store.subject_of(seq)
+        is_matching = not self.filters or subject in self.filters
+        return subject is not None and is_matching and seq not in self.unwanted
 
     @property
     def consumer(self) -> Consumer:
@@ -166,7 +206,7 @@ class Consuming:
 
     def check_recovered(self) -> None:
         """See that no position is ahead of the stream, and that no message is lost."""
-        acks, last = self.consumer.acks, self.store.last_seq
+        acks, last = self.consumer.acks, max(self.store.last_seq, self.start - 1)
         if acks.floor_seq > last or acks.next_seq > last + 1:
             raise WrongState(f"floor {acks.floor_seq}, next {acks.next_seq} of {last}")
         for seq in self.durable - self.seen.acked:
@@ -248,6 +288,9 @@ class Consuming:
         self.durable.update(range(self.visible + 1, self.store.visible_seq + 1))
         if number % 3:
             self.show()
+        else:
+            self.rig.run()
+            self.take()
 
     def settle(self, _: int) -> None:
         """Write everything, and record the state that must not be lost any more.
@@ -270,11 +313,12 @@ class Consuming:
 
     def check_pending(self) -> None:
         """See that the messages to come are counted right, unless they were removed uncounted."""
-        acks, visible = self.consumer.acks, self.store.visible_seq
+        acks = self.consumer.acks
         acks.recount()
-        coming = self.store.count_pending(acks.filters, acks.next_seq, False, visible)
-        if acks.num_pending != (coming if acks.next_seq <= visible else 0):
-            raise WrongState(f"{acks.num_pending} messages are to come instead of {coming}")
+        coming = range(max(acks.next_seq, 1), self.store.visible_seq + 1)
+        count = sum(self.is_wanted(seq) for seq in coming)
+        if acks.num_pending != count:
+            raise WrongState(f"{acks.num_pending} messages are to come instead of {count}")
 
     def forget(self, _: int) -> None:
         """Leave nothing in the page cache."""
@@ -329,6 +373,8 @@ class Consuming:
         """Look at a delivery."""
         count, seq = one.numbers[:2]
         known = self.noted.deliveries.get(seq, 0)
+        if seq in self.unwanted or (self.filters and one.subject not in self.filters):
+            raise WrongState(f"message {seq} is delivered, which is not wanted")
         if seq not in self.durable:
             raise WrongState(f"message {seq} is delivered before it is durable")
         if seq in self.confirmed:
@@ -363,7 +409,7 @@ class Consuming:
         self.settle(0)
         if self.disk.cold_reads:
             raise WrongState(f"{self.disk.cold_reads} reads waited for the disk")
-        missing = self.durable - (
+        missing = {seq for seq in self.durable if self.is_wanted(seq)} - (
             set(self.seen.deliveries) if self.policy == "none" else self.seen.acked
         )
         if missing:
@@ -380,10 +426,10 @@ class TurnedClockAt(TurnedClock):
         self.now_ns = now_ns
 
 
-def failure(seed: int, steps: Program) -> str:
+def failure(seed: int, steps: Program, *, is_choosy: bool = False) -> str:
     """Return the fault after a program, or "" for none."""
     try:
-        Consuming(seed).run(steps)
+        Consuming(seed, is_choosy=is_choosy).run(steps)
     except WrongState as wrong:
         return str(wrong)
     return ""

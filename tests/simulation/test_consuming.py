@@ -20,18 +20,19 @@ FETCHED_FOR_NOTHING = (18_948, 24_845, 48_882)
 _FLOOR_SEQ = stored_state._POSITIONS.index("floor_seq")
 
 
-def crashes(seeds: Iterable[int]) -> int:
+def crashes(seeds: Iterable[int], *, is_choosy: bool = False) -> int:
     """Run programs, and return how many crashes there were."""
     count = 0
     for seed in seeds:
-        world = Consuming(seed)
+        world = Consuming(seed, is_choosy=is_choosy)
         world.run(program(seed, STEPS))
         count += world.crashes
     return count
 
 
-def test_nothing_is_forgotten_or_invented() -> None:
-    assert crashes(range(120)) > 600
+@pytest.mark.parametrize("is_choosy", [False, True])
+def test_nothing_is_forgotten_or_invented(is_choosy: bool) -> None:
+    assert crashes(range(120), is_choosy=is_choosy) > 600
 
 
 def test_what_was_fetched_for_nothing_is_fetched_again() -> None:
@@ -41,9 +42,10 @@ def test_what_was_fetched_for_nothing_is_fetched_again() -> None:
 
 @pytest.mark.full
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("is_choosy", [False, True])
 @pytest.mark.parametrize("start", range(10_000, 50_000, 10_000))
-def test_nothing_is_forgotten_or_invented_in_the_long_form(start: int) -> None:
-    crashes(range(start, start + 10_000))
+def test_nothing_is_forgotten_or_invented_in_the_long_form(start: int, is_choosy: bool) -> None:
+    crashes(range(start, start + 10_000), is_choosy=is_choosy)
 
 
 # Faults that the simulation has to find.
