@@ -200,7 +200,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
         # When a worker has crashed, xdist 3.8.0 gives all of its files to others: the test that it
         # crashed in is run again, and a worker that gets only finished files waits for ever. When
-        # two have crashed, it gives files to a worker that has not collected the tests yet.
+        # two have crashed, it gives files to a worker that has not collected the tests yet. When
+        # one crashes just before it gets files, or the tests of its successor are known only when
+        # all is done, the whole run ends with an internal error.
+
+        def add_node_collection(self, node: Any, collection: Any) -> None:
+            if node in self.assigned_work:
+                super().add_node_collection(node, collection)
 
         def remove_node(self, node: Any) -> str | None:
             files = self.assigned_work.pop(node)
@@ -216,9 +222,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _reschedule(self, node: Any) -> None:
             if node not in self.registered_collections:
                 return
-            super()._reschedule(node)
-            while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
-                super()._reschedule(node)  # the last test is run when it is known to be the last
+            with contextlib.suppress(OSError):  # `remove_node` is about to be called for it
+                super()._reschedule(node)
+                while not node.shutting_down and self._pending_of(self.assigned_work[node]) < 2:
+                    super()._reschedule(node)  # the last test is run when known to be the last
 
     return ByFile(config, log)
 

@@ -76,6 +76,40 @@ def test_it(number):
     assert printed.endswith("exit 1")
 
 
+KILLS_A_WORKER = """
+import contextlib
+from xdist.workermanage import WorkerController
+
+send = WorkerController.send_runtest_some
+sent = []
+killed = []
+
+def kill_and_send(worker, indices):
+    sent.append(worker)
+    if max(map(sent.count, sent)) == sent.count(worker) == 3 and not killed:
+        killed.append(worker)
+        worker.gateway._io.popen.kill()
+        with contextlib.suppress(EOFError):
+            worker.channel.waitclose(60)
+    send(worker, indices)
+
+WorkerController.send_runtest_some = kill_and_send
+"""
+
+
+def test_a_worker_that_crashes_before_it_gets_tests_ends_nothing(
+    tmp_path: Path, root: Path
+) -> None:
+    for number in range(1, 9):
+        (tmp_path / f"test_{number}.py").write_text("def test_it():\n    pass\n")
+    (tmp_path / "kills.py").write_text(KILLS_A_WORKER)
+    plugin = ["-p", "kills", "-n", "2", "--no-loadscope-reorder"]
+    printed = run(tmp_path, root, "def test_it():\n    pass\n", *plugin, PYTHONPATH=str(tmp_path))
+    assert "crashed while running" in printed
+    assert "1 failed, 8 passed" in printed
+    assert printed.endswith("exit 1")
+
+
 @pytest.mark.parametrize("loop", ["uvloop.new_event_loop", "asyncio.new_event_loop"])
 @pytest.mark.parametrize("wait", ["sleep(0.01)", "sleep(3600)"])
 def test_a_test_that_never_ends_fails_alone(
