@@ -10,7 +10,7 @@ import contextlib
 import os
 import socket
 import ssl
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from midge.server.channels.channel_state import ChannelState
@@ -154,9 +154,8 @@ async def dial(
 
 
 async def _dial(loop: asyncio.AbstractEventLoop, host: str, port: int) -> socket.socket:
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     failure: OSError | None = None
-    for family, kind, protocol, _, where in found:
+    for family, kind, protocol, _, where in await _find(loop, host, port):
         bare = socket.socket(family, kind, protocol)
         bare.setblocking(False)
         try:
@@ -173,6 +172,14 @@ async def _dial(loop: asyncio.AbstractEventLoop, host: str, port: int) -> socket
         else:
             return bare
     raise failure or OSError(f"{host} has no address")
+
+
+async def _find(loop: asyncio.AbstractEventLoop, host: str, port: int) -> Sequence[Any]:
+    """Return the addresses of a name, as `getaddrinfo`; a numeric one needs no thread."""
+    with contextlib.suppress(socket.gaierror):
+        flags = socket.AI_NUMERICHOST
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
+    return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
 async def read_line(loop: asyncio.AbstractEventLoop, bare: socket.socket) -> bytes:
