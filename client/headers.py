@@ -25,5 +25,5 @@ def parse_headers(raw: bytes) -> Headers:
         shown = raw[:40].partition(b"\r\n")[0].decode(errors="backslashreplace")
         raise ServerError(f"headers begin with {shown!r}, expected {VERSION.decode()!r}")
     code, description, fields = read_headers(raw, "backslashreplace")
-    status = int(code) if code.isdecimal() and code.isascii() else 0
+    status = int(code) if len(code) == 3 and code.isdecimal() and code.isascii() else 0
     return Headers(status, description, fields)

@@ -318,7 +318,7 @@ class PullConsumer:
                     f"stream {self._stream}: the server ended the reading: {status} {description}"
                 )
             unfilled = fields.get("Nats-Pending-Messages", ["0"])[0]
-            self._requested -= int(unfilled) if unfilled.isdecimal() else 0
+            self._requested -= int(unfilled[:18]) if unfilled.isdecimal() else 0
             self._requested = max(0, self._requested)
 
     @staticmethod

@@ -27,6 +27,7 @@ _TOKENS = 9  # of $JS.ACK.<stream>.<consumer>.<5 numbers>; the second form has t
 _SHOWN_MAX = 5  # most sequences that a line names
 _KEPT_MAX = 100_000
 
+_DIGITS_MAX = 20  # of a 64-bit number
 _SEQUENCES = (names.EXPECTED_LAST_SEQ, names.EXPECTED_LAST_SUBJECT_SEQ)
 
 
@@ -185,7 +186,7 @@ def _check_expectations(
         value = values.get(name)
         if value is None:
             continue
-        if not value.isdigit():
+        if not value.isdigit() or len(value) > _DIGITS_MAX:
             yield f"{where} with {text(name)}: expected a number, got {text(value)!r}"
         elif int(value) > last_seq:
             yield f"{where} with {text(name)} {int(value)}, and the stream has come to {last_seq}"

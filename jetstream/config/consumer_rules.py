@@ -27,6 +27,7 @@ _LEAST_MAX_EXPIRES_NS = 1_000_000
 _FORM_FEED = ord("\f")
 _GROUP_NAME = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
 _GO_INT = re.compile(r"[-+]?[0-9]+")
+_DIGITS_MAX = 4000  # Python's int() refuses longer numbers
 
 
 def check(config: ConsumerConfig, stream: StreamConfig, limits: Allowance) -> None:
@@ -236,7 +237,7 @@ def _check_start(config: ConsumerConfig) -> None:
 def _check_sampling(config: ConsumerConfig) -> None:
     text = config.sample_freq.removesuffix("%")
     problem = "invalid syntax" if _GO_INT.fullmatch(text) is None else ""
-    if not problem and not -1 << 63 <= int(text) < 1 << 63:
+    if not problem and (len(text) > _DIGITS_MAX or not -1 << 63 <= int(text) < 1 << 63):
         problem = "value out of range"
     if problem:
         shown = quote(names.to_bytes(text))

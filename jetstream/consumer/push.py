@@ -185,8 +185,8 @@ class DeliverSubject(Receivers):
         self.flow_bytes = 0
         acks = self._consumer.acks
         if acks.ack_policy == ACK_FLOW_CONTROL and headers:
-            consumer_seq = _number(headers, b"Nats-Last-Consumer")
-            seq = _number(headers, b"Nats-Last-Stream")
+            consumer_seq = header_block.parse_number(_found(headers, b"Nats-Last-Consumer"))
+            seq = header_block.parse_number(_found(headers, b"Nats-Last-Stream"))
             if seq > 0:
                 acks.settle(seq, max(consumer_seq, 0), 1, b"", False)
         self._consumer.signal()
@@ -217,7 +217,5 @@ class DeliverSubject(Receivers):
         self._arm_heartbeat(self._heartbeat_ns)
 
 
-def _number(headers: bytes, name: bytes) -> int:
-    """Return the number in a header, -1 without one."""
-    value = header_block.find(headers, name)
-    return int(value) if value and value.isdigit() else -1
+def _found(headers: bytes, name: bytes) -> bytes:
+    return header_block.find(headers, name) or b""

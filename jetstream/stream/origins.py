@@ -138,7 +138,8 @@ class PositionSearch(Keeper):
         """Note which position a message gives; of its source it `is_last`, or may not be."""
         where = headers.find(message.headers, names.STREAM_SOURCE) if message.headers else None
         fields = text(where).split(" ") if where else []
-        if len(fields) < 4 or not fields[1].isdigit():
+        taken_seq = headers.parse_number(to_bytes(fields[1])) if len(fields) >= 4 else -1
+        if taken_seq < 0:
             return
         name = " ".join([fields[0], fields[2], fields[3]])
         follower = self.unseen.get(name)
@@ -149,7 +150,6 @@ class PositionSearch(Keeper):
             del self.unseen[name]
         else:
             self._noted.add(name)
-        taken_seq = int(fields[1])
         if is_sure or taken_seq > follower.taken_seq:
             follower.taken_seq = taken_seq
             follower.identity = to_bytes(fields[5]) if len(fields) > 5 else b""

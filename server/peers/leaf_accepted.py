@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from midge.server.routing.account import Account
 
 _LONGEST_WAIT_S = 24 * 3600.0  # timers may not be set for years
+_VERSION_PART = re.compile("[0-9]{1,9}")
 _WRONG_PORT = "attempted to connect to leaf node port"
 
 
@@ -349,4 +351,5 @@ def _table_of(identity: Identity) -> object:
 def _version(text: str) -> tuple[int, ...]:
     """Return the numbers of a version, to compare; empty if it is not a version."""
     numbers = text.lstrip("v").partition("-")[0].split(".")
-    return tuple(int(number) for number in numbers) if all(n.isdecimal() for n in numbers) else ()
+    is_version = all(_VERSION_PART.fullmatch(number) for number in numbers)
+    return tuple(int(number) for number in numbers) if is_version else ()

@@ -4,6 +4,7 @@ The first request imports this module, because with the pages that it needs it t
 """
 
 import json
+import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -297,7 +298,7 @@ def _arguments(given: Answer) -> Arguments:
             query[_RENAMED.get(name, name)] = str(value)
     if given.get("subscriptions_detail") is True:
         query["subs"] = "detail"
-    if query.get("state", "").isdigit():
+    if re.fullmatch("[0-9]{1,20}", query.get("state", "")):
         query["state"] = _STATES[min(int(query["state"]), len(_STATES) - 1)]
     return Arguments(query)
 
