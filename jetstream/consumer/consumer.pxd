@@ -8,6 +8,7 @@ from midge.jetstream.consumer.consumer_host cimport ConsumerHost
 from midge.jetstream.consumer.consumer_log cimport ConsumerLog
 from midge.jetstream.consumer.pending cimport Entry
 from midge.jetstream.consumer.position cimport Start, start_of
+from midge.jetstream.store.store cimport Store
 from midge.sublist.subscription cimport Subscription
 
 cdef long long _SECOND_NS, _MILLISECOND_NS
@@ -40,6 +41,8 @@ cdef class Consumer(Deliverer):
     cpdef void stored(self, unsigned long long seq) except *
     @cython.locals(acks=AckTracker, was_full=bint)
     cpdef void removed(self, unsigned long long seq) except *
+    @cython.locals(store=Store)
+    cdef void _signal_room(self) except *
     @cython.locals(acks=AckTracker, first=Entry, lowest="unsigned long long")
     cpdef unsigned long long lowest_seq(self) except? 0
     cpdef void request(self, bytes reply, bytes body) except *

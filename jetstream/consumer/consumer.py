@@ -157,7 +157,7 @@ class Consumer(Deliverer):
         acks.uncount(seq)
         acks.removed(seq)
         if was_full:
-            self.signal()
+            self._signal_room()
 
     def trimmed(self, before_seq: int, most: int) -> bool:
         """See `AckTracker.trimmed`."""
@@ -165,8 +165,16 @@ class Consumer(Deliverer):
         was_full = acks.is_full()
         has_more = acks.trimmed(before_seq, most)
         if was_full:
-            self.signal()
+            self._signal_room()
         return has_more
+
+    def _signal_room(self) -> None:
+        """Ask for a turn, but not before the message on its way that has made room is counted."""
+        store = self.host.store
+        if store.visible_seq < store.last_seq and not self.is_ready:
+            store.barrier(self.signal)
+        else:
+            self.signal()
 
     def purged(self, first_seq: int, gone_seq: int, *, is_wider: bool) -> None:
         """See `AckTracker.purged`; as on nats-server, the room that it makes starts no turn."""

@@ -157,6 +157,26 @@ def test_what_is_delivered_before_it_is_announced_is_counted_once(retention: str
     assert pulled(rig, 100) == 40
 
 
+def test_a_message_whose_room_another_one_makes_counts_that_one_as_pending() -> None:
+    """As on nats-server, where a stream's limit removes a message that awaits its ack."""
+    rig = FileAccountRig()
+    rig.create("A", storage="file", max_msgs=3)
+    config = {"durable_name": "C", "ack_policy": "explicit", "max_ack_pending": 2}
+    rig.exchange("$JS.API.CONSUMER.CREATE.A.C", {"stream_name": "A", "config": config})
+    for _ in range(3):
+        rig.exchange("a.b", b"x")
+    rig.settle()
+    rig.exchange("$JS.API.CONSUMER.MSG.NEXT.A.C", {"batch": 5})
+    rig.clock.advance(0.1)
+    assert len(rig.delivered) == 2, "the third one has no room"
+    rig.exchange("a.b", b"x")
+    rig.clock.advance(0.1)
+    rig.settle()
+    rig.clock.advance(0.1)
+    *_, seq, _, _, pending = rig.delivered[-1].split(b".")
+    assert (seq, pending) == (b"3", b"1")
+
+
 def pulled(rig: FileAccountRig, count: int) -> int:
     """Pull up to `count` messages that are there, and acknowledge them; return their number."""
     rig.delivered.clear()
