@@ -14,6 +14,9 @@ from bench.scenarios import Scenario
 
 QUIET_ATTEMPTS = 6
 
+ROUNDS_A_START = 2
+"""Rounds that a pair of servers runs before a new pair is started."""
+
 
 @dataclass(frozen=True)
 class Setup:
@@ -72,15 +75,20 @@ def compare(setup: Setup, scenario: Scenario) -> Comparison:
 
 
 def _rounds_side_by_side(setup: Setup, scenario: Scenario) -> Iterator[tuple[int, Measurement]]:
-    # The server that is not measured is idle, and its cost is not measurable.
-    with ExitStack() as stack:
-        flags, tls = stack.enter_context(prepared(setup, scenario))
-        contestants = [
-            stack.enter_context(_running(command, scenario, flags, tls))
-            for command in (setup.a, setup.b)
-        ]
-        for side in turns(setup.rounds):
-            yield side, _quiet_run(setup, scenario, contestants[side])
+    # The server that is not measured is idle, and its cost is not measurable. Two processes of one
+    # build differ by up to 5 %, with the order in which they started and the addresses they got,
+    # so every other round has new ones, started in the other order.
+    with prepared(setup, scenario) as (flags, tls):
+        for first in range(0, setup.rounds, ROUNDS_A_START):
+            with ExitStack() as stack:
+                contestants = {
+                    side: stack.enter_context(
+                        _running((setup.a, setup.b)[side], scenario, flags, tls)
+                    )
+                    for side in start_order(first)
+                }
+                for side in turns(min(ROUNDS_A_START, setup.rounds - first)):
+                    yield side, _quiet_run(setup, scenario, contestants[side])
 
 
 def _rounds_on_fresh_servers(setup: Setup, scenario: Scenario) -> Iterator[tuple[int, Measurement]]:
@@ -142,3 +150,8 @@ def turns(rounds: int) -> Iterator[int]:
     """Yield 0 for A and 1 for B: A B, B A, A B …, so that drift of the machine hits both."""
     for number in range(rounds):
         yield from (0, 1) if number % 2 == 0 else (1, 0)
+
+
+def start_order(first: int) -> tuple[int, int]:
+    """Return which of the two starts first in the pair whose first round has this number."""
+    return (0, 1) if first // ROUNDS_A_START % 2 == 0 else (1, 0)
