@@ -2,7 +2,8 @@
 
 The stream is not asked, because it may have removed what the table holds. A row's payload is put
 together from its columns and `_other`, which have all of it; a message of the quarantine has its
-own. The new contents come in one commit, and readers of the version before go on.
+own. The rows pass through a temporary file, so that any number of them fits the memory. They come
+in one commit, and readers of the version before go on.
 
 Messages that do not fit the new columns go to the quarantine before that commit, and those that fit
 now leave it afterwards. When a rebuild ends in between, a message is in both, and the table's row
@@ -11,9 +12,9 @@ counts for the next one.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from tempfile import TemporaryFile, gettempdir
+from typing import IO, Any
 
 import msgspec
 import pyarrow as pa
@@ -41,8 +42,8 @@ def rebuild(
 
     Raises:
         OptionError: a column cannot be, or not partition the table.
-        TableError: there is no such table, another process is writing to it, or the table has no
-            payloads for columns from JSON.
+        TableError: there is no such table, another process is writing to it, the table has no
+            payloads for columns from JSON, or the folder for temporary files has no room.
     """
     decoder = Decoder(columns, infers=infer)
     check_partitions(decoder, partition_by)
@@ -51,58 +52,51 @@ def rebuild(
         _check_payloads(table, decoder)
         bad = table.quarantined()
         if infer:  # the first pass finds the columns, the second fills them
-            with reading(url):
-                for _ in _decoded(table, bad, decoder):
-                    pass
+            for _ in _decoded(table, bad, decoder):
+                pass
         layout = Layout(decoder.columns, tuple(partition_by))
-        done = _Replacing(table, bad, decoder)
-        reader = pa.RecordBatchReader.from_batches(decoder.schema, _in_thread(done.batches()))
-        table.replace(reader, table.source._replace(infers=infer), layout)
-        if bad.num_rows or done.bad.num_rows:
-            table.replace_quarantined(done.bad)
-    return done.rows
+        with TemporaryFile() as spool:
+            try:
+                rows, new_bad = _written(_decoded(table, bad, decoder), decoder, spool)
+            except OSError as error:
+                raise TableError(f"{gettempdir()}: cannot hold the rows: {error}") from error
+            known = pc.is_in(new_bad.column("sequence"), bad.column("sequence"))
+            table.add_quarantined(new_bad.filter(pc.invert(known)))
+            spool.seek(0)
+            contents = pa.ipc.open_stream(spool)
+            table.replace(contents, table.source._replace(infers=infer), layout)
+        if bad.num_rows or new_bad.num_rows:
+            table.replace_quarantined(new_bad)
+    return rows
 
 
-class _Replacing:
-    """Yields the rows of a table's messages for its new contents, and keeps the bad messages."""
+def _written(
+    pieces: Iterator[Decoded], decoder: Decoder, spool: IO[bytes]
+) -> tuple[int, pa.Table]:
+    """Write all rows to `spool` as an Arrow stream; return their count, and the bad messages.
 
-    def __init__(self, table: TableHandle, old_bad: pa.Table, decoder: Decoder) -> None:
-        self.rows = 0
-        self.bad = decoder.empty().bad
-        self._table = table
-        self._old_bad = old_bad
-        self._decoder = decoder
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows; what newly is bad is in the quarantine before the last batch ends."""
-        parts = [self.bad]
-        for decoded in _decoded(self._table, self._old_bad, self._decoder):
-            self.rows += decoded.rows.num_rows
-            parts.append(decoded.bad)
-            yield from decoded.rows.to_batches()
-        self.bad = pa.concat_tables(parts)
-        known = pc.is_in(self.bad.column("sequence"), self._old_bad.column("sequence"))
-        self._table.add_quarantined(self.bad.filter(pc.invert(known)))
-
-
-def _in_thread(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield batches that a thread of their own makes.
-
-    Delta's writer asks for a batch in one of its own threads, where it can neither read nor commit.
+    Delta's writer must not take its rows from a reader of Delta: it asks for them in one of its
+    threads, on a machine with one CPU in the only one, which the reader needs too.
     """
-    with ThreadPoolExecutor(1) as thread:
-        while (batch := thread.submit(next, batches, None).result()) is not None:
-            yield batch
+    rows, bad = 0, [decoder.empty().bad]
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(spool, decoder.schema, options=options) as stream:
+        for decoded in pieces:
+            stream.write_table(decoded.rows)
+            rows += decoded.rows.num_rows
+            bad.append(decoded.bad)
+    return rows, pa.concat_tables(bad)
 
 
 def _decoded(table: TableHandle, bad: pa.Table, decoder: Decoder) -> Iterator[Decoded]:
     kinds = table.layout.columns
-    files = table.handle.to_pyarrow_dataset()
-    for batch in files.to_batches(batch_size=BATCH_ROWS):
-        rows = batch.to_pylist()
-        yield decoder.decode(_messages(rows, [_payload_of(row, kinds) for row in rows], kinds))
-    in_files = pc.field("sequence").isin(bad.column("sequence"))
-    landed = files.to_table(["sequence"], filter=in_files).column("sequence")
+    with reading(table.url):
+        files = table.handle.to_pyarrow_dataset()
+        for batch in files.to_batches(batch_size=BATCH_ROWS):
+            rows = batch.to_pylist()
+            yield decoder.decode(_messages(rows, [_payload_of(row, kinds) for row in rows], kinds))
+        in_files = pc.field("sequence").isin(bad.column("sequence"))
+        landed = files.to_table(["sequence"], filter=in_files).column("sequence")
     bad = bad.filter(pc.invert(pc.is_in(bad.column("sequence"), landed)))
     for batch in bad.to_batches(max_chunksize=BATCH_ROWS):
         rows = batch.to_pylist()

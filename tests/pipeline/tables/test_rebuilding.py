@@ -1,6 +1,10 @@
 """Other columns for a table: from the table itself, in one commit, nothing lost at any failure."""
 
 import json
+import subprocess
+import sys
+from functools import partial
+from tempfile import gettempdir
 
 import pytest
 
@@ -127,3 +131,42 @@ def test_what_cannot_partition(tmp_path):
     for name in ("n", "nothing"):
         with pytest.raises(OptionError, match="partition_by"):
             rebuild(url, {"n": "int64"}, partition_by=[name])
+
+
+def test_a_rebuild_without_room_for_its_rows_changes_nothing(tmp_path, monkeypatch):
+    url = make(str(tmp_path / "t"), {"n": "int64"})
+    before = contents(url)
+    full = partial(open, "/dev/full", "w+b", buffering=0)
+    monkeypatch.setattr("midge.pipeline.tables.rebuilding.TemporaryFile", full)
+    with pytest.raises(TableError, match=f"^{gettempdir()}: cannot hold the rows: .*No space left"):
+        rebuild(url, {"n": "string"})
+    assert contents(url) == before
+
+
+ON_ONE_CPU = """
+import os, sys
+
+os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])  # before Delta starts its threads
+
+from midge import cli
+from tests.pipeline.tables.test_rebuilding import make
+
+url = make(sys.argv[1], None)
+for words in (
+    ["table", "rebuild", url, "--column", "day:date", "--column", "n:int64", "--infer"],
+    ["table", "rebuild", url, "--column", "day:date", "--infer", "--partition-by", "day"],
+    ["table", "compact", url],
+    ["sql", "SELECT count(*) FROM t", url, "--landed"],
+    ["table", "ls", os.path.dirname(url)],
+):
+    assert cli.main(words) == 0, words
+"""
+
+
+def test_every_command_ends_on_a_machine_with_one_cpu(tmp_path, root):
+    """Delta has one thread there, which must not wait for itself; no signal ends such a wait."""
+    command = [sys.executable, "-c", ON_ONE_CPU, str(tmp_path / "t")]
+    done = subprocess.run(
+        command, cwd=root, capture_output=True, text=True, timeout=50, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
