@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
 import gc
 import os
 import signal
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
@@ -230,15 +232,31 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ByFile(config, log)
 
 
+def _timeout_s(item: pytest.Item) -> float:
+    """Return the time-out of a test: its mark's, the command line's or the suite's."""
+    mark = item.get_closest_marker("timeout")
+    if mark is not None:
+        return float(mark.args[0])
+    return float(item.config.getoption("timeout") or item.config.getini("timeout"))
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
     """Free what a failed test has left, so that its sockets cannot fail a later test.
 
     A failed test's frames live on in its traceback. Their sockets would be collected, with a
     ResourceWarning that is an error, while some other test runs.
+
+    A test that waits in C code, where the signal of its time-out does not reach it, ends its worker
+    after twice that time, with the stacks of all threads.
     """
     failed_before = item.session.testsfailed
-    outcome = yield
+    stderr = item.config.stash[fault_handler_stderr_fd_key]
+    faulthandler.dump_traceback_later(2 * _timeout_s(item), exit=True, file=stderr)
+    try:
+        outcome = yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
     if item.session.testsfailed > failed_before:
         sys.last_type = sys.last_value = sys.last_traceback = None
         report_unraisable, sys.unraisablehook = sys.unraisablehook, lambda _: None

@@ -46,7 +46,7 @@ def run(folder: Path, root: Path, program: str, *arguments: str, **environment: 
         timeout=150,
         check=False,
     )
-    return f"{done.stdout}\nexit {done.returncode}"
+    return f"{done.stderr}\n{done.stdout}\nexit {done.returncode}"
 
 
 def test_what_a_failed_test_leaves_fails_no_other(tmp_path: Path, root: Path) -> None:
@@ -132,6 +132,23 @@ def test_after_it():
     printed = run(tmp_path, root, program, "--timeout", "1")
     assert "1 failed, 1 passed" in printed
     assert "Timeout" in printed
+
+
+def test_a_test_that_no_signal_ends_ends_its_worker(tmp_path: Path, root: Path) -> None:
+    program = """
+import signal, time
+
+def test_that_waits():
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])  # as a library's thread pool does
+    time.sleep(3600)
+
+def test_after_it():
+    pass
+"""
+    printed = run(tmp_path, root, program, "--timeout", "2", "-n", "1", "--no-loadscope-reorder")
+    assert "crashed while running" in printed
+    assert "1 failed, 1 passed" in printed
+    assert "in test_that_waits" in printed  # where it waited
 
 
 @pytest.mark.parametrize(("variable", "code"), [("", 0), ("true", 1)])
