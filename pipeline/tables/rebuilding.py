@@ -70,9 +70,7 @@ def rebuild(
     return rows
 
 
-def _written(
-    pieces: Iterator[Decoded], decoder: Decoder, spool: IO[bytes]
-) -> tuple[int, pa.Table]:
+def _written(pieces: Iterator[Decoded], decoder: Decoder, spool: IO[bytes]) -> tuple[int, pa.Table]:
     """Write all rows to `spool` as an Arrow stream; return their count, and the bad messages.
 
     Delta's writer must not take its rows from a reader of Delta: it asks for them in one of its

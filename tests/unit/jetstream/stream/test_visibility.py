@@ -135,7 +135,7 @@ def test_a_mirror_does_not_show_what_only_memory_has() -> None:
 
 @pytest.mark.parametrize("retention", ["limits", "workqueue"])
 def test_what_is_delivered_before_it_is_announced_is_counted_once(retention: str) -> None:
-    """A consumer that joins while groups are on their way, and is quicker than the last of them."""
+    """A consumer that joins while groups are written, and is quicker than the last of them."""
     rig = FileAccountRig()
     stream = rig.create("A", storage="file", retention=retention)
     for is_on_its_way in (False, True, None):  # on the disk, handed over, in the open group
