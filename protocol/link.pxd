@@ -63,9 +63,9 @@ cdef class LinkParser(Parser):
     ) except -2
 
     @cython.locals(known=bytes)
-    cdef void _note_account(
+    cdef bint _note_account(  # `except *` would take a call after each message
         self, const unsigned char *data, Py_ssize_t start, Py_ssize_t end
-    ) except *
+    ) except -1
 
     @cython.locals(line_feed=Py_ssize_t, stop=Py_ssize_t, line=bytes)
     cdef Py_ssize_t _line(

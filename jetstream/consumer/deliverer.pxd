@@ -42,8 +42,9 @@ cdef class Deliverer:
     cdef Py_ssize_t _deliver_run(self, Py_ssize_t budget) except -1
     cdef AckSubject _acks(self)
     @cython.locals(message=LoadedMessage, acks=AckTracker, receivers=Receivers,
-                   deliveries="unsigned long long", pending="long long", is_counted=bint, reply=bytes,
-                   headers=bytes, payload=bytes, size=Py_ssize_t, subject=bytes, ack=AckSubject)
+                   deliveries="unsigned long long", pending="long long", is_counted=bint,
+                   reply=bytes, headers=bytes, payload=bytes, size=Py_ssize_t, subject=bytes,
+                   ack=AckSubject)
     cdef Py_ssize_t _deliver_next(self) except -1
     @cython.locals(due_ns="long long")
     cdef void _note_delivery(self, unsigned long long seq) except *

@@ -39,7 +39,7 @@ cdef class ChannelOwner(Client):
     cpdef void send(self, bytes piece) except *
     cpdef void send_error(self, str text) except *
     @cython.locals(channel=Channel, parser=StreamParser)
-    cpdef void spend(self, Py_ssize_t cost_bytes) except *
+    cpdef bint spend(self, Py_ssize_t cost_bytes) except -1  # `except *` takes a call after each
     cpdef Account account_of_lines(self)
     cpdef void count_lines(
         self, Account account, Py_ssize_t count, Py_ssize_t payload_bytes, Py_ssize_t line_bytes

@@ -53,7 +53,8 @@ cdef class Link(ChannelOwner):
     cpdef void send_run(
         self, Frame frame, Heads heads, Py_ssize_t count, list queues
     ) except *
-    cpdef void note_sent(self, Py_ssize_t count, Py_ssize_t size) except *
+    # `except *` would take a call after each message.
+    cpdef bint note_sent(self, Py_ssize_t count, Py_ssize_t size) except -1
     @cython.locals(checks=int, subject=bytes, reply=bytes)
     cpdef Frame sendable(self, Client publisher, Frame frame)
 

@@ -59,8 +59,8 @@ cdef class LinkCommands(Handler):
     cpdef Py_ssize_t on_publish_run(self, Frame frame, Py_ssize_t count) except -1
     @cython.locals(source=Client)
     cpdef void on_link_message(self, Frame frame, list queues) except *
-    @cython.locals(view=SubListResult)
-    cpdef void take(self, Client source, Frame frame) except *
+    @cython.locals(is_traced=bint)
+    cpdef bint take(self, Client source, Frame frame) except -1  # `except *` takes a call
     @cython.locals(view=SubListResult, cost=Py_ssize_t, deliveries=Py_ssize_t, taken=Py_ssize_t)
     cpdef Py_ssize_t take_run(self, Client source, Frame frame, Py_ssize_t count) except -1
     @cython.locals(found=SubListResult)
@@ -80,10 +80,10 @@ cdef class LinkCommands(Handler):
     @cython.locals(rules=Permissions)
     cdef bint _may_take(self, bytes subject) except -1
     @cython.locals(offers="long long")
-    cdef void _route(self, Client source, SubListResult view, Frame frame) except *
+    cdef bint _route(self, Client source, SubListResult view, Frame frame) except -1  # likewise
     @cython.locals(start=Py_ssize_t, steps="long long", found=SubListResult)
     cdef SubListResult _found(self, SubList sublist, Frame frame)
-    @cython.locals(sublist=SubList, view=SubListResult, found=SubListResult, queues=list)
+    @cython.locals(sublist=SubList, view=SubListResult, found=SubListResult)
     cdef SubListResult _match(self, Client source, Frame frame)
     cdef SubListResult _view_for(self, Client source, SubListResult found, list queues)
 

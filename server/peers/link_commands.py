@@ -173,13 +173,11 @@ class LinkCommands(Handler):
             self._view = None
             self._for_groups = self._queues_of(frame)
             self._is_unusual = self._needs_care(source.account, frame)
-        if frame.header_size >= 0 and self._take_traced(source, frame, self._for_groups):
-            return
-        if self._is_unusual:
+        is_traced = frame.header_size >= 0 and self._take_traced(source, frame, self._for_groups)
+        if self._is_unusual and not is_traced:
             self._take_with_care(source, frame, self._for_groups, None)
-            return
-        view = self._match(source, frame)
-        self._route(source, view, frame)
+        elif not is_traced:
+            self._route(source, self._match(source, frame), frame)
 
     def take_run(self, source: Client, frame: Frame, count: int) -> int:
         """Route messages that differ in their payloads only; return how many."""
@@ -351,11 +349,10 @@ class LinkCommands(Handler):
             self._generation = sublist.generation
             self._view_of = sublist
             found = self._found(sublist, frame)
-            queues = self._queues_of(frame)
-            if queues is None:
+            if self._for_groups is None:
                 view = plain_view(source, found)
             else:
-                view = self._view_for(source, found, queues)
+                view = self._view_for(source, found, self._for_groups)
             self._view = view
         return view
 
