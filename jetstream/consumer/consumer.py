@@ -169,7 +169,7 @@ class Consumer(Deliverer):
         return has_more
 
     def _signal_room(self) -> None:
-        """Ask for a turn, but not before the message on its way that has made room is counted."""
+        """Ask for a turn, but not before the message that has made room is announced."""
         store = self.host.store
         if store.visible_seq < store.last_seq and not self.is_ready:
             store.barrier(self.signal)
