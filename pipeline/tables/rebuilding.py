@@ -13,7 +13,7 @@ counts for the next one.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from tempfile import TemporaryFile, gettempdir
+from tempfile import TemporaryFile
 from typing import IO, Any
 
 import msgspec
@@ -55,16 +55,16 @@ def rebuild(
             for _ in _decoded(table, bad, decoder):
                 pass
         layout = Layout(decoder.columns, tuple(partition_by))
-        with TemporaryFile() as spool:
-            try:
+        try:
+            with TemporaryFile() as spool:
                 rows, new_bad = _written(_decoded(table, bad, decoder), decoder, spool)
-            except OSError as error:
-                raise TableError(f"{gettempdir()}: cannot hold the rows: {error}") from error
-            known = pc.is_in(new_bad.column("sequence"), bad.column("sequence"))
-            table.add_quarantined(new_bad.filter(pc.invert(known)))
-            spool.seek(0)
-            contents = pa.ipc.open_stream(spool)
-            table.replace(contents, table.source._replace(infers=infer), layout)
+                spool.seek(0)  # which writes the last of it
+                known = pc.is_in(new_bad.column("sequence"), bad.column("sequence"))
+                table.add_quarantined(new_bad.filter(pc.invert(known)))
+                contents = pa.ipc.open_stream(spool)
+                table.replace(contents, table.source._replace(infers=infer), layout)
+        except OSError as error:
+            raise TableError(f"{url}: no temporary file for the rows: {error}") from error
         if bad.num_rows or new_bad.num_rows:
             table.replace_quarantined(new_bad)
     return rows

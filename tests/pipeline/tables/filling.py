@@ -12,6 +12,7 @@ import io
 import json
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 from midge import cli
@@ -26,6 +27,7 @@ def main(library, url, *operation):
     """Run the operation until the disk had room."""
     full_disk = ctypes.CDLL(library).full_disk
     full_disk.argtypes = [ctypes.c_long]
+    tempfile.gettempdir()  # Python finds it by writing, and does not say why it cannot
     for writes in range(WRITES_MAX):
         copy = f"{url}{writes}"
         for suffix in ("", QUARANTINE_SUFFIX):
