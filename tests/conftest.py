@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
 # How long an example takes is the machine's business.
-settings.register_profile(
-    "untimed", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+hypothesis_settings.register_profile(
+    "untimed", hypothesis_settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.load_profile("untimed")
+hypothesis_settings.load_profile("untimed")
 
 ROOT = Path(__file__).resolve().parents[1]
 SUFFIXES = tuple(EXTENSION_SUFFIXES)
@@ -232,27 +233,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ByFile(config, log)
 
 
-def _timeout_s(item: pytest.Item) -> float:
-    """Return the time-out of a test: its mark's, the command line's or the suite's."""
-    mark = item.get_closest_marker("timeout")
-    if mark is not None:
-        return float(mark.args[0])
-    return float(item.config.getoption("timeout") or item.config.getini("timeout"))
-
-
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
     """Free what a failed test has left, so that its sockets cannot fail a later test.
 
     A failed test's frames live on in its traceback. Their sockets would be collected, with a
     ResourceWarning that is an error, while some other test runs.
-
-    A test that waits in C code, where the signal of its time-out does not reach it, ends its worker
-    after twice that time, with the stacks of all threads.
     """
     failed_before = item.session.testsfailed
-    stderr = item.config.stash[fault_handler_stderr_fd_key]
-    faulthandler.dump_traceback_later(2 * _timeout_s(item), exit=True, file=stderr)
     try:
         outcome = yield
     finally:
@@ -268,8 +256,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
 
 
 @pytest.hookimpl(wrapper=True, optionalhook=True)
-def pytest_timeout_set_timer() -> Iterator[object]:
-    """Stop a running uvloop at a test's time-out: it logs the error of a signal handler."""
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Iterator[object]:
+    """Stop a running uvloop at a test's time-out: it logs the error of a signal handler.
+
+    A test that waits in C code, where the signal of its time-out does not reach it, ends its worker
+    after twice that time, with the stacks of all threads.
+    """
+    stderr = item.config.stash[fault_handler_stderr_fd_key]
+    faulthandler.dump_traceback_later(2 * settings.timeout, exit=True, file=stderr)
     outcome = yield
     fail: Any = signal.getsignal(signal.SIGALRM)
 

@@ -3,7 +3,6 @@
 cimport cython
 
 from midge.protocol.frame cimport Frame
-from midge.protocol.link cimport LinkParser
 from midge.server.peers.link cimport Branch, Link
 from midge.server.peers.link_commands cimport LinkCommands
 from midge.server.routing.account cimport Account
@@ -19,7 +18,6 @@ cdef class RouteCommands(LinkCommands):
     cpdef Branch make_branch(self, bytes name)
     @cython.locals(here=RouteBranch, origin=bytes)
     cpdef Branch present(self)
-    @cython.locals(parser=LinkParser, here=Branch)
     cpdef Branch source_of(self, Frame frame)
 
 

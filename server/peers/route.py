@@ -71,7 +71,7 @@ class RouteCommands(LinkCommands):
 
     # What the other server sends.
 
-    def source_of(self, frame: Frame) -> Branch | None:
+    def source_of(self, frame: Frame) -> "RouteBranch | None":
         """Return the branch of the account that a message is of.
 
         Raises:
@@ -79,11 +79,6 @@ class RouteCommands(LinkCommands):
         """
         if frame.subject_start < _SUBJECT_MIN:
             raise ProtocolError(UNKNOWN_OPERATION, "a client's line on a route")
-        parser = self.link.parser
-        if parser.account is self._here_name and not parser.origin:
-            here = self._here  # as is usual, and quick
-            if here is not None and not here.origin:
-                return here
         return self.present()
 
 

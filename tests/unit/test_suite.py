@@ -139,7 +139,7 @@ def test_a_test_that_no_signal_ends_ends_its_worker(tmp_path: Path, root: Path) 
 import signal, time
 
 def test_that_waits():
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])  # as a library's thread pool does
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])  # as if it were in C code
     time.sleep(3600)
 
 def test_after_it():
